@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -145,9 +144,7 @@ func (o *deadLetterOptions) list() error {
 		return err
 	}
 	if o.output == "json" {
-		encoder := json.NewEncoder(o.stdout)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(all)
+		return console.WriteJSON(o.stdout, all)
 	}
 	table := tabwriter.NewWriter(o.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SINK\tREJECTED\tREASON\tBYTES\tOPERATION\tOBJECT\tID") // Flush returns the error

@@ -4,16 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
-	"github.com/deltabridge/deltabridge/internal/assemble"
-	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/internal/doctor"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
-	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/internal/console"
+	"github.com/deltabridge/deltabridge/internal/doctor"
 )
 
 func newDoctorCommand(stdout io.Writer) *cobra.Command {
@@ -36,17 +32,15 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options, err := doctorOptions(cfg)
-			options.Step = timeout
+			report, err := doctor.Examine(cmd.Context(), cfg, timeout, version)
 			if err != nil {
 				return err
 			}
-			report := doctor.Examine(cmd.Context(), options)
 			if cmd.Context().Err() != nil {
 				return errors.New("interrupted")
 			}
 			if output == "json" {
-				err = report.WriteJSON(stdout)
+				err = console.WriteJSON(stdout, report)
 			} else {
 				err = report.WriteTable(stdout, consoleStyle(stdout))
 			}
@@ -60,43 +54,4 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "`format` of the report: table or json")
 	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "time limit for each step at the API server")
 	return cmd
-}
-
-// doctorOptions returns the options for checking a configuration. The sinks in the options are not connected.
-func doctorOptions(cfg *config.Config) (doctor.Options, error) {
-	options := doctor.Options{Config: cfg, Kube: func() (*rest.Config, error) {
-		kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
-		if err == nil {
-			kube.UserAgent, kube.WarningHandler = "deltabridge-doctor/"+version, rest.NoWarnings{}
-		}
-		return kube, err
-	}}
-	options.Scopes = assemble.Scopes(cfg)
-	for n := range cfg.Sinks {
-		s := &cfg.Sinks[n]
-		d, err := assemble.NewDestination(s, nil, slog.New(slog.DiscardHandler))
-		if err != nil {
-			return options, err
-		}
-		refusals, err := d.Rejections(s, cfg.State.Path)
-		if err != nil {
-			return options, err
-		}
-		options.Sinks = append(options.Sinks, doctor.NamedSink{Name: s.Name, Sink: d.Sink, Additional: additional(refusals)})
-	}
-	return options, nil
-}
-
-// additional returns the additional destinations of a sink, which receive the messages that the main destination
-// rejects.
-func additional(r sinks.Rejections) (all []diagnose.Checker) {
-	if c, ok := r.Payloads.(diagnose.Checker); ok {
-		all = append(all, c)
-	}
-	if l, ok := r.DeadLetters.(*sinks.DeadLetterSink); ok {
-		if c, ok := l.Sink.(diagnose.Checker); ok {
-			all = append(all, c)
-		}
-	}
-	return all
 }

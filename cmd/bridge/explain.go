@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/explain"
 )
 
@@ -61,7 +62,7 @@ func printReports(stdout io.Writer, reports []*explain.Report, asJSON bool) erro
 	for n, r := range reports {
 		var err error
 		if asJSON {
-			err = r.WriteJSON(stdout)
+			err = console.WriteJSON(stdout, r)
 		} else {
 			if n > 0 {
 				_, _ = fmt.Fprintln(stdout) // if this write fails, the next write returns the error

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -25,20 +26,20 @@ const (
 )
 
 func (e *examination) checkAPIServer(ctx context.Context) {
-	kube, err := e.Kube()
+	kube, err := assemble.Kubeconfig(e.cfg.Kubeconfig)
 	if err != nil {
-		e.fail(stepKubeconfig, e.Config.Kubeconfig, err, "set `kubeconfig` to a file that the bridge can read")
+		e.fail(stepKubeconfig, e.cfg.Kubeconfig, err, "set `kubeconfig` to a file that the bridge can read")
 		return
 	}
+	kube.UserAgent, kube.WarningHandler = "deltabridge-doctor/"+e.version, rest.NoWarnings{}
 	kube.QPS = -1 // no rate limit for discovery
 	name := e.kubeconfigName()
 	e.ok(stepKubeconfig, name, "API server "+kube.Host)
 	client, err := informer.NewClient(kube)
-	if err != nil {
-		e.fail(stepKubeconfig, name, err, "correct the kubeconfig")
-		return
+	var disco *discovery.DiscoveryClient
+	if err == nil {
+		disco, err = discovery.NewDiscoveryClientForConfig(kube)
 	}
-	disco, err := discovery.NewDiscoveryClientForConfig(kube)
 	if err != nil {
 		e.fail(stepKubeconfig, name, err, "correct the kubeconfig")
 		return
@@ -51,8 +52,8 @@ func (e *examination) checkAPIServer(ctx context.Context) {
 }
 
 func (e *examination) kubeconfigName() string {
-	if e.Config.Kubeconfig != "" {
-		return e.Config.Kubeconfig
+	if e.cfg.Kubeconfig != "" {
+		return e.cfg.Kubeconfig
 	}
 	if _, err := rest.InClusterConfig(); err == nil {
 		return "service account of the pod"
@@ -63,7 +64,7 @@ func (e *examination) kubeconfigName() string {
 // connect requests the version of the API server. It reports the connection and the version. It returns false if it
 // cannot connect.
 func (e *examination) connect(ctx context.Context, client rest.Interface, insecure bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, e.Step)
+	ctx, cancel := context.WithTimeout(ctx, e.step)
 	defer cancel()
 	request := client.Get().AbsPath("/version").MaxRetries(0)
 	server := request.URL()
@@ -108,7 +109,7 @@ func explainFailure(server *url.URL, err error) diagnose.Finding {
 // authenticate asks the API server for the user name of the bridge. It returns false if no further checks of the API
 // server are possible.
 func (e *examination) authenticate(ctx context.Context, client rest.Interface) bool {
-	ctx, cancel := context.WithTimeout(ctx, e.Step)
+	ctx, cancel := context.WithTimeout(ctx, e.step)
 	defer cancel()
 	var review authenticationv1.SelfSubjectReview
 	data, err := client.Post().AbsPath("/apis/authentication.k8s.io/v1/selfsubjectreviews").

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
@@ -72,7 +72,7 @@ sink ` + "\u00e4" + `
 
 func TestWriteJSON(t *testing.T) {
 	var out strings.Builder
-	if err := findings().WriteJSON(&out); err != nil {
+	if err := console.WriteJSON(&out, findings()); err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
@@ -138,8 +138,8 @@ func TestTheOwnerOfAName(t *testing.T) {
 		{"", "k2", nil, "warning", "not known whether that is this cluster"},
 		{"k1", "", sinks.ErrNoRegister, "warning", "cannot read which cluster has registered this name: the destination cannot register cluster names"},
 	} {
-		e := &examination{Options: Options{Config: localConfig(t)}, cluster: c.uid}
-		found := e.checkName(t.Context(), &NamedSink{Name: "live", Sink: &named{owner: c.owner, err: c.err}})
+		e := &examination{cfg: localConfig(t), cluster: c.uid}
+		found := e.checkName(t.Context(), fake("live", &named{owner: c.owner, err: c.err}))
 		if len(found) != 1 {
 			t.Fatal(found)
 		}
@@ -151,12 +151,7 @@ func TestTheOwnerOfAName(t *testing.T) {
 		}
 	}
 	broken := &named{identified: identified{checked: checked{found: []diagnose.Finding{{Err: errors.New("away")}}}}}
-	if found := (&examination{Options: Options{Config: localConfig(t)}}).checkSink(
-		t.Context(),
-		&NamedSink{Sink: broken},
-	); len(
-		found,
-	) != 1 {
+	if found := (&examination{cfg: localConfig(t)}).checkSink(t.Context(), fake("live", broken)); len(found) != 1 {
 		t.Errorf("an unavailable destination was asked for the name: %v", found)
 	}
 }
@@ -175,15 +170,8 @@ func TestAnotherDestination(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]bool{"stream A": false, "stream B": true, "": false} {
-		sink := NamedSink{Name: "live", Sink: &identified{checked{found: []diagnose.Finding{{Step: sinks.StepStream}}}, name}}
-		report := Examine(
-			t.Context(),
-			Options{
-				Config: cfg,
-				Sinks:  []NamedSink{sink},
-				Kube:   func() (*rest.Config, error) { return nil, errors.New("no kubeconfig") },
-			},
-		)
+		s := fake("live", &identified{checked{found: []diagnose.Finding{{Step: sinks.StepStream}}}, name})
+		report := (&examination{cfg: cfg, sinks: []sink{*s}, step: time.Second}).run(t.Context())
 		found := slices.ContainsFunc(report.Findings, func(f Finding) bool {
 			return f.Step == stepDestination && f.Result == "warning" && strings.Contains(f.Detail, "stream A") &&
 				strings.Contains(f.Detail, "initial list")
@@ -202,13 +190,19 @@ func TestSize(t *testing.T) {
 	}
 }
 
+// fake is a sink with a destination, and with more destinations that can be checked.
+func fake(name string, destination sinks.Sink, more ...diagnose.Checker) *sink {
+	s := &sink{Sink: destination, config: &config.Sink{Name: name}, checkers: more}
+	if checker, ok := destination.(diagnose.Checker); ok {
+		s.checkers = append([]diagnose.Checker{checker}, more...)
+	}
+	return s
+}
+
 // outcome examines without an API server and gives the finding of a step.
-func outcome(t *testing.T, cfg *config.Config, area, step string, more ...NamedSink) Finding {
+func outcome(t *testing.T, cfg *config.Config, area, step string, more ...sink) Finding {
 	t.Helper()
-	report := Examine(
-		t.Context(),
-		Options{Config: cfg, Sinks: more, Kube: func() (*rest.Config, error) { return nil, errors.New("no kubeconfig") }},
-	)
+	report := (&examination{cfg: cfg, sinks: more, step: time.Second}).run(t.Context())
 	for _, f := range report.Findings {
 		if f.Area == area && f.Step == step {
 			return f
@@ -222,6 +216,7 @@ func localConfig(t *testing.T) *config.Config {
 	t.Helper()
 	cfg := config.Default()
 	cfg.State.Path, cfg.HTTP.Listen = filepath.Join(t.TempDir(), "a", "b"), "127.0.0.1:0"
+	cfg.Kubeconfig = filepath.Join(t.TempDir(), "no-kubeconfig")
 	return cfg
 }
 
@@ -258,7 +253,7 @@ func TestState(t *testing.T) {
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	e := &examination{Options: Options{Config: cfg}, cluster: "this"}
+	e := &examination{cfg: cfg, cluster: "this"}
 	e.checkCheckpoint(cfg.State.Path)
 	if f := e.report.Findings[0]; f.Result != "warning" || !strings.Contains(f.Detail, "belongs to another cluster") {
 		t.Errorf("another cluster: %+v", f)
@@ -295,25 +290,18 @@ func (c *checked) Check(context.Context) []diagnose.Finding { return c.found }
 
 func TestSinks(t *testing.T) {
 	cfg := localConfig(t)
-	all := []NamedSink{
-		{Name: "plain"},
-		{
-			Name: "bad",
-			Sink: &checked{
-				found: []diagnose.Finding{{Step: "connect", Err: errors.New("taken")}, {Step: "stream", Err: errors.New("gone")}},
-			},
-			Additional: []diagnose.Checker{
-				&checked{found: []diagnose.Finding{{Step: "topic", Err: errors.New("of dead letters")}}},
-			},
-		},
-	}
+	bad := fake("bad",
+		&checked{found: []diagnose.Finding{{Step: "connect", Err: errors.New("taken")}, {Step: "stream", Err: errors.New("gone")}}},
+		&checked{found: []diagnose.Finding{{Step: "topic", Err: errors.New("of dead letters")}}})
+	all := []sink{*fake("plain", nil), *bad}
 	if f := outcome(t, cfg, "sink bad", "topic", all...); f.Result != "failed" {
 		t.Errorf("%+v", f)
 	}
 	if f := outcome(t, cfg, "sink bad", "stream", all...); f.Result != "failed" {
 		t.Errorf("%+v", f)
 	}
-	cfg.Sinks[0].Name = "bad" // it has an embedded server
+	all[1].config = &cfg.Sinks[0] // it has an embedded server
+	all[1].config.Name = "bad"
 	store, err := checkpoint.Open(checkpoint.Options{Path: cfg.State.Path})
 	if err != nil {
 		t.Fatal(err)

@@ -1,16 +1,12 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
-	"io"
 	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
@@ -59,40 +55,13 @@ func (r *Report) add(area string, f *diagnose.Finding) {
 	r.Findings = append(r.Findings, out)
 }
 
-// WriteJSON writes the report as one JSON object.
-func (r *Report) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
-}
-
-// NamedSink is a sink together with its name.
-type NamedSink struct {
-	Name string
-	sinks.Sink
-	// Additional contains the sink's other destinations: the object store for large data, and the destination for dead
-	// letters.
-	Additional []diagnose.Checker
-}
-
-// Options configures Examine.
-type Options struct {
-	Config *config.Config
-	// Kube returns the client configuration for the API server. Examine modifies the configuration.
-	Kube func() (*rest.Config, error)
-	// Scopes are the scopes that the bridge watches.
-	Scopes []fleet.Scope
-	// Sinks must not be connected yet. If a sink does not implement [diagnose.Checker], the checks of its destination are
-	// skipped.
-	Sinks []NamedSink
-	// Step is the time limit for each step at the API server. If it is 0, the limit is 10 seconds.
-	Step time.Duration
-}
-
 // examination runs the checks and collects their findings.
 type examination struct {
-	Options
+	cfg     *config.Config
+	sinks   []sink
+	step    time.Duration // the time limit for each step at the API server
+	version string        // version of the binary
+
 	report  Report
 	area    string
 	client  rest.Interface
@@ -102,10 +71,23 @@ type examination struct {
 	destinations map[string]string
 }
 
-// Examine runs all checks and returns their findings. If ctx ends, Examine returns soon.
-func Examine(ctx context.Context, o Options) *Report {
-	o.Step = cmp.Or(o.Step, 10*time.Second)
-	e := &examination{Options: o, area: "API server"}
+// Examine runs all checks of a configuration and returns their findings. step is the time limit for each step at the API
+// server, and version is the version of the binary. If ctx ends, Examine returns soon. The error is not nil if the files
+// of a sink cannot be read.
+func Examine(ctx context.Context, cfg *config.Config, step time.Duration, version string) (*Report, error) {
+	e := &examination{cfg: cfg, step: step, version: version}
+	for n := range cfg.Sinks {
+		s, err := newSink(cfg, &cfg.Sinks[n])
+		if err != nil {
+			return nil, err
+		}
+		e.sinks = append(e.sinks, s)
+	}
+	return e.run(ctx), nil
+}
+
+func (e *examination) run(ctx context.Context) *Report {
+	e.area = "API server"
 	e.checkAPIServer(ctx)
 	e.area = "state"
 	e.checkState()

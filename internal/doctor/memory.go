@@ -15,8 +15,8 @@ import (
 // half of the limit, because the bridge also requires memory for its index.
 func (e *examination) checkMemory() {
 	var buffers int64
-	for n := range e.Config.Sinks {
-		buffers += e.Config.Sinks[n].Buffer.Bytes
+	for n := range e.cfg.Sinks {
+		buffers += e.cfg.Sinks[n].Buffer.Bytes
 	}
 	limit, of := memoryLimit()
 	detail := "buffers can use " + size(buffers)

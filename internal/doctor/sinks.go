@@ -3,45 +3,73 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
+// sink is a configured sink whose destination is not connected.
+type sink struct {
+	sinks.Sink
+	config *config.Sink
+	// checkers are the destinations that can be checked: the main one, the object store for large data, and the
+	// destination for dead letters.
+	checkers []diagnose.Checker
+}
+
+func newSink(cfg *config.Config, s *config.Sink) (sink, error) {
+	d, err := assemble.NewDestination(s, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return sink{}, err
+	}
+	rejections, err := d.Rejections(s, cfg.State.Path)
+	if err != nil {
+		return sink{}, err
+	}
+	destinations := []any{d.Sink, rejections.Payloads}
+	if letters, ok := rejections.DeadLetters.(*sinks.DeadLetterSink); ok {
+		destinations = append(destinations, letters.Sink)
+	}
+	out := sink{Sink: d.Sink, config: s}
+	for _, destination := range destinations {
+		if checker, ok := destination.(diagnose.Checker); ok {
+			out.checkers = append(out.checkers, checker)
+		}
+	}
+	return out, nil
+}
+
 // checkSinks checks all destinations concurrently.
 func (e *examination) checkSinks(ctx context.Context) {
-	found := make([][]diagnose.Finding, len(e.Sinks))
+	found := make([][]diagnose.Finding, len(e.sinks))
 	var group sync.WaitGroup
-	for n := range e.Sinks {
-		group.Go(func() { found[n] = e.checkSink(ctx, &e.Sinks[n]) })
+	for n := range e.sinks {
+		group.Go(func() { found[n] = e.checkSink(ctx, &e.sinks[n]) })
 	}
 	group.Wait()
-	for n := range e.Sinks {
-		e.area = "sink " + e.Sinks[n].Name
+	for n := range e.sinks {
+		e.area = "sink " + e.sinks[n].config.Name
 		e.add(found[n]...)
-		e.checkDestination(&e.Sinks[n])
+		e.checkDestination(&e.sinks[n])
 	}
 }
 
 // checkSink checks the destinations of one sink.
-func (e *examination) checkSink(ctx context.Context, s *NamedSink) (found []diagnose.Finding) {
-	embedded := slices.ContainsFunc(e.Config.Sinks, func(c config.Sink) bool {
-		return c.Name == s.Name && c.NATS != nil && c.NATS.Embedded != nil
-	})
+func (e *examination) checkSink(ctx context.Context, s *sink) (found []diagnose.Finding) {
+	embedded := s.config.NATS != nil && s.config.NATS.Embedded != nil
 	if embedded && e.running {
 		return []diagnose.Finding{
 			{Step: stepDestination, Detail: "not checked: a bridge with this embedded server is running"},
 		}
 	}
-	if checker, ok := s.Sink.(diagnose.Checker); ok {
-		found = checker.Check(ctx)
-	}
-	for _, other := range s.Additional {
-		found = append(found, other.Check(ctx)...)
+	for _, checker := range s.checkers {
+		found = append(found, checker.Check(ctx)...)
 	}
 	if len(found) == 0 {
 		return []diagnose.Finding{{Step: stepDestination, Detail: "nothing to check"}}
@@ -53,8 +81,8 @@ func (e *examination) checkSink(ctx context.Context, s *NamedSink) (found []diag
 }
 
 // checkDestination warns if the destination of a sink differs from the destination in the checkpoint.
-func (e *examination) checkDestination(s *NamedSink) {
-	before := e.destinations[s.Name]
+func (e *examination) checkDestination(s *sink) {
+	before := e.destinations[s.config.Name]
 	d, ok := s.Sink.(sinks.Identified)
 	if !ok || before == "" || d.Destination() == "" || d.Destination() == before {
 		return
@@ -66,12 +94,12 @@ func (e *examination) checkDestination(s *NamedSink) {
 
 // checkName reports which cluster has registered this cluster's name at the destination of a sink. It returns nil if
 // the destination does not support registering names.
-func (e *examination) checkName(ctx context.Context, s *NamedSink) []diagnose.Finding {
+func (e *examination) checkName(ctx context.Context, s *sink) []diagnose.Finding {
 	reader, ok := s.Sink.(diagnose.NameReader)
 	if !ok {
 		return nil
 	}
-	owner := sinks.Owner{Cluster: e.Config.Cluster, UID: e.cluster}
+	owner := sinks.Owner{Cluster: e.cfg.Cluster, UID: e.cluster}
 	registered, err := reader.ReadName(ctx, owner.Cluster)
 	f := diagnose.Finding{Step: sinks.StepName, Target: owner.Cluster}
 	f.Detail = fmt.Sprintf("registered by the cluster with uid %s at %s",
@@ -89,7 +117,7 @@ func (e *examination) checkName(ctx context.Context, s *NamedSink) []diagnose.Fi
 		f.Detail += ": this cluster"
 	default:
 		if d, ok := s.Sink.(sinks.Identified); ok {
-			f = diagnose.Failed(sinks.StepName, owner.Cluster, sinks.NameTaken(d, s.Name, owner, registered))
+			f = diagnose.Failed(sinks.StepName, owner.Cluster, sinks.NameTaken(d, s.config.Name, owner, registered))
 		}
 	}
 	return []diagnose.Finding{f}

@@ -23,33 +23,36 @@ const (
 // deliver. These are spilled or parked events of a removed or renamed sink, and events in the format of an earlier
 // version. OrphanedEvents ignores files that it cannot read or that are in use.
 func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
-	for _, pattern := range []string{"spill-*.db", "dead-letters-*.db"} {
-		if paths, _ := filepath.Glob(filepath.Join(cfg.State.Path, pattern)); len(paths) > 0 {
-			return earlierRemedy, fmt.Errorf(
-				"%s has events in the format of an earlier version, which this version cannot read",
-				paths[0],
-			)
-		}
+	entries, _ := os.ReadDir(cfg.State.Path)
+	removed := func(sink string) bool { // a name with a dot is that of a quarantined file
+		return !strings.Contains(sink, ".") &&
+			!slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == sink })
 	}
 	var errs []error
-	for _, kind := range []struct {
-		prefix, suffix string
-		peek           func(path, sink string) (events int64, of string)
-	}{{"spill-", "", peekSpill}, {"parked-", ".db", peekParked}} {
-		paths, err := filepath.Glob(filepath.Join(cfg.State.Path, kind.prefix+"*"+kind.suffix))
-		if err != nil {
-			return "", fmt.Errorf("state.path: %w", err)
+	for _, entry := range entries {
+		path := filepath.Join(cfg.State.Path, entry.Name())
+		name, isDatabase := strings.CutSuffix(entry.Name(), ".db")
+		kind, sink, _ := strings.Cut(name, "-")
+		var events int64
+		of := ""
+		switch {
+		case isDatabase && (kind == "spill" || strings.HasPrefix(name, "dead-letters-")):
+			return earlierRemedy, fmt.Errorf(
+				"%s has events in the format of an earlier version, which this version cannot read", path)
+		case kind == "spill" && removed(sink):
+			events, _ = fifo.PeekSpill(path)
+		case kind == "parked" && isDatabase && removed(sink):
+			queues, _ := parked.Read(cfg.State.Path, sink)
+			var destinations []string
+			for _, q := range queues {
+				events += int64(q.Events)
+				destinations = append(destinations, q.Destination)
+			}
+			of = " of " + strings.Join(destinations, ", ")
 		}
-		for _, path := range paths {
-			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(path), kind.prefix), kind.suffix)
-			if strings.Contains(name, ".") ||
-				slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name }) {
-				continue // a quarantined file or a configured sink
-			}
-			if events, of := kind.peek(path, name); events > 0 {
-				errs = append(errs, fmt.Errorf("%s contains %d events%s for sink %s, which is not in the configuration",
-					path, events, of, name))
-			}
+		if events > 0 {
+			errs = append(errs, fmt.Errorf("%s contains %d events%s for sink %s, which is not in the configuration",
+				path, events, of, sink))
 		}
 	}
 	return orphanRemedy, errors.Join(errs...)
@@ -67,25 +70,4 @@ func spillBytes(state, sink string) (n int64) {
 		}
 	}
 	return n
-}
-
-func peekSpill(path, _ string) (events int64, of string) {
-	events, err := fifo.PeekSpill(path)
-	if err != nil {
-		return 0, ""
-	}
-	return events, ""
-}
-
-func peekParked(file, sink string) (events int64, of string) {
-	queues, err := parked.Read(filepath.Dir(file), sink)
-	if err != nil {
-		return 0, ""
-	}
-	var destinations []string
-	for _, q := range queues {
-		events += int64(q.Events)
-		destinations = append(destinations, q.Destination)
-	}
-	return events, " of " + strings.Join(destinations, ", ")
 }

@@ -25,7 +25,7 @@ const (
 )
 
 func (e *examination) checkState() {
-	dir := e.Config.State.Path
+	dir := e.cfg.State.Path
 	existing, err := nearestDirectory(dir)
 	if err != nil {
 		e.fail(stepDirectory, dir, err, stateRemedy(err))
@@ -41,7 +41,7 @@ func (e *examination) checkState() {
 	} else {
 		e.ok(stepWrite, "", "writable")
 	}
-	if remedy, err := OrphanedEvents(e.Config); err != nil {
+	if remedy, err := OrphanedEvents(e.cfg); err != nil {
 		e.fail(stepSpills, "", err, remedy)
 	}
 	e.checkSpace(dir, existing)
@@ -89,8 +89,8 @@ func (e *examination) checkSpace(dir, existing string) {
 		return
 	}
 	var limit, used int64
-	for n := range e.Config.Sinks {
-		s := &e.Config.Sinks[n]
+	for n := range e.cfg.Sinks {
+		s := &e.cfg.Sinks[n]
 		limit += s.Buffer.Spill.MaxBytes
 		used += spillBytes(dir, s.Name)
 	}

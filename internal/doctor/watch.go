@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/rbac"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
@@ -27,9 +28,9 @@ const maxParallel = 8
 
 // checkWatches checks every watched resource and the optional permissions.
 func (e *examination) checkWatches(ctx context.Context, disco discovery.DiscoveryInterfaceWithContext) {
-	discovering, cancel := context.WithTimeout(ctx, 3*e.Step)
+	discovering, cancel := context.WithTimeout(ctx, 3*e.step)
 	defer cancel()
-	preview, err := fleet.New(fleet.Config{Scopes: e.Scopes, Client: e.client, Discovery: disco}).Preview(discovering)
+	preview, err := fleet.New(fleet.Config{Scopes: assemble.Scopes(e.cfg), Client: e.client, Discovery: disco}).Preview(discovering)
 	if err != nil {
 		e.fail("discover", "", err, "check the API server's log; the ClusterRole system:discovery grants discovery")
 		return
@@ -63,7 +64,7 @@ func (e *examination) checkOwnRights(ctx context.Context) {
 		"customresourcedefinitions": "new custom resources are noticed after 30 seconds, not at once",
 		"apiservices":               "the bridge does not recognize aggregated APIs",
 	}
-	for _, rule := range rbac.Own(e.Config.Watch) {
+	for _, rule := range rbac.Own(e.cfg.Watch) {
 		resource := rule.Resources[0]
 		if effects[resource] == "" {
 			continue // readClusterUID has already checked this permission
@@ -122,17 +123,16 @@ func (e *examination) try(
 	w *fleet.Watched,
 	verbs []string,
 ) (forbidden []string, objects string, err error) {
-	requests := map[string]func(context.Context, *fleet.Watched) error{
-		"get": e.getProbe,
-		"list": func(ctx context.Context, w *fleet.Watched) (err error) {
-			objects, err = e.countObjects(ctx, w)
-			return err
-		},
-		"watch": e.openWatch,
-	}
 	for _, verb := range verbs {
-		limited, cancel := context.WithTimeout(ctx, e.Step)
-		err := requests[verb](limited, w)
+		limited, cancel := context.WithTimeout(ctx, e.step)
+		switch verb {
+		case "get":
+			err = e.getProbe(limited, w)
+		case "list":
+			objects, err = e.countObjects(limited, w)
+		case "watch":
+			err = e.openWatch(limited, w)
+		}
 		cancel()
 		switch {
 		case apierrors.IsForbidden(err):

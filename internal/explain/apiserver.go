@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,27 +19,22 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// apiServer contains a client for the API server and the resources that the API server serves.
-type apiServer struct {
-	client rest.Interface
-	served []discovery.Served
-	uid    string // uid of the cluster; empty if the user is not allowed to read it
-}
-
 // connect discovers the resources that the API server serves, and reads the uid of the cluster.
-func (e *explainer) connect(ctx context.Context) (*apiServer, error) {
+func (e *explainer) connect(ctx context.Context) error {
 	client, found, err := assemble.Discover(ctx, e.cfg, "deltabridge-explain/"+e.Version)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	a := &apiServer{client: client, served: found.Served}
-	a.uid, err = tracker.ReadClusterUID(ctx, a.client)
-	return a, err
+	uid, err := tracker.ReadClusterUID(ctx, client)
+	if err == nil {
+		e.client, e.served, e.uid = client, found.Served, uid
+	}
+	return err
 }
 
 // get reads one object with a list request, as `bridge run` does. It returns nil if the object does not exist or the
 // field selector does not select it.
-func (a *apiServer) get(
+func (e *explainer) get(
 	ctx context.Context,
 	gvr schema.GroupVersionResource,
 	namespace, name, fieldSelector string,
@@ -49,7 +43,7 @@ func (a *apiServer) get(
 	if fieldSelector != "" {
 		selectors = append(selectors, fieldSelector)
 	}
-	lister := informer.ListWatch(a.client, gvr, namespace, nil)
+	lister := informer.ListWatch(e.client, gvr, namespace, nil)
 	lister.ManagedFields = true // required for `payload: change`
 	found, err := lister.ListWithContext(ctx, metav1.ListOptions{FieldSelector: strings.Join(selectors, ",")})
 	if err != nil {
@@ -63,13 +57,13 @@ func (a *apiServer) get(
 
 // find returns the resource with the given name. The name is a resource pattern, or a kind or plural that is unique
 // among all groups.
-func (a *apiServer) find(name string) (discovery.Served, error) {
+func (e *explainer) find(name string) (discovery.Served, error) {
 	pattern, err := filter.ParsePattern(strings.ToLower(name))
 	if err != nil {
 		return discovery.Served{}, fmt.Errorf("%s: %w", name, err)
 	}
 	var matches []discovery.Served
-	for _, s := range a.served {
+	for _, s := range e.served {
 		if slices.ContainsFunc(s.Versions, func(version string) bool { return pattern.Matches(s.WithVersion(version)) }) {
 			return s, nil
 		}
@@ -86,12 +80,9 @@ func (a *apiServer) find(name string) (discovery.Served, error) {
 	return discovery.Served{}, fmt.Errorf("%s is ambiguous; use one of %v", name, matches)
 }
 
-// servedAs returns the resource of a kind. It returns false if the cluster does not serve the kind or if a is nil.
-func (a *apiServer) servedAs(gvk schema.GroupVersionKind) (served discovery.Served, ok bool) {
-	if a == nil {
-		return served, false
-	}
-	for _, s := range a.served {
+// servedAs returns the resource of a kind. It returns false if the cluster does not serve the kind or was not queried.
+func (e *explainer) servedAs(gvk schema.GroupVersionKind) (served discovery.Served, ok bool) {
+	for _, s := range e.served {
 		if s.Group == gvk.Group && s.Kind == gvk.Kind && slices.Contains(s.Versions, gvk.Version) {
 			return s, true
 		}
@@ -111,14 +102,14 @@ func (e *explainer) learn(ctx context.Context, index *enrich.Index, s *subject) 
 		index.Handler(resource, func() {}).OnAdd(o, false)
 	}
 	read := func(resource schema.GroupVersionResource, namespace, name string) *object.Object {
-		found, err := e.api.get(ctx, resource, namespace, name, "")
+		found, err := e.get(ctx, resource, namespace, name, "")
 		if err != nil {
 			notes = append(notes, fmt.Sprintf("enrich: cannot read %s %s: %v", resource.GroupResource(), name, err))
 		}
 		return found
 	}
 	add(s.resource, s.now)
-	if e.api == nil {
+	if e.client == nil {
 		return []string{"enrich: other objects are unknown, because the API server was not queried"}
 	}
 	if s.now.Namespace != "" {
@@ -130,7 +121,7 @@ func (e *explainer) learn(ctx context.Context, index *enrich.Index, s *subject) 
 	last := ""
 	for range maxOwners {
 		top := index.Context(s.resource, s.now, enrich.Needs{Owner: true, InvolvedObject: true}).Owner
-		served, ok := e.api.servedAs(schema.FromAPIVersionAndKind(top.APIVersion, top.Kind))
+		served, ok := e.servedAs(schema.FromAPIVersionAndKind(top.APIVersion, top.Kind))
 		if top.UID == last || !ok {
 			break // `bridge run` does not know more than the owner reference either
 		}

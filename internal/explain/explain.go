@@ -12,13 +12,15 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
@@ -60,7 +62,10 @@ type explainer struct {
 	cfg       *config.Config
 	scopes    []fleet.Scope // the entries of `watch`
 	operation event.Type
-	api       *apiServer // nil if the API server is not queried
+
+	client rest.Interface     // nil if the API server is not queried
+	served []discovery.Served // the resources that the API server serves
+	uid    string             // uid of the cluster; empty if the user is not allowed to read it
 }
 
 // Reports returns one report per object. args is either one file (- for stdin) with objects, or a resource and the name
@@ -89,31 +94,24 @@ func (o Options) Reports(
 		return nil, err
 	}
 	for _, s := range subjects {
-		report, err := e.explain(ctx, s)
-		switch {
-		case err != nil:
+		if err := e.explain(ctx, s); err != nil {
 			return nil, err
-		case ctx.Err() != nil:
+		}
+		if ctx.Err() != nil {
 			return nil, errors.New("interrupted")
 		}
-		reports = append(reports, report)
+		reports = append(reports, &s.Report)
 	}
 	return reports, nil
 }
 
-func (e *explainer) explain(ctx context.Context, s *subject) (*Report, error) {
-	r := &Report{
-		Object: Object{
-			Resource: event.GroupResource(s.resource), APIVersion: s.now.APIVersion(), Kind: s.now.Kind(),
-			Namespace: s.now.Namespace, Name: s.now.Name, ResourceVersion: s.now.ResourceVersion, Bytes: len(s.now.Raw),
-		},
-		Operation: e.operation.String(), Watched: s.watched, Watch: s.watch, Notes: s.notes,
-	}
+// explain adds the sinks to the report of a subject.
+func (e *explainer) explain(ctx context.Context, s *subject) error {
 	key := make([]byte, 32) // any key is sufficient, because fingerprints are not shown and all have the same length
 	_, _ = rand.Read(key)
 	redaction, err := assemble.RedactionWith(e.cfg, key)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if hide := redaction.Transform(); hide != nil { // as in the informers
 		hide(s.resource, s.now)
@@ -126,28 +124,26 @@ func (e *explainer) explain(ctx context.Context, s *subject) (*Report, error) {
 	for n := range e.cfg.Sinks {
 		d, err := assemble.NewDestination(&e.cfg.Sinks[n], nil, slog.New(slog.DiscardHandler))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		part := assemble.Sink(e.cfg, &e.cfg.Sinks[n], redaction, d)
-		if e.api != nil {
-			part.Encoder.ClusterUID = e.api.uid
-		}
+		part.Encoder.ClusterUID = e.uid
 		needs = needs.Or(part.Enrich)
 		parts = append(parts, part)
 	}
 	var index *enrich.Index
 	if needs != (enrich.Needs{}) {
 		index = enrich.New(enrich.Options{Needs: needs, Bytes: assemble.Enrichment(e.cfg, redaction).FactBytes})
-		r.Notes = append(r.Notes, e.learn(ctx, index, s)...)
+		s.Notes = append(s.Notes, e.learn(ctx, index, s)...)
 	}
 	for n := range parts {
 		sink, err := e.explainSink(ctx, parts[n], index, &e.cfg.Sinks[n], s)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		r.Sinks = append(r.Sinks, sink)
+		s.Sinks = append(s.Sinks, sink)
 	}
-	return r, nil
+	return nil
 }
 
 // explainSink passes the change through the filters and the encoder of one sink, and asks the destination where it
@@ -164,10 +160,8 @@ func (e *explainer) explainSink(
 		return Sink{}, err
 	}
 	out := Sink{Name: part.Name, Kind: c.Kind(), Filters: trial.Filter().Explain(s.resource, e.operation, s.old, s.now)}
-	m := trial.Message(
-		ctx,
-		engine.Change{Resource: s.resource, Type: e.operation, Old: s.old, Now: s.now, Selected: s.selected},
-	)
+	change := engine.Change{Resource: s.resource, Type: e.operation, Old: s.old, Now: s.now, Selected: s.selected}
+	m := trial.Message(ctx, change)
 	switch {
 	case m == nil:
 		return out, nil
@@ -175,32 +169,27 @@ func (e *explainer) explainSink(
 		out.Error = m.GapInfo.Message
 		return out, nil
 	}
-	out.Sent = s.watched
+	out.Sent = s.Watched
 	if out.Operation = m.Type.String(); m.LeftFilter {
 		out.Operation = "left"
 	}
 	out.Message = &Message{ID: m.ID, Attributes: maps.Collect(m.Attributes)}
-	if err := e.place(ctx, part.Destination, m, out.Message); err != nil {
-		out.Error = err.Error()
-	}
-	if p := out.Message.Placement; p.Limit > 0 && p.Size > p.Limit {
-		out.Message.Oversize = "oversize: " + string(c.Oversize) + " applies"
-	}
-	return out, nil
-}
-
-// place sets out.Placement to the place where the destination would store the message. It returns an error if the
-// destination would reject the message.
-func (e *explainer) place(ctx context.Context, sink sinks.Sink, m *event.Message, out *Message) (err error) {
-	previewer, ok := sink.(diagnose.Previewer)
+	previewer, ok := part.Destination.(diagnose.Previewer)
 	if !ok {
-		out.Size = int64(len(m.Body()))
-		return nil
+		out.Message.Size = int64(len(m.Body()))
+		return out, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
-	if out.Placement, err = previewer.Preview(ctx, m, !e.Offline); out.Unknown != nil {
-		out.Incomplete = out.Unknown.Error()
+	p, err := previewer.Preview(ctx, m, !e.Offline)
+	if out.Message.Placement = p; err != nil {
+		out.Error = err.Error()
 	}
-	return err
+	if p.Unknown != nil {
+		out.Message.Incomplete = p.Unknown.Error()
+	}
+	if p.Limit > 0 && p.Size > p.Limit {
+		out.Message.Oversize = "oversize: " + string(c.Oversize) + " applies"
+	}
+	return out, nil
 }

@@ -1,9 +1,6 @@
 package explain
 
 import (
-	"encoding/json"
-	"io"
-
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
@@ -61,12 +58,4 @@ type Message struct {
 	// Oversize names the setting of the sink for a message larger than Limit. It is empty if the message does not exceed
 	// Limit.
 	Oversize string `json:"oversize,omitempty"`
-}
-
-// WriteJSON writes the report as one JSON object.
-func (r *Report) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
 }

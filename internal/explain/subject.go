@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,15 +27,13 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// subject is an object to explain, together with everything that is known about the object.
+// subject is an object to explain, together with what is known about it.
 type subject struct {
+	Report
 	old, now *object.Object // old is nil unless the operation is an update
 	live     bool           // whether now was read from the cluster
 	resource schema.GroupVersionResource
-	watch    []Watch
-	watched  bool
 	selected bool // whether the informer that watches the object has selectors
-	notes    []string
 }
 
 // findSubjects returns the objects that the arguments name.
@@ -42,7 +41,7 @@ func (e *explainer) findSubjects(ctx context.Context, args []string, stdin io.Re
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
 	if len(args) == 2 {
-		if e.api, err = e.connect(ctx); err != nil {
+		if err := e.connect(ctx); err != nil {
 			return nil, err
 		}
 		s, err := e.readLive(ctx, args[0], args[1])
@@ -57,8 +56,8 @@ func (e *explainer) findSubjects(ctx context.Context, args []string, stdin io.Re
 	}
 	var notes []string
 	if !e.Offline && e.Resource == "" {
-		if e.api, err = e.connect(ctx); err != nil {
-			e.api, notes = nil, []string{"cannot query the API server: " + err.Error()}
+		if err := e.connect(ctx); err != nil {
+			notes = []string{"cannot query the API server: " + err.Error()}
 		}
 	}
 	for _, state := range states {
@@ -66,7 +65,7 @@ func (e *explainer) findSubjects(ctx context.Context, args []string, stdin io.Re
 		if err != nil {
 			return nil, err
 		}
-		s := &subject{notes: append(notes, guess...)}
+		s := &subject{Report: Report{Notes: slices.Concat(notes, guess)}}
 		if s.now, err = e.complete(state, served); err == nil {
 			err = e.finish(ctx, s, served, stdin)
 		}
@@ -80,7 +79,7 @@ func (e *explainer) findSubjects(ctx context.Context, args []string, stdin io.Re
 
 // readLive reads an object from the cluster.
 func (e *explainer) readLive(ctx context.Context, resource, name string) (*subject, error) {
-	served, err := e.api.find(resource)
+	served, err := e.find(resource)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +94,7 @@ func (e *explainer) readLive(ctx context.Context, resource, name string) (*subje
 		namespace = metav1.NamespaceDefault
 	}
 	s := &subject{live: true}
-	if s.now, err = e.api.get(ctx, e.watchedAs(served), namespace, short, ""); err != nil {
+	if s.now, err = e.get(ctx, e.watchedAs(served), namespace, short, ""); err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", served.String(), name, err)
 	}
 	if s.now == nil {
@@ -111,7 +110,7 @@ func (e *explainer) servedOf(state *unstructured.Unstructured) (served discovery
 	if gvk.Kind == "" || gvk.Version == "" {
 		return served, nil, errors.New("the object has no apiVersion and kind")
 	}
-	if served, ok := e.api.servedAs(gvk); ok {
+	if served, ok := e.servedAs(gvk); ok {
 		return served, nil, nil
 	}
 	served = discovery.Served{
@@ -130,7 +129,7 @@ func (e *explainer) servedOf(state *unstructured.Unstructured) (served discovery
 	guess, _ := meta.UnsafeGuessKindToResource(gvk)
 	served.GroupResource = guess.GroupResource()
 	text := "the resource " + served.String() + " is guessed from the kind; set --resource if it is wrong"
-	if e.api != nil {
+	if e.client != nil {
 		text = "the cluster does not serve the kind " + gvk.Kind + " of " + state.GetAPIVersion() + "; " + text
 	}
 	return served, []string{text}, nil
@@ -169,11 +168,15 @@ func (e *explainer) watchedAs(served discovery.Served) schema.GroupVersionResour
 	return served.WithVersion(served.Versions[0])
 }
 
-// finish adds the previous state and the matching entries of `watch` to a subject.
+// finish adds the previous state to a subject, and everything to its report that does not depend on sinks.
 func (e *explainer) finish(ctx context.Context, s *subject, served discovery.Served, stdin io.Reader) error {
-	s.resource = e.watchedAs(served)
+	s.resource, s.Operation = e.watchedAs(served), e.operation.String()
+	s.Object = Object{
+		Resource: event.GroupResource(s.resource), APIVersion: s.now.APIVersion(), Kind: s.now.Kind(),
+		Namespace: s.now.Namespace, Name: s.now.Name, ResourceVersion: s.now.ResourceVersion, Bytes: len(s.now.Raw),
+	}
 	if s.now.UID == unknownUID || s.now.ResourceVersion == unknownVersion {
-		s.notes = append(s.notes,
+		s.Notes = append(s.Notes,
 			"the object has no uid or no resourceVersion, of which the event's id consists; the API server sets them")
 	}
 	if err := e.readOld(s, served, stdin); err != nil {
@@ -184,7 +187,7 @@ func (e *explainer) finish(ctx context.Context, s *subject, served discovery.Ser
 		if err != nil {
 			return fmt.Errorf("watch[%d]: %w", n, err)
 		}
-		s.watch, s.watched = append(s.watch, entry), s.watched || entry.Covers
+		s.Watch, s.Watched = append(s.Watch, entry), s.Watched || entry.Covers
 	}
 	labelSelector, fieldSelector := fleet.ServerSelectors(e.scopes, served, s.now.Namespace)
 	s.selected = labelSelector != "" || fieldSelector != ""
@@ -213,7 +216,7 @@ func (e *explainer) readOld(s *subject, served discovery.Served, stdin io.Reader
 	case s.old.Key() != s.now.Key():
 		return fmt.Errorf("--old: the file has the object %s instead of %s", s.old.Key(), s.now.Key())
 	case s.old.ResourceVersion == s.now.ResourceVersion && s.now.ResourceVersion != unknownVersion:
-		s.notes = append(s.notes, "both states have the same resourceVersion, so `bridge run` would not see a change")
+		s.Notes = append(s.Notes, "both states have the same resourceVersion, so `bridge run` would not see a change")
 	}
 	return nil
 }
@@ -231,7 +234,7 @@ func (e *explainer) covers(ctx context.Context, n int, s *subject, served discov
 	_, resource, within := e.scopes[n].Covers(served, s.now.Namespace)
 	switch {
 	case !resource:
-		entry.Why = "does not include " + event.GroupResource(s.resource)
+		entry.Why = "does not include " + s.Object.Resource
 	case !within && !served.Namespaced:
 		entry.Why = `the object is cluster-scoped, and namespaces does not list ""`
 	case !within:
@@ -258,7 +261,7 @@ func (e *explainer) selects(ctx context.Context, scope *fleet.Scope, s *subject)
 			return true, "covers the object if the fieldSelector " + scope.FieldSelector +
 				" selects it, which only the API server knows", nil
 		}
-		found, err := e.api.get(ctx, s.resource, s.now.Namespace, s.now.Name, scope.FieldSelector)
+		found, err := e.get(ctx, s.resource, s.now.Namespace, s.now.Name, scope.FieldSelector)
 		if err != nil {
 			return false, "", fmt.Errorf("list objects selected by %s: %w", scope.FieldSelector, err)
 		}

@@ -17,12 +17,8 @@ func (r *Report) WriteTable(w io.Writer, style console.Style) error {
 		name = r.Object.Namespace + "/" + name
 	}
 	t.row("", console.Plain, r.Object.Resource+" "+name, console.Bold)
-	about := fmt.Sprintf(
-		"%s, %s, %s bytes",
-		r.Operation,
-		strings.TrimSpace(r.Object.APIVersion+" "+r.Object.Kind),
-		console.Count(int64(r.Object.Bytes)),
-	)
+	kind := strings.TrimSpace(r.Object.APIVersion + " " + r.Object.Kind)
+	about := fmt.Sprintf("%s, %s, %s bytes", r.Operation, kind, console.Count(int64(r.Object.Bytes)))
 	if r.Object.ResourceVersion != "" {
 		about += ", resourceVersion " + r.Object.ResourceVersion
 	}
@@ -140,10 +136,11 @@ func (t *table) message(m *Message) {
 	if m.Oversize != "" {
 		color = console.Red
 	}
-	for _, field := range []struct {
+	type field struct {
 		name, text string
 		color      console.Color
-	}{
+	}
+	fields := []field{
 		{"id", m.ID, console.Plain},
 		{"stream", m.Stream, console.Plain},
 		{"subject", m.Subject, console.Plain},
@@ -153,16 +150,14 @@ func (t *table) message(m *Message) {
 		{"then", tombstone, console.Plain},
 		{"size", size, color},
 		{"unknown", m.Incomplete, console.Yellow},
-	} {
-		if field.text != "" {
-			t.row("  "+pad(field.name)+" ", console.Plain, field.text, field.color)
-		}
 	}
-	for i, h := range m.Headers {
-		name := "headers"
-		if i > 0 {
-			name = ""
+	name := "headers"
+	for _, h := range m.Headers {
+		fields, name = append(fields, field{name, h.Name + ": " + h.Value, console.Dim}), ""
+	}
+	for _, f := range fields {
+		if f.text != "" {
+			t.row("  "+pad(f.name)+" ", console.Plain, f.text, f.color)
 		}
-		t.row("  "+pad(name)+" ", console.Plain, h.Name+": "+h.Value, console.Dim)
 	}
 }

@@ -119,7 +119,7 @@ func TestTable(t *testing.T) {
 
 func TestJSON(t *testing.T) {
 	var out bytes.Buffer
-	if err := report().WriteJSON(&out); err != nil {
+	if err := console.WriteJSON(&out, report()); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{`"partition": 3`, `"operation": "left"`, `object.spec.replicas > 3`} {
