@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
@@ -59,7 +58,14 @@ func claimNames(ctx context.Context, cfg *config.Config, only string, out io.Wri
 	if err != nil {
 		return err
 	}
-	uid, err := readClusterUID(ctx, kube)
+	client, err := informer.NewClient(kube)
+	if err != nil {
+		return err
+	}
+	uid, err := tracker.ReadClusterUID(ctx, client)
+	if err == nil && uid == "" {
+		err = errors.New("not allowed to read the namespace kube-system, whose uid identifies the cluster")
+	}
 	if err != nil {
 		return err
 	}
@@ -74,19 +80,6 @@ func claimNames(ctx context.Context, cfg *config.Config, only string, out io.Wri
 		}
 	}
 	return errors.Join(failed...)
-}
-
-// readClusterUID returns the uid of the cluster to which a kubeconfig refers.
-func readClusterUID(ctx context.Context, kube *rest.Config) (string, error) {
-	client, err := informer.NewClient(kube)
-	if err != nil {
-		return "", err
-	}
-	uid, err := tracker.ReadClusterUID(ctx, client)
-	if err == nil && uid == "" {
-		err = errors.New("not allowed to read the namespace kube-system, whose uid identifies the cluster")
-	}
-	return uid, err
 }
 
 // claimName registers an owner at the destination of one sink. It returns a sentence that describes the result.

@@ -74,6 +74,16 @@ func checkOutput(value string, allowed ...string) error {
 	return fmt.Errorf("--output %s: must be %s", value, strings.Join(allowed, " or "))
 }
 
+// printReport prints a report as a table or, if output is json, as JSON.
+func printReport(w io.Writer, report interface {
+	WriteTable(w io.Writer, style console.Style) error
+}, output string) error {
+	if output == "json" {
+		return console.WriteJSON(w, report)
+	}
+	return report.WriteTable(w, consoleStyle(w))
+}
+
 // untilSignal returns a context that is canceled by the first SIGINT or SIGTERM. A second signal ends the process.
 func untilSignal(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)

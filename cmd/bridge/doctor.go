@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/doctor"
 )
 
@@ -39,11 +38,7 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 			if cmd.Context().Err() != nil {
 				return errors.New("interrupted")
 			}
-			if output == "json" {
-				err = console.WriteJSON(stdout, report)
-			} else {
-				err = report.WriteTable(stdout, consoleStyle(stdout))
-			}
+			err = printReport(stdout, report, output)
 			if err == nil && report.Failed > 0 {
 				err = fmt.Errorf("%d of %d steps failed", report.Failed, len(report.Findings))
 			}

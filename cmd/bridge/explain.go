@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/explain"
 )
 
@@ -38,10 +37,15 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 				return err
 			}
 			reports, err := o.Reports(cmd.Context(), cfg, args, cmd.InOrStdin())
-			if err != nil {
-				return err
+			for n, r := range reports {
+				if n > 0 && output == "table" {
+					_, _ = fmt.Fprintln(stdout) // if this write fails, the next write returns the error
+				}
+				if err := printReport(stdout, r, output); err != nil {
+					return err
+				}
 			}
-			return printReports(stdout, reports, output == "json")
+			return err
 		},
 	}
 	flags := cmd.Flags()
@@ -56,22 +60,4 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 	flags.DurationVar(&o.Timeout, "timeout", 10*time.Second, "time limit for the API server and for each destination")
 	flags.StringVarP(&output, "output", "o", "table", "`format`: table or json")
 	return cmd
-}
-
-func printReports(stdout io.Writer, reports []*explain.Report, asJSON bool) error {
-	for n, r := range reports {
-		var err error
-		if asJSON {
-			err = console.WriteJSON(stdout, r)
-		} else {
-			if n > 0 {
-				_, _ = fmt.Fprintln(stdout) // if this write fails, the next write returns the error
-			}
-			err = r.WriteTable(stdout, consoleStyle(stdout))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

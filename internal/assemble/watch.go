@@ -68,18 +68,18 @@ func Discover(ctx context.Context, cfg *config.Config, userAgent string) (rest.I
 func Scopes(cfg *config.Config) []fleet.Scope {
 	var scopes []fleet.Scope
 	for n := range cfg.Watch {
-		scopes = append(scopes, NewScope(&cfg.Watch[n]))
+		scopes = append(scopes, newScope(&cfg.Watch[n]))
 	}
 	for _, w := range cfg.Auxiliary() {
-		scope := NewScope(&w)
+		scope := newScope(&w)
 		scope.Auxiliary = true
 		scopes = append(scopes, scope)
 	}
 	return scopes
 }
 
-// NewScope converts an entry of `watch` to a scope.
-func NewScope(w *config.Watch) fleet.Scope {
+// newScope converts an entry of `watch` to a scope.
+func newScope(w *config.Watch) fleet.Scope {
 	scope := fleet.Scope{LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector}
 	for n, pattern := range config.ParsePatterns(w.Resources) {
 		scope.Patterns = append(scope.Patterns,

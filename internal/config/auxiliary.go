@@ -1,16 +1,17 @@
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/deltabridge/deltabridge/pkg/enrich"
+)
 
 // Auxiliary returns the resources that must be watched for the sinks' `enrich` in addition to `watch`. The result may
 // overlap with `watch`.
 func (c *Config) Auxiliary() []Watch {
-	var needs Enrich
+	var needs enrich.Needs
 	for n := range c.Sinks {
-		e := &c.Sinks[n].Enrich
-		needs.Owner = needs.Owner || e.Owner
-		needs.InvolvedObject = needs.InvolvedObject || e.InvolvedObject
-		needs.NamespaceLabels = needs.NamespaceLabels || e.NamespaceLabels
+		needs = needs.Or(c.Sinks[n].Enrich.Needs)
 	}
 	var watches []Watch
 	if needs.Owner || needs.InvolvedObject {
@@ -38,11 +39,6 @@ func (c *Config) Auxiliary() []Watch {
 // owners returns the built-in resources whose objects own other objects.
 func owners() []string {
 	return []string{
-		"replicasets.apps",
-		"statefulsets.apps",
-		"daemonsets.apps",
-		"deployments.apps",
-		"jobs.batch",
-		"cronjobs.batch",
+		"replicasets.apps", "statefulsets.apps", "daemonsets.apps", "deployments.apps", "jobs.batch", "cronjobs.batch",
 	}
 }

@@ -71,9 +71,9 @@ type examination struct {
 	destinations map[string]string
 }
 
-// Examine runs all checks of a configuration and returns their findings. step is the time limit for each step at the API
-// server, and version is the version of the binary. If ctx ends, Examine returns soon. The error is not nil if the files
-// of a sink cannot be read.
+// Examine runs all checks of a configuration and returns their findings. step is the time limit for each step at the
+// API server, and version is the version of the binary. If ctx ends, Examine returns soon. The error is not nil if the
+// files of a sink cannot be read.
 func Examine(ctx context.Context, cfg *config.Config, step time.Duration, version string) (*Report, error) {
 	e := &examination{cfg: cfg, step: step, version: version}
 	for n := range cfg.Sinks {

@@ -93,13 +93,13 @@ func (e *explainer) servedAs(gvk schema.GroupVersionKind) (served discovery.Serv
 // maxOwners is the maximum number of owners that learn reads.
 const maxOwners = 32
 
-// learn fills the index with the objects that `bridge run` would know: the object itself and, if the API server can be
+// learn fills the subject's index with the objects that `bridge run` would know: the object itself and, if the API server can be
 // queried, its namespace, its owners and its involved object. It returns notes about objects that could not be read.
-func (e *explainer) learn(ctx context.Context, index *enrich.Index, s *subject) (notes []string) {
+func (e *explainer) learn(ctx context.Context, s *subject) (notes []string) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
 	defer cancel()
 	add := func(resource schema.GroupVersionResource, o *object.Object) {
-		index.Handler(resource, func() {}).OnAdd(o, false)
+		s.index.Handler(resource, func() {}).OnAdd(o, false)
 	}
 	read := func(resource schema.GroupVersionResource, namespace, name string) *object.Object {
 		found, err := e.get(ctx, resource, namespace, name, "")
@@ -120,7 +120,7 @@ func (e *explainer) learn(ctx context.Context, index *enrich.Index, s *subject) 
 	}
 	last := ""
 	for range maxOwners {
-		top := index.Context(s.resource, s.now, enrich.Needs{Owner: true, InvolvedObject: true}).Owner
+		top := s.index.Context(s.resource, s.now, enrich.Needs{Owner: true, InvolvedObject: true}).Owner
 		served, ok := e.servedAs(schema.FromAPIVersionAndKind(top.APIVersion, top.Kind))
 		if top.UID == last || !ok {
 			break // `bridge run` does not know more than the owner reference either

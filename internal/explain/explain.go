@@ -68,7 +68,7 @@ type explainer struct {
 	uid    string             // uid of the cluster; empty if the user is not allowed to read it
 }
 
-// Reports returns one report per object. args is either one file (- for stdin) with objects, or a resource and the name
+// Reports returns one report per object. args is either one file with objects (- for stdin), or a resource and the name
 // of an object in the cluster.
 func (o Options) Reports(
 	ctx context.Context,
@@ -82,12 +82,9 @@ func (o Options) Reports(
 	case len(args) == 2 && o.Resource != "":
 		return nil, errors.New("--resource requires an object in a file")
 	}
-	e := &explainer{Options: o, cfg: cfg}
+	e := &explainer{Options: o, cfg: cfg, scopes: assemble.Scopes(cfg)[:len(cfg.Watch)]}
 	if e.operation, err = o.operation(); err != nil {
 		return nil, err
-	}
-	for n := range cfg.Watch {
-		e.scopes = append(e.scopes, assemble.NewScope(&cfg.Watch[n]))
 	}
 	subjects, err := e.findSubjects(ctx, args, stdin)
 	if err != nil {
@@ -131,13 +128,12 @@ func (e *explainer) explain(ctx context.Context, s *subject) error {
 		needs = needs.Or(part.Enrich)
 		parts = append(parts, part)
 	}
-	var index *enrich.Index
 	if needs != (enrich.Needs{}) {
-		index = enrich.New(enrich.Options{Needs: needs, Bytes: assemble.Enrichment(e.cfg, redaction).FactBytes})
-		s.Notes = append(s.Notes, e.learn(ctx, index, s)...)
+		s.index = enrich.New(enrich.Options{Needs: needs, Bytes: assemble.Enrichment(e.cfg, redaction).FactBytes})
+		s.Notes = append(s.Notes, e.learn(ctx, s)...)
 	}
 	for n := range parts {
-		sink, err := e.explainSink(ctx, parts[n], index, &e.cfg.Sinks[n], s)
+		sink, err := e.explainSink(ctx, parts[n], &e.cfg.Sinks[n], s)
 		if err != nil {
 			return err
 		}
@@ -148,14 +144,8 @@ func (e *explainer) explain(ctx context.Context, s *subject) error {
 
 // explainSink passes the change through the filters and the encoder of one sink, and asks the destination where it
 // would store the message.
-func (e *explainer) explainSink(
-	ctx context.Context,
-	part engine.Sink,
-	index *enrich.Index,
-	c *config.Sink,
-	s *subject,
-) (Sink, error) {
-	trial, err := engine.NewTrial(part, index)
+func (e *explainer) explainSink(ctx context.Context, part engine.Sink, c *config.Sink, s *subject) (Sink, error) {
+	trial, err := engine.NewTrial(part, s.index)
 	if err != nil {
 		return Sink{}, err
 	}

@@ -20,6 +20,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
@@ -33,7 +34,8 @@ type subject struct {
 	old, now *object.Object // old is nil unless the operation is an update
 	live     bool           // whether now was read from the cluster
 	resource schema.GroupVersionResource
-	selected bool // whether the informer that watches the object has selectors
+	selected bool          // whether the informer that watches the object has selectors
+	index    *enrich.Index // the objects that enrichment knows; nil if no sink requires it
 }
 
 // findSubjects returns the objects that the arguments name.

@@ -42,8 +42,8 @@ func objects(names Names, namespace string, rules []rbacv1.PolicyRule) []any {
 	}
 }
 
-// Write writes the roles and bindings that grant access, as YAML for kubectl apply. Notes are written as comments at the
-// top. The objects for the whole cluster precede the objects for namespaces, which are sorted by name.
+// Write writes the roles and bindings that grant access, as YAML for kubectl apply. Notes are written as comments at
+// the top. The objects for the whole cluster precede the objects for namespaces, which are sorted by name.
 func Write(w io.Writer, access *Access, names Names) error {
 	var text strings.Builder
 	text.WriteString("# What the bridge may read: get, list and watch, and nothing else.\n")

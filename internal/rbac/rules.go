@@ -160,8 +160,8 @@ func (e *entry) resources(p filter.ResourcePattern, namespace string) ([]schema.
 	if len(e.Groups) > 0 {
 		and = " and " + strings.Join(e.Groups, ", ")
 	}
-	e.note("resources: \"*\" selects the API groups of Kubernetes%s, without Secrets; add other groups with --group, or use"+
-		" --discover; list secrets in resources to watch them too", and)
+	e.note("resources: \"*\" selects the API groups of Kubernetes%s, without Secrets; add other groups with --group,"+
+		" or use --discover; list secrets in resources to watch them too", and)
 	return append(e.core(namespace), e.groups(slices.Concat(builtInGroups(), e.Groups)...)...), nil
 }
 

@@ -110,6 +110,30 @@ func TestFor(t *testing.T) {
 			want:  []string{"core: secrets get,list,watch", "*: * list,watch", "*: * [deltabridge-probe] get", always, definitions, services},
 		},
 		{
+			name:  "everything with Secrets, without a group",
+			watch: []config.Watch{{Resources: []string{"*", "secrets"}, Exclude: []string{"*.apps"}}},
+			want:  []string{"core: secrets get,list,watch", "*: * list,watch", "*: * [deltabridge-probe] get", always, definitions, services},
+			note:  `exclude: the rules grant "*.apps" anyway`,
+		},
+		{
+			name:  "a group within everything",
+			watch: []config.Watch{{Resources: []string{"*", "secrets", "*.a.com"}}, {Resources: []string{"*.b.com"}, Namespaces: []string{"x"}}},
+			want:  []string{"core: secrets get,list,watch", "*: * list,watch", "*: * [deltabridge-probe] get", always, definitions, services},
+			in:    map[string][]string{"x": {"b.com: * list,watch", "b.com: * [deltabridge-probe] get"}},
+		},
+		{
+			name:  "a version, of which another is excluded",
+			watch: []config.Watch{{Resources: []string{"pods.v1", "jobs.v1.batch"}, Exclude: []string{"pods.v2", "jobs.v1.batch"}}},
+			want:  []string{"core: pods get,list,watch", always},
+		},
+		{
+			name:  "names and globs of namespaces, twice",
+			watch: []config.Watch{{Resources: []string{"pods"}, Namespaces: []string{"a", "a"}}, {Resources: []string{"services", "pods"}, Namespaces: []string{"a"}}, {Resources: []string{"nodes"}, Namespaces: []string{"!x"}}, {Resources: []string{"nodes"}, Namespaces: []string{"!x"}}},
+			want:  []string{"core: nodes get,list,watch", always},
+			in:    map[string][]string{"a": {"core: pods,services get,list,watch"}},
+			note:  "namespaces: [!x] is watched and granted in the whole cluster",
+		},
+		{
 			name:  "Secrets of another entry",
 			watch: []config.Watch{{Resources: []string{"*"}}, {Resources: []string{"secrets"}, Namespaces: []string{"a"}}},
 			want:  []string{"core: " + withoutSecrets + " get,list,watch", builtIn + ": * list,watch", builtIn + ": * [deltabridge-probe] get", always, definitions, services},
@@ -166,6 +190,41 @@ func TestFor(t *testing.T) {
 func served(group, resource string, namespaced bool, versions ...string) discovery.Served {
 	return discovery.Served{
 		GroupResource: schema.GroupResource{Group: group, Resource: resource}, Namespaced: namespaced, Versions: versions,
+	}
+}
+
+// A note is written once, whatever number of entries and namespaces it is about.
+func TestNotesOnce(t *testing.T) {
+	entry := config.Watch{Resources: []string{"*"}, Namespaces: []string{"a", "b"}, Exclude: []string{"jobs.batch"}}
+	access, err := For([]config.Watch{entry, entry}, Options{Groups: []string{"x.com", "y.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`exclude: the rules grant "jobs.batch" anyway, because RBAC has no exclusions; use --discover to leave it out`,
+		`resources: "*" selects the API groups of Kubernetes and x.com, y.com, without Secrets; add other groups with --group,` +
+			" or use --discover; list secrets in resources to watch them too",
+	}
+	if diff := cmp.Diff(want, access.Notes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What the bridge reads for itself depends on what it may have to discover.
+func TestOwn(t *testing.T) {
+	for resource, want := range map[string]string{
+		"pods": "namespaces", "jobs.batch": "namespaces", "pods.v1": "namespaces",
+		"widgets.example.com": "namespaces apiservices", "widgets.v1.example.com": "namespaces apiservices",
+		"*": "namespaces customresourcedefinitions apiservices", "pod*": "namespaces customresourcedefinitions apiservices",
+		"pods.*": "namespaces customresourcedefinitions apiservices",
+	} {
+		var got []string
+		for _, rule := range Own([]config.Watch{{Resources: []string{resource}}}) {
+			got = append(got, rule.Resources...)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", resource, got, want)
+		}
 	}
 }
 

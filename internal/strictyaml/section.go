@@ -103,15 +103,13 @@ func (s *Section) AtMostOne(keys ...string) {
 
 // Together reports a mistake if only one of the two keys is given.
 func (s *Section) Together(a, b string) {
-	given := s.Given(a, b)
-	if len(given) != 1 {
-		return
+	if given := s.Given(a, b); len(given) == 1 {
+		missing := a
+		if given[0] == a {
+			missing = b
+		}
+		s.Report(missing, "is missing, but "+given[0]+" is given", "give both or none")
 	}
-	missing := a
-	if given[0] == a {
-		missing = b
-	}
-	s.Report(missing, "is missing, but "+given[0]+" is given", "give both or none")
 }
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?$`)

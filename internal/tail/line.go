@@ -39,29 +39,20 @@ func notes(r *diagnose.Record) string {
 			all = append(all, name)
 		}
 	}
-	if text := omitted(r); text != "" {
-		all = append(all, text)
+	if why := r.Attributes["dataomitted"]; why != "" {
+		text := "data omitted: " + why
+		if size, err := strconv.ParseInt(r.Attributes["datasize"], 10, 64); err == nil {
+			text += ", " + console.Count(size) + " bytes"
+		}
+		if ref := r.Attributes["dataref"]; ref != "" {
+			text += " in " + ref
+		}
+		all = append(all, console.Clean(text))
 	}
 	if len(all) == 0 {
 		return ""
 	}
 	return "(" + strings.Join(all, ", ") + ")"
-}
-
-// omitted describes the data that an event lacks. It returns an empty string if the data is complete.
-func omitted(r *diagnose.Record) string {
-	why := r.Attributes["dataomitted"]
-	if why == "" {
-		return ""
-	}
-	text := "data omitted: " + why
-	if size, err := strconv.ParseInt(r.Attributes["datasize"], 10, 64); err == nil {
-		text += ", " + console.Count(size) + " bytes"
-	}
-	if ref := r.Attributes["dataref"]; ref != "" {
-		text += " in " + ref
-	}
-	return console.Clean(text)
 }
 
 // control renders the content of a gap event or synced event.

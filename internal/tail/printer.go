@@ -112,12 +112,8 @@ func (p *Printer) printForeign(r *diagnose.Record) error {
 	if r.Foreign != nil {
 		why = r.Foreign.Error()
 	}
-	text := fmt.Sprintf(
-		"%s  ?  %s: not an event of Deltabridge (%s)",
-		r.Stored.Local().Format(time.TimeOnly),
-		r.Place,
-		why,
-	)
+	at := r.Stored.Local().Format(time.TimeOnly)
+	text := fmt.Sprintf("%s  ?  %s: not an event of Deltabridge (%s)", at, r.Place, why)
 	_, err := io.WriteString(p.Out, p.Style.Paint(console.Dim, console.Clean(text))+"\n")
 	return err
 }
