@@ -141,12 +141,8 @@ type printer struct {
 
 func (p *printer) print(sink string, m *event.Message) {
 	what := event.GroupResource(m.Resource)
-	switch {
-	case m.Type.IsControl():
-	case m.Identity.Namespace != "":
-		what += " " + m.Identity.Namespace + "/" + m.Identity.Name
-	default:
-		what += " " + m.Identity.Name
+	if !m.Type.IsControl() {
+		what += " " + m.Identity.Key()
 	}
 	where := sink
 	if place := p.places[sink]; place != nil {

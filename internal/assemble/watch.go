@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
@@ -80,21 +77,17 @@ func Scopes(cfg *config.Config) []fleet.Scope {
 
 // newScope converts an entry of `watch` to a scope.
 func newScope(w *config.Watch) fleet.Scope {
-	scope := fleet.Scope{LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector}
-	for n, pattern := range config.ParsePatterns(w.Resources) {
+	e := w.Parse()
+	scope := fleet.Scope{Namespaces: e.Named, LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector}
+	for n, pattern := range e.Resources {
 		scope.Patterns = append(scope.Patterns,
 			fleet.Pattern{Text: w.Resources[n], Match: pattern.Matches, Wildcard: pattern.Wildcard()})
 	}
-	if excluded := config.ParsePatterns(w.Exclude); len(excluded) > 0 {
-		scope.Exclude = excluded.Match
+	if len(e.Exclude) > 0 {
+		scope.Exclude = e.Exclude.Match
 	}
-	namespaces, _ := filter.ParseNamespaces(w.Namespaces) // the configuration was validated
-	switch literals, ok := namespaces.Literals(); {
-	case ok:
-		scope.Namespaces = literals
-	case !namespaces.All():
-		sorted := slices.Compact(slices.Sorted(slices.Values(w.Namespaces))) // sorted because their order has no meaning
-		scope.Accept, scope.AcceptText = namespaces.Matches, strings.Join(sorted, ",")
+	if e.Named == nil && !e.Namespaces.All() {
+		scope.Accept, scope.AcceptText = e.Namespaces.Matches, e.NamespaceText
 	}
 	return scope
 }

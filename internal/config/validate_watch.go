@@ -32,24 +32,25 @@ func (p Patterns) Match(resource gvr.GroupVersionResource) bool {
 	return slices.ContainsFunc(p, func(pattern filter.ResourcePattern) bool { return pattern.Matches(resource) })
 }
 
-// entry is a parsed `watch` entry.
-type entry struct {
-	resources, exclude Patterns
-	namespaces         filter.NamespaceMatcher
-	named              []string // the namespaces if all entries are plain names, otherwise nil
-	text               string   // the namespaces in canonical form
+// Entry is a parsed entry of `watch`.
+type Entry struct {
+	Resources, Exclude Patterns
+	Namespaces         filter.NamespaceMatcher
+	Named              []string // the namespaces if all entries are plain names, otherwise nil
+	NamespaceText      string   // the namespaces in canonical form
 	labels, fields     string   // the selectors in canonical form
 	evaluable          bool     // reports whether the bridge can evaluate the field selector
 }
 
-func parseEntry(w *Watch) entry {
-	e := entry{
-		resources: ParsePatterns(w.Resources), exclude: ParsePatterns(w.Exclude),
-		text:   strings.Join(slices.Compact(slices.Sorted(slices.Values(w.Namespaces))), ","),
-		labels: w.LabelSelector, fields: w.FieldSelector,
+// Parse parses an entry. It omits what is invalid, which [Parse] reports.
+func (w *Watch) Parse() Entry {
+	e := Entry{
+		Resources: ParsePatterns(w.Resources), Exclude: ParsePatterns(w.Exclude),
+		NamespaceText: strings.Join(slices.Compact(slices.Sorted(slices.Values(w.Namespaces))), ","),
+		labels:        w.LabelSelector, fields: w.FieldSelector,
 	}
-	e.namespaces, _ = filter.ParseNamespaces(w.Namespaces) // Watch.validate reports the error.
-	e.named, _ = e.namespaces.Literals()
+	e.Namespaces, _ = filter.ParseNamespaces(w.Namespaces)
+	e.Named, _ = e.Namespaces.Literals()
 	if selector, err := labels.Parse(w.LabelSelector); err == nil {
 		e.labels = selector.String()
 	}
@@ -69,9 +70,9 @@ func parseEntry(w *Watch) entry {
 // each object only once, and for most fields only the API server can evaluate a selector, so the bridge cannot apply
 // both selectors.
 func validateOverlaps(at *strictyaml.Section, watch []Watch) {
-	entries := make([]entry, len(watch))
+	entries := make([]Entry, len(watch))
 	for i := range watch {
-		entries[i] = parseEntry(&watch[i])
+		entries[i] = watch[i].Parse()
 	}
 	for i := range entries {
 		for j := range entries[:i] {
@@ -79,8 +80,8 @@ func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 			if !at.Fine(fmt.Sprintf("watch[%d]", i)) || !at.Fine(fmt.Sprintf("watch[%d]", j)) || !one.conflicts(other) {
 				continue
 			}
-			covered := slices.ContainsFunc(entries, func(e entry) bool {
-				return e.fields == "" && e.labels == "" && e.namespaces.All() && len(e.exclude) == 0 && e.names(one)
+			covered := slices.ContainsFunc(entries, func(e Entry) bool {
+				return e.fields == "" && e.labels == "" && e.Namespaces.All() && len(e.Exclude) == 0 && e.names(one)
 			})
 			if covered {
 				continue
@@ -102,38 +103,38 @@ func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 }
 
 // conflicts reports whether a single watch cannot select the objects of both entries.
-func (e *entry) conflicts(o *entry) bool {
+func (e *Entry) conflicts(o *Entry) bool {
 	return e.fields != o.fields && !(e.evaluable && o.evaluable) && e.meets(o) && !e.covers(o) && !o.covers(e) &&
 		e.sharesResource(o)
 }
 
 // meets reports whether the two entries may have a namespace in common.
-func (e *entry) meets(o *entry) bool {
-	if e.named == nil {
+func (e *Entry) meets(o *Entry) bool {
+	if e.Named == nil {
 		e, o = o, e
 	}
-	return e.named == nil || slices.ContainsFunc(e.named, o.namespaces.Matches)
+	return e.Named == nil || slices.ContainsFunc(e.Named, o.Namespaces.Matches)
 }
 
 // covers reports whether e selects all objects that o selects in the namespaces that both entries include.
-func (e *entry) covers(o *entry) bool {
+func (e *Entry) covers(o *Entry) bool {
 	return (e.labels == "" || e.labels == o.labels) && (e.fields == "" || e.fields == o.fields) &&
-		(e.namespaces.All() || e.text == o.text || e.named != nil || o.named != nil) // plain names are compared one by one
+		(e.Namespaces.All() || e.NamespaceText == o.NamespaceText || e.Named != nil || o.Named != nil) // plain names are compared one by one
 }
 
 // names reports whether e includes all resources that o includes.
-func (e *entry) names(o *entry) bool {
-	return !slices.ContainsFunc(o.resources, func(p filter.ResourcePattern) bool {
-		return !slices.ContainsFunc(e.resources, func(q filter.ResourcePattern) bool {
+func (e *Entry) names(o *Entry) bool {
+	return !slices.ContainsFunc(o.Resources, func(p filter.ResourcePattern) bool {
+		return !slices.ContainsFunc(e.Resources, func(q filter.ResourcePattern) bool {
 			return q == p || q.Resource == "*" && q.Version == "" && (q.Group == "*" || q.Group == p.Group)
 		})
 	})
 }
 
 // sharesResource reports whether both entries may include the same resource.
-func (e *entry) sharesResource(o *entry) bool {
-	return slices.ContainsFunc(e.resources, func(p filter.ResourcePattern) bool {
-		return slices.ContainsFunc(o.resources, func(q filter.ResourcePattern) bool {
+func (e *Entry) sharesResource(o *Entry) bool {
+	return slices.ContainsFunc(e.Resources, func(p filter.ResourcePattern) bool {
+		return slices.ContainsFunc(o.Resources, func(q filter.ResourcePattern) bool {
 			if q.Wildcard() {
 				p, q = q, p
 			}
@@ -145,7 +146,7 @@ func (e *entry) sharesResource(o *entry) bool {
 			if named.Version == "" {
 				named.Version = p.Version
 			}
-			return p.Matches(named) && !slices.ContainsFunc(e.exclude, excluded) && !slices.ContainsFunc(o.exclude, excluded)
+			return p.Matches(named) && !slices.ContainsFunc(e.Exclude, excluded) && !slices.ContainsFunc(o.Exclude, excluded)
 		})
 	})
 }

@@ -70,7 +70,7 @@ func For(watch []config.Watch, options Options) (*Access, error) {
 	scopes := map[string]grants{}
 	var notes []string
 	for n := range watch {
-		e := &entry{Options: options, exclude: config.ParsePatterns(watch[n].Exclude)}
+		e := &entry{Options: options, Entry: watch[n].Parse()}
 		if err := e.grant(&watch[n], scopes); err != nil {
 			return nil, fmt.Errorf("watch[%d].%w", n, err)
 		}
@@ -91,38 +91,33 @@ var errPart = errors.New("RBAC has no wildcards within a name; use --discover, o
 // grants contains the resources to which access is granted in one scope. The resource `*` stands for a whole group.
 type grants = sets.Set[schema.GroupResource]
 
-// entry is a parsed entry of `watch`.
+// entry is an entry of `watch`.
 type entry struct {
 	Options
-	exclude config.Patterns
+	config.Entry
 	secrets bool // whether a pattern names secrets and they are not excluded
 	notes   []string
 }
 
 // grant adds the resources that an entry selects to the scopes of its namespaces. The scope "" is the whole cluster.
 func (e *entry) grant(w *config.Watch, scopes map[string]grants) error {
-	matcher, err := filter.ParseNamespaces(w.Namespaces)
-	if err != nil {
-		return fmt.Errorf("namespaces: %w", err)
-	}
-	namespaces, ok := matcher.Literals()
-	if !ok {
+	namespaces := e.Named
+	if namespaces == nil {
 		namespaces = []string{""}
 	}
-	if !ok && !matcher.All() {
+	if e.Named == nil && !e.Namespaces.All() {
 		e.note("namespaces: [%s] is watched and granted in the whole cluster, because not all entries are plain names",
 			strings.Join(w.Namespaces, ", "))
 	}
-	patterns := config.ParsePatterns(w.Resources)
-	e.secrets = slices.ContainsFunc(patterns, func(p filter.ResourcePattern) bool {
+	e.secrets = slices.ContainsFunc(e.Resources, func(p filter.ResourcePattern) bool {
 		return p.Resource == secrets && matches(p.Group, "") && !e.excludes("", p.Version, secrets)
 	})
 	for _, namespace := range namespaces {
 		if scopes[namespace] == nil {
 			scopes[namespace] = grants{}
 		}
-		for n, p := range patterns {
-			resources, err := e.resources(p, namespace)
+		for n, p := range e.Resources {
+			resources, err := e.selected(p, namespace)
 			if err != nil {
 				return fmt.Errorf("resources[%d]: %q: %w", n, w.Resources[n], err)
 			}
@@ -133,12 +128,12 @@ func (e *entry) grant(w *config.Watch, scopes map[string]grants) error {
 }
 
 func (e *entry) excludes(group, version, resource string) bool {
-	return e.exclude.Match(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
+	return e.Exclude.Match(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
 }
 
-// resources returns the resources that a pattern selects in a namespace. If namespace is empty, it returns those of the
+// selected returns the resources that a pattern selects in a namespace. If namespace is empty, it returns those of the
 // whole cluster.
-func (e *entry) resources(p filter.ResourcePattern, namespace string) ([]schema.GroupResource, error) {
+func (e *entry) selected(p filter.ResourcePattern, namespace string) ([]schema.GroupResource, error) {
 	named := []schema.GroupResource{{Group: p.Group, Resource: p.Resource}}
 	switch {
 	case !p.Wildcard() && e.excludes(p.Group, p.Version, p.Resource):
@@ -189,11 +184,11 @@ func (e *entry) groups(names ...string) (all []schema.GroupResource) {
 		excluded := func(p filter.ResourcePattern) bool {
 			return p.Resource == "*" && p.Version == "" && matches(p.Group, group)
 		}
-		if slices.ContainsFunc(e.exclude, excluded) {
+		if slices.ContainsFunc(e.Exclude, excluded) {
 			continue
 		}
 		all = append(all, schema.GroupResource{Group: group, Resource: "*"})
-		for _, p := range e.exclude {
+		for _, p := range e.Exclude {
 			if group == "*" || matches(p.Group, group) {
 				e.note("exclude: the rules grant %q anyway, because RBAC has no exclusions; use --discover to leave it out",
 					p.String())
