@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
@@ -347,6 +348,148 @@ func TestOpenFails(t *testing.T) {
 	opts.Dir = filepath.Join(opts.Dir, "missing")
 	s = newStore(t, opts)
 	if err := s.Park([]Parking{{"a", message("pods", "p1", 10)}}); !errors.Is(err, os.ErrNotExist) || !s.Empty() {
+		t.Error(err)
+	}
+}
+
+// When the last event that can be read is lost, the queue and the file go as well, and an event can be parked again.
+func TestAllEventsAreDamaged(t *testing.T) {
+	var log bytes.Buffer
+	opts := Options{Dir: t.TempDir(), Sink: "live", Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	s, err := Open(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Park([]Parking{{"a", message("pods", "p1", 10)}, {"a", message("pods", "p2", 10)}}); err != nil {
+		t.Fatal(err)
+	}
+	err = s.file.Update(func(tx *bbolt.Tx) error {
+		events := tx.Bucket([]byte(bucketEvents))
+		return errors.Join(events.Put(keyOf("a", 1), []byte("no")), events.Put(keyOf("a", 2), []byte("checksum")))
+	})
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Open(opts); err != nil {
+		t.Fatal(err)
+	}
+	if q := s.Queues(); len(q) != 1 || q[0].Events != 2 || !q[0].Since.IsZero() || q[0].Resources != nil {
+		t.Errorf("before they are read: %+v", q)
+	}
+	if got, _ := ids(t, s, "a", 10, 1<<20); len(got) > 0 {
+		t.Errorf("%v", got)
+	}
+	if _, lost := s.Bytes(); lost != 2 || !s.Empty() || s.Holds("a") {
+		t.Errorf("%d lost, %+v", lost, s.Queues())
+	}
+	if text := log.String(); !strings.Contains(text, "events=2") || !strings.Contains(text, "destination=a") ||
+		!strings.Contains(text, s.path) {
+		t.Errorf("the log does not say what is lost: %s", text)
+	}
+	if _, err := os.Stat(s.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the empty file is left: %v", err)
+	}
+	if err := s.Park([]Parking{{"a", message("pods", "p3", 10)}}); err != nil || !s.Holds("a") {
+		t.Errorf("again: %v", err)
+	}
+}
+
+// A bbolt file with other content is quarantined under a name that the log says.
+func TestAFileWithOtherContent(t *testing.T) {
+	for name, fill := range map[string]func(*bbolt.Tx) error{
+		"no bucket": func(*bbolt.Tx) error { return nil },
+		"a key without number": func(tx *bbolt.Tx) error {
+			events, err := tx.CreateBucket([]byte(bucketEvents))
+			return errors.Join(err, events.Put([]byte("a"), []byte("value")))
+		},
+		"a key without zero byte": func(tx *bbolt.Tx) error {
+			events, err := tx.CreateBucket([]byte(bucketEvents))
+			return errors.Join(err, events.Put([]byte("abcdefghijkl"), []byte("value")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			opts := Options{Dir: t.TempDir(), Sink: "live", Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			path := filepath.Join(opts.Dir, "parked-live.db")
+			db, err := bbolt.Open(path, 0o600, &bbolt.Options{PageSize: 4096})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(db.Update(fill), db.Close()); err != nil {
+				t.Fatal(err)
+			}
+			s, err := Open(opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			renamed, err := filepath.Glob(path + ".corrupt-*")
+			if _, lost := s.Bytes(); err != nil || len(renamed) != 1 || lost != 1 || !s.Empty() {
+				t.Fatalf("renamed to %v, %d lost, %v", renamed, lost, err)
+			}
+			if !strings.Contains(log.String(), renamed[0]) {
+				t.Errorf("the log does not name %s: %s", renamed[0], log.String())
+			}
+		})
+	}
+}
+
+// A queue says since when events wait, of which resources, and which is the oldest; a restart says the same.
+func TestWhatAQueueSays(t *testing.T) {
+	opts := Options{Dir: t.TempDir()}
+	s := newStore(t, opts)
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for i, resource := range []string{"pods", "secrets", "pods"} {
+		m := message(resource, fmt.Sprint("e", i), 10)
+		m.Time = start.Add(time.Duration(i) * time.Minute)
+		if err := s.Park([]Parking{{"a", m}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bytes, _ := s.Bytes()
+	want := []Queue{{
+		Destination: "a", First: 1, Events: 3, Bytes: bytes, Since: start, Resources: []string{"pods", "secrets"},
+	}}
+	if diff := cmp.Diff(want, s.Queues()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	// Removing what is not there changes nothing.
+	if err := errors.Join(s.Remove("a", []uint64{7}), s.Remove("b", []uint64{1}), s.Remove("a", nil)); err != nil {
+		t.Error(err)
+	}
+	if got, _ := ids(t, s, "b", 10, 1<<20); got != nil || !cmp.Equal(want, s.Queues()) {
+		t.Errorf("%v, %+v", got, s.Queues())
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = newStore(t, opts)
+	if diff := cmp.Diff(want, s.Queues()); diff != "" {
+		t.Errorf("after a restart (-want +got):\n%s", diff)
+	}
+	if err := s.Park([]Parking{{"b", message("pods", "e3", 10)}}); err != nil {
+		t.Fatal(err)
+	}
+	if q := s.Queues(); len(q) != 2 || q[1].First != 4 {
+		t.Errorf("the numbers do not go on: %+v", q)
+	}
+}
+
+// An event that is larger than the bound is parked if nothing else is on disk; otherwise the error names the setting.
+func TestAnEventLargerThanTheBound(t *testing.T) {
+	s := newStore(t, Options{Dir: t.TempDir(), MaxBytes: 100})
+	large := []Parking{{"a", message("pods", "p1", 1000)}}
+	if err := s.Park(large); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Park(large); !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), "buffer.spill.maxBytes") {
+		t.Error(err)
+	}
+	if got, numbers := ids(t, s, "a", 10, 1); !cmp.Equal([]string{"p1"}, got) || s.Remove("a", numbers) != nil {
+		t.Errorf("%v", got)
+	}
+	if err := s.Park(large); err != nil {
 		t.Error(err)
 	}
 }
