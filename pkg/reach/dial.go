@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net"
+	"sync"
 	"time"
 )
 
@@ -48,32 +49,27 @@ type dialFunc = func(ctx context.Context, network, address string) (net.Conn, er
 func first(ctx context.Context, network string, addresses []string, dial dialFunc) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	type result struct {
-		i    int
-		conn net.Conn
-		err  error
-	}
-	results := make(chan result)
-	for i, address := range addresses {
-		go func() {
-			conn, err := dial(ctx, network, address)
-			results <- result{i, conn, err}
-		}()
-	}
+	var mu sync.Mutex
 	var won net.Conn
 	errs := make([]error, len(addresses))
-	for range addresses {
-		r := <-results
-		switch {
-		case r.err != nil:
-			errs[r.i] = r.err
-		case won == nil:
-			won = r.conn
-			cancel()
-		default:
-			_ = r.conn.Close()
-		}
+	var dials sync.WaitGroup
+	for i, address := range addresses {
+		dials.Go(func() {
+			conn, err := dial(ctx, network, address)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err != nil:
+				errs[i] = err
+			case won == nil:
+				won = conn
+				cancel()
+			default:
+				_ = conn.Close()
+			}
+		})
 	}
+	dials.Wait()
 	if won == nil {
 		return nil, errs[0]
 	}

@@ -2,11 +2,8 @@ package reach
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -27,19 +24,12 @@ type Prober struct {
 // probe is an address for which at least one caller waits.
 type probe struct {
 	stop    context.CancelFunc
-	waiters map[waiter]struct{} // never empty
-	err     error               // error of the last dial that failed
+	waiters map[waiter]bool // never empty
+	err     error           // error of the last dial that failed
 }
 
-// waiter represents one call of Wait. It receives the address that was reached, and has a buffer of one.
+// waiter represents one call of Wait. It receives the addresses that were reached, and has room for all of them.
 type waiter chan string
-
-// UnreachableError is returned by Wait if its context ends before an address could be reached.
-type UnreachableError struct {
-	// Failures contains the last error for each address. Addresses for which no dial has ended yet are missing.
-	Failures []Failure
-	Err      error // wraps the reason why the context ended
-}
 
 // Failure is a dial that failed.
 type Failure struct {
@@ -47,29 +37,13 @@ type Failure struct {
 	Err     error
 }
 
-// Error returns all failures in one line, or the context's error if there are none.
-func (e *UnreachableError) Error() string {
-	if len(e.Failures) == 0 {
-		return e.Err.Error()
-	}
-	var lines []string
-	for _, f := range e.Failures {
-		lines = append(lines, f.Address+": "+f.Err.Error())
-	}
-	return strings.Join(lines, "; ")
-}
-
-func (e *UnreachableError) Unwrap() error { return e.Err }
-
 // Wait blocks until one of the addresses accepts a connection, and returns that address. An address is dialed
-// immediately, unless another caller already waits for it. If ctx ends first, Wait returns an *UnreachableError. It is
-// safe for concurrent use.
-func (p *Prober) Wait(ctx context.Context, addrs ...string) (string, error) {
-	if len(addrs) == 0 {
-		return "", errors.New("reach: no address was given")
-	}
+// immediately, unless another caller already waits for it. If ctx ends first, Wait returns an empty address, and the
+// last error for each address in order. Addresses for which no dial has ended yet are missing. It is safe for
+// concurrent use.
+func (p *Prober) Wait(ctx context.Context, addrs ...string) (string, []Failure) {
 	addrs = slices.Compact(slices.Sorted(slices.Values(addrs)))
-	w := make(waiter, 1)
+	w := make(waiter, len(addrs))
 	for _, addr := range addrs {
 		p.join(addr, w)
 	}
@@ -78,10 +52,7 @@ func (p *Prober) Wait(ctx context.Context, addrs ...string) (string, error) {
 		p.leave(addrs, w)
 		return addr, nil
 	case <-ctx.Done():
-		return "", &UnreachableError{
-			Failures: p.leave(addrs, w),
-			Err:      fmt.Errorf("cannot be reached: %w", context.Cause(ctx)),
-		}
+		return "", p.leave(addrs, w)
 	}
 }
 
@@ -90,14 +61,14 @@ func (p *Prober) join(addr string, w waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if running := p.probes[addr]; running != nil {
-		running.waiters[w] = struct{}{}
+		running.waiters[w] = true
 		return
 	}
 	if p.probes == nil {
 		p.probes = make(map[string]*probe)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	p.probes[addr] = &probe{stop: stop, waiters: map[waiter]struct{}{w: {}}}
+	p.probes[addr] = &probe{stop: stop, waiters: map[waiter]bool{w: true}}
 	go p.run(ctx, addr, p.probes[addr])
 }
 
@@ -108,10 +79,7 @@ func (p *Prober) leave(addrs []string, w waiter) (failures []Failure) {
 	defer p.mu.Unlock()
 	for _, addr := range addrs {
 		running := p.probes[addr]
-		if running == nil {
-			continue
-		}
-		if _, mine := running.waiters[w]; !mine { // the probe that w joined has ended, and running is a newer one
+		if running == nil || !running.waiters[w] { // the probe that w joined has ended
 			continue
 		}
 		if running.err != nil {
@@ -159,10 +127,7 @@ func (p *Prober) try(ctx context.Context, addr string, running *probe) {
 		running.err = err
 	default:
 		for w := range running.waiters {
-			select {
-			case w <- addr:
-			default: // the waiter has already received another address
-			}
+			w <- addr
 		}
 		running.stop()
 		delete(p.probes, addr)

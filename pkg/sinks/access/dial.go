@@ -30,18 +30,19 @@ func Reach(
 ) (string, error) {
 	short, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
-	addr, err := p.Wait(short, addrs...)
-	if err == nil || canceled(ctx) {
-		return addr, err
+	addr, failures := p.Wait(short, addrs...)
+	if addr != "" {
+		return addr, nil
+	}
+	if canceled(ctx) {
+		return "", context.Cause(ctx)
 	}
 	var errs []error
-	if unreachable, ok := errors.AsType[*reach.UnreachableError](err); ok {
-		for _, f := range unreachable.Failures {
-			errs = append(errs, explain(f.Address, f.Err))
-		}
+	for _, f := range failures {
+		errs = append(errs, explain(f.Address, f.Err))
 	}
-	if len(errs) == 0 { // the DNS does not answer, or there are no addresses
-		errs = append(errs, explain(strings.Join(addrs, ","), err))
+	if len(errs) == 0 { // the DNS does not answer
+		errs = append(errs, explain(strings.Join(addrs, ","), context.Cause(short)))
 	}
 	return "", Join("", errs)
 }

@@ -151,7 +151,7 @@ func (c *Client) reconnectDelay(ctx context.Context, failed int) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, sinks.MaxBackoff) // the list of servers may change during the wait
 	defer cancel()
 	start := time.Now()
-	if addr, err := c.Prober.Wait(ctx, addresses(urls)...); err == nil {
+	if addr, _ := c.Prober.Wait(ctx, addresses(urls)...); addr != "" {
 		c.dial.best.Store(addr)
 	}
 	return max(0, reach.Interval-time.Since(start))
