@@ -188,7 +188,7 @@ func (e *examination) listWatch(w *fleet.Watched, selector string) *informer.Lis
 	if w.FieldSelector != "" && selector != "" {
 		selector = "," + selector
 	}
-	return informer.ListWatch(e.client, w.Resource, w.Namespace, func(o *metav1.ListOptions) {
-		o.LabelSelector, o.FieldSelector = w.LabelSelector, w.FieldSelector+selector
-	})
+	source := w.Source
+	source.FieldSelector += selector
+	return informer.ListWatch(e.client, source)
 }

@@ -21,7 +21,7 @@ func enrichmentFor(ctx context.Context, needs enrich.Needs) *enrichment {
 
 func about(resource, group string) *informer.Informer {
 	gvr := schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
-	return informer.New(informer.Config{Resource: gvr, Source: informer.Source{Name: resource, Resource: gvr}})
+	return informer.New(informer.Config{Source: informer.Source{Name: resource, Resource: gvr}})
 }
 
 // Who has learned waits for those that are needed, and no longer than is good.
@@ -98,7 +98,7 @@ func TestLeftSelectorIsKnown(t *testing.T) {
 		watching := func(source string, known ...*object.Object) *informer.Informer {
 			pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 			i := informer.New(
-				informer.Config{Resource: pods, Source: informer.Source{Name: source, Resource: pods}, Known: known, ResumeAt: "1"},
+				informer.Config{Source: informer.Source{Name: source, Resource: pods}, Known: known, ResumeAt: "1"},
 			)
 			e.attach(i)
 			for _, o := range known {

@@ -220,8 +220,6 @@ func TestRequestResync(t *testing.T) {
 func watching(t *testing.T, p *pipeline, namespace string, failure error, known ...*object.Object) *informer.Informer {
 	t.Helper()
 	c := informer.Config{
-		Resource:    pods,
-		Namespace:   namespace,
 		NoWatchList: true,
 		Source:      informer.Source{Name: "pods in " + namespace, Resource: pods, Namespace: namespace},
 		ListWatch: &cache.ListWatch{

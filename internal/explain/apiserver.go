@@ -43,9 +43,10 @@ func (e *explainer) get(
 	if fieldSelector != "" {
 		selectors = append(selectors, fieldSelector)
 	}
-	lister := informer.ListWatch(e.client, gvr, namespace, nil)
+	source := informer.Source{Resource: gvr, Namespace: namespace, FieldSelector: strings.Join(selectors, ",")}
+	lister := informer.ListWatch(e.client, source)
 	lister.ManagedFields = true // required for `payload: change`
-	found, err := lister.ListWithContext(ctx, metav1.ListOptions{FieldSelector: strings.Join(selectors, ",")})
+	found, err := lister.ListWithContext(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}

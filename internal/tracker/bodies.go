@@ -37,7 +37,7 @@ type stage struct {
 	begun bool             // whether this stage has written something
 }
 
-// Stage implements informer.Bodies.
+// Stage implements informer.Record.
 func (r record) Stage() informer.Stage {
 	if r.ledger.Begun() {
 		return nil

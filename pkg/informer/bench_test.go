@@ -12,7 +12,7 @@ import (
 func BenchmarkUpdate(b *testing.B) {
 	for _, kept := range []bool{false, true} {
 		b.Run(fmt.Sprintf("kept elsewhere %t", kept), func(b *testing.B) {
-			config := Config{Resource: configMaps}
+			config := Config{Source: Source{Resource: configMaps}}
 			if kept {
 				config.Record = noRecord{}
 			}

@@ -9,16 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Bodies stores the bytes of an informer's objects, so the index contains only identities. The bytes are fetched for
-// the last known state of an object whose deletion was missed, and for filters and payloads that use the old state.
-type Bodies interface {
-	object.Keeper
-	// Stage begins to store the objects of a first list while the list is being read. It drops all objects that were
-	// staged before, because a list that breaks off is read again from the start. If Stage returns nil, the list stays in
-	// memory.
-	Stage() Stage
-}
-
 // Stage stores the objects of a first list while the list is being read. When the list is complete, Record.FirstList is
 // called.
 type Stage interface {

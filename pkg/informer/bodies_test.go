@@ -116,7 +116,7 @@ func holdsNoBytes(t *testing.T, i *Informer) {
 
 func TestBytesAreKeptElsewhere(t *testing.T) {
 	kept := &shelf{states: map[string]string{}}
-	i := New(Config{Resource: configMaps, Record: kept})
+	i := New(Config{Source: Source{Resource: configMaps}, Record: kept})
 	r := &reader{t: t}
 	i.AddEventHandler(r)
 	s := (*store)(i)
@@ -167,7 +167,7 @@ func TestBytesAreKeptElsewhere(t *testing.T) {
 func TestAListWaitsUntilItsBytesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := &shelf{states: map[string]string{}, refuses: errors.New("no space left on device")}
-		i := New(Config{Resource: configMaps, Record: kept})
+		i := New(Config{Source: Source{Resource: configMaps}, Record: kept})
 		ctx, cancel := context.WithCancel(t.Context())
 		each := i.beginList(ctx)
 		o, done := state(t, "a", "x", "u1", 1), make(chan error, 1)
@@ -201,7 +201,7 @@ func TestAListWaitsUntilItsBytesAreKept(t *testing.T) {
 // A watch-list may bring the end of an object before it is complete.
 func TestADeletionWithinAList(t *testing.T) {
 	kept := &shelf{states: map[string]string{}}
-	i := New(Config{Resource: configMaps, Record: kept})
+	i := New(Config{Source: Source{Resource: configMaps}, Record: kept})
 	each := i.beginList(t.Context())
 	for _, eventType := range []watch.EventType{watch.Added, watch.Deleted} {
 		_, err := each(eventType, state(t, "a", "y", "u2", 2))
@@ -221,7 +221,7 @@ func (unstored) FirstList([]*object.Object, string) bool { return false }
 
 // The process ends before the first list is stored: nothing of it is handed on.
 func TestAFirstListThatIsNotStored(t *testing.T) {
-	i, j := New(Config{Resource: configMaps, Record: unstored{}}), &journal{}
+	i, j := New(Config{Source: Source{Resource: configMaps}, Record: unstored{}}), &journal{}
 	i.AddEventHandler(j)
 	do(t, (*store)(i).Replace(list(state(t, "a", "x", "u1", 1)), "3"))
 	expect(t, j)

@@ -161,7 +161,7 @@ func TestInformerRecoversAtOnce(t *testing.T) {
 				return w, err
 			},
 		}
-		i := New(Config{Resource: configMaps, ListWatch: lw, Connector: c})
+		i := New(Config{Source: Source{Resource: configMaps}, ListWatch: lw, Connector: c})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- i.Run(ctx) }()

@@ -20,7 +20,7 @@ func (c canceling) OnUpdate(any, any) { c.cancel() }
 func TestAStopWithinAChange(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	i, before, after := New(Config{Resource: configMaps}), &journal{}, &journal{}
+	i, before, after := New(Config{Source: Source{Resource: configMaps}}), &journal{}, &journal{}
 	i.AddEventHandler(before)
 	i.AddEventHandler(canceling{cancel: cancel})
 	i.AddEventHandler(after)
@@ -55,7 +55,7 @@ func TestAStopWithinAChange(t *testing.T) {
 func TestAStopWithinARelist(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	i, j := New(Config{Resource: configMaps}), &journal{}
+	i, j := New(Config{Source: Source{Resource: configMaps}}), &journal{}
 	i.AddEventHandler(j)
 	i.AddEventHandler(canceling{cancel: cancel})
 	i.ctx = ctx // as Run does

@@ -9,12 +9,15 @@ import (
 // initial list, the handler has already processed it.
 type registration struct {
 	handler cache.ResourceEventHandler
-	// replay reports whether the handler does not know the objects in Config.Known. The informer delivers these objects to
-	// the handler when it starts.
-	replay bool
+	// waits reports whether the handler does not know the objects in Config.Known, and still has to receive them as its
+	// initial list.
+	waits bool
 	// knows reports whether the handler may have received some of these objects before.
 	knows bool
 }
+
+// mayKnow reports whether the handler may have received the known objects.
+func (r *registration) mayKnow() bool { return !r.waits || r.knows }
 
 // Leaver is an optional interface for handlers that distinguish objects that left the scope from deleted objects. For
 // other handlers, OnDelete is called.
@@ -58,7 +61,7 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) {
 func (i *Informer) AddEventHandlerWithReplay(h cache.ResourceEventHandler, knows bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.handlers = append(i.handlers, &registration{handler: h, replay: i.config.ResumeAt != "", knows: knows})
+	i.handlers = append(i.handlers, &registration{handler: h, waits: i.config.ResumeAt != "", knows: knows})
 }
 
 // replay delivers the known objects to new handlers. With Config.Relist, new handlers wait for the list, because the
@@ -67,9 +70,9 @@ func (i *Informer) replay() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, r := range i.handlers {
-		if l, ok := r.handler.(FirstLister); ok && r.replay {
+		if l, ok := r.handler.(FirstLister); ok && r.waits {
 			l.OnFirstList(sorted(i.indexer.List()))
-			r.replay = false
+			r.waits = false
 		}
 	}
 	if !i.config.Relist {
@@ -81,12 +84,12 @@ func (i *Informer) replay() {
 // handReplay delivers the known objects, which are the state at resourceVersion, to new handlers. The caller must hold
 // mu.
 func (i *Informer) handReplay(resourceVersion string) {
-	i.replayed = true
 	var known []*object.Object
 	for n, r := range i.handlers {
-		if !r.replay {
+		if !r.waits {
 			continue
 		}
+		r.waits = false
 		if known == nil {
 			known = sorted(i.indexer.List())
 		}
@@ -98,14 +101,6 @@ func (i *Informer) handReplay(resourceVersion string) {
 		}
 		notify(i.handlers[n:n+1], func(o Observer) { o.OnSynced(resourceVersion, len(known)) })
 	}
-}
-
-// waits reports whether a handler waits for handReplay. The caller must hold mu.
-func (i *Informer) waits(r *registration) bool { return r.replay && !i.replayed }
-
-// has reports whether a handler may have received the known objects. The caller must hold mu.
-func (i *Informer) has(r *registration) bool {
-	return !i.waits(r) || r.knows
 }
 
 // Handlers returns the handlers in the order in which they are called.

@@ -108,7 +108,7 @@ func TestAListBeginsWhereTheHistoryDoes(t *testing.T) {
 						return w, nil
 					},
 				}
-				i = New(Config{Resource: configMaps, ListWatch: lw})
+				i = New(Config{Source: Source{Resource: configMaps}, ListWatch: lw})
 				j := &journal{}
 				i.AddEventHandler(j)
 				ctx, cancel := context.WithCancel(t.Context())

@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -18,9 +17,8 @@ import (
 
 // Config configures an Informer.
 type Config struct {
-	Resource schema.GroupVersionResource
-	// Namespace is the namespace to watch. It is empty for all namespaces and for cluster-scoped resources.
-	Namespace string
+	// Source says what to watch, and identifies it in a checkpoint.
+	Source Source
 	// Select reports whether the informer keeps and delivers an object. If it is nil, all objects are selected. An object
 	// that is no longer selected has left; see Leaver.
 	Select func(*object.Object) bool
@@ -40,8 +38,6 @@ type Config struct {
 	// Known contains the objects that the handlers already know. The informer compares them with the first list: it does
 	// not deliver unchanged objects, and it reports missing objects as deleted.
 	Known []*object.Object
-	// Source identifies the watched objects in a checkpoint. It is optional.
-	Source Source
 	// ResumeAt is the resourceVersion of the state in Known. The informer starts its watch at this version, without
 	// listing first. If the API server no longer has the history since then, the informer announces a gap, lists, and
 	// delivers the differences from Known. If ResumeAt is empty, the informer begins with a list.
@@ -83,11 +79,12 @@ type Positioner interface {
 }
 
 // Source describes the objects that an informer watches. Name is unique among the informers of a fleet, and is the same
-// in every process.
+// in every process. Without a checkpoint, Name may be empty.
 type Source struct {
-	Name                                    string
-	Resource                                schema.GroupVersionResource
-	Namespace, LabelSelector, FieldSelector string // sent to the API server
+	Name                         string
+	Resource                     schema.GroupVersionResource
+	Namespace                    string // empty for all namespaces and for cluster-scoped resources
+	LabelSelector, FieldSelector string // evaluated by the API server
 	// Scope describes which objects of the resource and namespace are watched. Equal scopes select the same objects. If
 	// Scope is empty, all objects are watched.
 	Scope string
@@ -111,26 +108,15 @@ type Informer struct {
 	// time receives each object exactly once. While a handler blocks, resyncs and calls that add or list handlers wait.
 	mu        sync.Mutex
 	handlers  []*registration
-	phase     phase
 	ctx       context.Context // context of Run; nil while Run is not active
+	ended     bool            // Run has returned
 	skipped   bool            // ctx has ended, and at least one change was not delivered
 	relisting bool            // a list that continues from known objects is being delivered; it is delivered as a whole
-	resumedAt time.Time       // start time of the catchingUp phase
-	replayed  bool            // new handlers have received the objects that the other handlers know
+	resuming  bool            // the checkpoint replaced the first list, and the watch from its position is not open yet
+	resumedAt time.Time       // when that watch was opened: its first events may repeat changes; zero after a list
 	position  string          // all changes up to this resourceVersion were delivered by this process or the previous one
 	synced    atomic.Bool     // the first list was delivered, or a checkpoint replaced it
 }
-
-// phase is the current stage of an informer's life.
-type phase int
-
-const (
-	listing    phase = iota // the first list is not delivered yet
-	resuming                // the checkpoint replaces the first list, and the watch from its position is not open yet
-	catchingUp              // the watch is open; its first events may repeat changes that the previous process delivered
-	following               // a list was delivered
-	hasEnded                // Run has returned
-)
 
 // New returns an informer. It does nothing until Run is called.
 func New(config Config) *Informer {
@@ -144,6 +130,11 @@ func New(config Config) *Informer {
 		config:  config,
 		log:     config.Logger,
 		indexer: cache.NewIndexer(keyOf, cache.Indexers{}),
+		status:  tracker{now: time.Now, failing: map[string]error{}},
+	}
+	i.status.status = Status{Resource: i.Resource(), Namespace: config.Source.Namespace, Selector: config.Selector}
+	if config.Auxiliary { // another informer may watch some of the same objects
+		i.status.status.Selector = "(auxiliary)"
 	}
 	if i.record = config.Record; i.record == nil {
 		i.record = noRecord{}
@@ -152,7 +143,6 @@ func New(config Config) *Informer {
 	i.know(config.Known)
 	i.config.Known = nil // the index contains them
 	i.position = config.ResumeAt
-	i.status.init(config)
 	if l, ok := config.ListWatch.(*ListerWatcher); ok {
 		l.BeginList, l.Failed = i.beginList, i.watchFailed
 	}
@@ -195,7 +185,7 @@ func (i *Informer) Relists() bool { return i.config.Relist }
 func (i *Informer) Auxiliary() bool { return i.config.Auxiliary }
 
 // Resource returns the resource that the informer watches.
-func (i *Informer) Resource() schema.GroupVersionResource { return i.config.Resource }
+func (i *Informer) Resource() schema.GroupVersionResource { return i.config.Source.Resource }
 
 // GetIndexer returns the index, which contains the last known state of each object. It may be read at any time. It is
 // ahead of the handlers by at most the change that is being delivered. Callers must not write to the index.
@@ -228,14 +218,14 @@ func (i *Informer) Run(ctx context.Context) error {
 	i.ctx = ctx
 	i.mu.Unlock()
 	i.replay()
-	name := i.config.Resource.GroupResource().String()
+	name := i.Resource().GroupResource().String()
 	reflector := cache.NewReflectorWithOptions(
 		&observedListWatch{informer: i, runCtx: ctx, resumeAt: i.resumesAt()}, &object.Object{}, (*store)(i),
 		cache.ReflectorOptions{Logger: &logger, Name: name, TypeDescription: name, Backoff: &backoff})
 	reflector.RunWithContext(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.phase, i.ctx = hasEnded, nil
+	i.ended, i.ctx = true, nil
 	return nil
 }
 
@@ -252,7 +242,7 @@ func (i *Informer) DeleteAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, o := range sorted(i.indexer.List()) {
-		i.remove(o, unseen(o))
+		i.remove(o, unseen(o), nil)
 	}
 }
 
@@ -261,17 +251,11 @@ func (i *Informer) LeaveAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for _, o := range sorted(i.indexer.List()) {
-		i.leave(o, o)
+		i.remove(o, o, o)
 	}
 }
 
 // Objects returns all known objects. A successor can use them as Config.Known.
 func (i *Informer) Objects() []*object.Object { return sorted(i.indexer.List()) }
 
-func keyOf(obj any) (string, error) {
-	o, ok := obj.(*object.Object)
-	if !ok {
-		return "", fmt.Errorf("informer holds *object.Object, not %T", obj)
-	}
-	return o.Key(), nil
-}
+func keyOf(obj any) (string, error) { return obj.(*object.Object).Key(), nil }

@@ -54,8 +54,7 @@ type ListerWatcher struct {
 	Transform func(*object.Object)
 
 	client rest.Interface
-	path   string
-	tweak  func(*metav1.ListOptions)
+	source Source
 
 	mu          sync.Mutex
 	malformedAt string   // position of the last malformed document
@@ -64,20 +63,11 @@ type ListerWatcher struct {
 
 var _ cache.ListerWatcherWithContext = (*ListerWatcher)(nil)
 
-// ListWatch returns a ListerWatcher for a resource, in one namespace or, if namespace is empty, in all namespaces. If
-// tweak is not nil, it is called for each request and may change the options, for example the selectors.
-func ListWatch(
-	client rest.Interface,
-	gvr schema.GroupVersionResource,
-	namespace string,
-	tweak func(*metav1.ListOptions),
-) *ListerWatcher {
-	if tweak == nil {
-		tweak = func(*metav1.ListOptions) {}
-	}
+// ListWatch returns a ListerWatcher for the resource, namespace and selectors of a source.
+func ListWatch(client rest.Interface, source Source) *ListerWatcher {
 	return &ListerWatcher{
 		Failed: func(error) {}, BeginList: func(context.Context) EachFunc { return nil },
-		client: client, path: ResourcePath(gvr, namespace), tweak: tweak,
+		client: client, source: source,
 	}
 }
 
@@ -124,10 +114,7 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 		}
 		return nil, err
 	}
-	decoder := object.NewWatchDecoder(body, object.WatchOptions{
-		ResourceVersion: options.ResourceVersion,
-		ManagedFields:   l.ManagedFields,
-	})
+	decoder := object.NewWatchDecoder(body, options.ResourceVersion, l.ManagedFields)
 	events := make(chan watch.Event, readAhead)
 	w := &eventStream{
 		ProxyWatcher: watch.NewProxyWatcher(events), events: events,
@@ -143,9 +130,10 @@ func (l *ListerWatcher) WatchWithContext(ctx context.Context, options metav1.Lis
 }
 
 func (l *ListerWatcher) request(options metav1.ListOptions) *rest.Request {
-	l.tweak(&options)
-	request := l.client.Get().AbsPath(l.path).MaxRetries(0). // the caller retries
-									SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"})
+	options.LabelSelector, options.FieldSelector = l.source.LabelSelector, l.source.FieldSelector
+	request := l.client.Get().AbsPath(ResourcePath(l.source.Resource, l.source.Namespace)).
+		SpecificallyVersionedParams(&options, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"}).
+		MaxRetries(0) // the caller retries
 	if l.MetadataOnly {
 		request.SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
 	}

@@ -316,7 +316,7 @@ func TestReflector(t *testing.T) {
 			apiStep{code: 200, body: events},
 			apiStep{code: 200, body: eventJSON("MODIFIED", cmJSON("c", 22)), hold: true},
 		)
-		var lw cache.ListerWatcherWithContext = informer.ListWatch(api.client(), configMaps, "", nil)
+		var lw cache.ListerWatcherWithContext = informer.ListWatch(api.client(), informer.Source{Resource: configMaps})
 		r := reflect(t, api, plainLW{contextLW{lw}}, "update c@22")
 		observe.CheckLog(t, "store", append(append([]string{"replace [a@1 b@2] rv=10"}, seen...), "update c@22"), r.store.log)
 		observe.CheckLog(t, "requests", []string{
@@ -334,7 +334,7 @@ func TestReflector(t *testing.T) {
 			code: 200, hold: true,
 			body: eventJSON("ADDED", cmJSON("b", 2)) + eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true) + events,
 		})
-		lw := informer.ListWatch(api.client(), configMaps, "", nil)
+		lw := informer.ListWatch(api.client(), informer.Source{Resource: configMaps})
 		r := reflect(t, api, contextLW{lw}, "delete b@21")
 		want := append([]string{"replace [a@1 b@2] rv=10"}, seen...)
 		observe.CheckLog(t, "store", want, r.store.log)
@@ -362,7 +362,7 @@ func TestReflector(t *testing.T) {
 				hold: true,
 			},
 		)
-		lw := informer.ListWatch(api.client(), configMaps, "", nil)
+		lw := informer.ListWatch(api.client(), informer.Source{Resource: configMaps})
 		r := reflect(t, api, contextLW{lw}, "update a@41")
 		observe.CheckLog(t, "store", []string{"replace [a@1] rv=10", "replace [a@31] rv=40", "update a@41"}, r.store.log)
 		observe.CheckLog(
@@ -380,7 +380,7 @@ func TestReflectorSameBytes(t *testing.T) {
 		apiStep{code: 200, body: listJSON(10, "", itemJSON("a", 9))},
 		apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 9)), hold: true},
 	)
-	r := reflect(t, api, plainLW{contextLW{informer.ListWatch(api.client(), configMaps, "", nil)}}, "add a@9")
+	r := reflect(t, api, plainLW{contextLW{informer.ListWatch(api.client(), informer.Source{Resource: configMaps})}}, "add a@9")
 	observe.CheckLog(t, "store", []string{"replace [a@9] rv=10", "add a@9"}, r.store.log)
 }
 
@@ -397,7 +397,7 @@ func TestReflectorRefused(t *testing.T) {
 		t.Run(string(test.reason), func(t *testing.T) {
 			refusal := apiStep{code: test.code, body: statusJSON(test.code, test.reason)}
 			api := newScriptedAPI(t, refusal, refusal)
-			lw := informer.ListWatch(api.client(), configMaps, "", nil)
+			lw := informer.ListWatch(api.client(), informer.Source{Resource: configMaps})
 			_, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
 			_, watchErr := lw.WatchWithContext(t.Context(), metav1.ListOptions{})
 			for _, err := range []error{err, watchErr} {
@@ -415,7 +415,7 @@ func TestReflectorRefused(t *testing.T) {
 			forbidden,
 			apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true), hold: true},
 		)
-		r := reflect(t, api, contextLW{informer.ListWatch(api.client(), configMaps, "", nil)}, "replace [a@1] rv=10")
+		r := reflect(t, api, contextLW{informer.ListWatch(api.client(), informer.Source{Resource: configMaps})}, "replace [a@1] rv=10")
 		if len(r.errors) != 1 || !apierrors.IsForbidden(errors.Unwrap(r.errors[0])) && !apierrors.IsForbidden(r.errors[0]) {
 			t.Errorf("%v", r.errors)
 		}
@@ -431,7 +431,7 @@ func TestListCutOff(t *testing.T) {
 		apiStep{code: 200, body: statusJSON(500, "x")},
 		apiStep{code: 200, body: "<html>"},
 	)
-	lw := informer.ListWatch(api.client(), configMaps, "", nil)
+	lw := informer.ListWatch(api.client(), informer.Source{Resource: configMaps})
 	for range 3 {
 		if list, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err == nil {
 			t.Errorf("%+v", list)
@@ -502,7 +502,7 @@ func TestReflectorMalformedDocument(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			api, reports := newScriptedAPI(t, test.script...), 0
-			lw := informer.ListWatch(api.client(), configMaps, "", nil)
+			lw := informer.ListWatch(api.client(), informer.Source{Resource: configMaps})
 			lw.Failed = func(err error) {
 				if reports++; !errors.Is(err, object.ErrMalformed) {
 					t.Errorf("%v", err)
@@ -548,7 +548,7 @@ func TestReflectorConnectionLost(t *testing.T) {
 	}
 	api := &scriptedAPI{done: make(chan struct{})}
 	close(api.done)
-	r := reflect(t, api, contextLW{informer.ListWatch(client, configMaps, "", nil)}, "update a@12")
+	r := reflect(t, api, contextLW{informer.ListWatch(client, informer.Source{Resource: configMaps})}, "update a@12")
 	mu.Lock()
 	defer mu.Unlock()
 	observe.CheckLog(
@@ -579,12 +579,8 @@ func TestListWatchRequests(t *testing.T) {
 		{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "ns", "LIST /apis/apps/v1/namespaces/ns/deployments rv= labelSelector=a=b"},
 	} {
 		api := newScriptedAPI(t, apiStep{code: 200, body: listJSON(1, "")})
-		lw := informer.ListWatch(
-			api.client(),
-			test.gvr,
-			test.namespace,
-			func(o *metav1.ListOptions) { o.LabelSelector = "a=b" },
-		)
+		source := informer.Source{Resource: test.gvr, Namespace: test.namespace, LabelSelector: "a=b"}
+		lw := informer.ListWatch(api.client(), source)
 		if _, err := lw.ListWithContext(t.Context(), metav1.ListOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -602,7 +598,7 @@ func TestWatchEnds(t *testing.T) {
 			)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			w, err := informer.ListWatch(api.client(), configMaps, "", nil).WatchWithContext(ctx, metav1.ListOptions{})
+			w, err := informer.ListWatch(api.client(), informer.Source{Resource: configMaps}).WatchWithContext(ctx, metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,7 @@ func TestManagedFieldsAreKeptOnRequest(t *testing.T) {
 			},
 			apiStep{code: 200, body: `{"type":"MODIFIED","object":` + item + "}\n"},
 		)
-		lw := informer.ListWatch(api.client(), configMaps, "", nil)
+		lw := informer.ListWatch(api.client(), informer.Source{Resource: configMaps})
 		lw.ManagedFields = keep
 		list, err := lw.ListWithContext(t.Context(), metav1.ListOptions{})
 		if err != nil {

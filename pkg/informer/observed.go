@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 )
 
 const verbList, verbWatch = "list", "watch"
@@ -20,6 +21,8 @@ const verbList, verbWatch = "list", "watch"
 // requests, and ends all requests when the informer ends. The Reflector would not end them: the context of its LISTs is
 // never canceled, and after some errors of a watch-list it sleeps until its back-off ends.
 type observedListWatch struct {
+	cache.ListerWatcher // nil: the Reflector calls the methods of cache.ListerWatcherWithContext instead
+
 	informer  *Informer
 	runCtx    context.Context //nolint:containedctx // the context that the Reflector passes to a LIST never ends
 	resumeAt  string          // see resume; empty once the first list has begun
@@ -35,7 +38,7 @@ func (l *observedListWatch) reach(ctx context.Context, verb string, request func
 	pause(ctx, time.Until(l.notBefore))
 	err := l.informer.config.Connector.reach(ctx, func() error {
 		err := request()
-		if err != nil {
+		if err != nil && !errors.Is(err, ErrFutureVersion) {
 			l.informer.note(l.runCtx, verb, err)
 		}
 		return err
@@ -50,16 +53,6 @@ func (l *observedListWatch) reach(ctx context.Context, verb string, request func
 // (k8s.io/client-go/util/watchlist).
 func (l *observedListWatch) IsWatchListSemanticsUnSupported() bool {
 	return l.informer.config.NoWatchList
-}
-
-// List implements cache.ListerWatcher. The Reflector calls ListWithContext instead.
-func (l *observedListWatch) List(options metav1.ListOptions) (runtime.Object, error) {
-	return l.ListWithContext(l.runCtx, options)
-}
-
-// Watch implements cache.ListerWatcher. The Reflector calls WatchWithContext instead.
-func (l *observedListWatch) Watch(options metav1.ListOptions) (watch.Interface, error) {
-	return l.WatchWithContext(l.runCtx, options)
 }
 
 // ListWithContext returns the empty list that replaces the first list after a restart (see resume), the state at the
@@ -101,19 +94,18 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 		return nil, errListInstead
 	}
 	var w watch.Interface
-	ahead := false
 	err := l.reach(ctx, verbWatch, func() (err error) {
 		if !list {
-			ahead, err = l.isAhead(ctx, options.ResourceVersion)
+			err = l.checkPosition(ctx, options.ResourceVersion)
 		}
-		if err == nil && !ahead {
+		if err == nil {
 			w, err = l.informer.config.ListWatch.WatchWithContext(ctx, options)
 		}
 		return err
 	})
 	switch {
-	case ahead:
-		return nil, apierrors.NewResourceExpired(ErrFutureVersion.Error()) // the Reflector lists
+	case errors.Is(err, ErrFutureVersion):
+		return nil, apierrors.NewResourceExpired(err.Error()) // the Reflector lists
 	case err == nil:
 		l.informer.note(l.runCtx, verbWatch, nil)
 		l.informer.watchOpened()
@@ -126,25 +118,24 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 	return w, err
 }
 
-// isAhead reports whether the position of the informer is ahead of its cluster because etcd was restored from a backup.
-// In that case the API server would accept a watch, but send no events until the cluster has caught up. isAhead returns
-// an error if the API server was not reached. It ignores all other failures of the probe, because the watch will report
-// the error.
-func (l *observedListWatch) isAhead(ctx context.Context, resourceVersion string) (bool, error) {
+// checkPosition returns ErrFutureVersion if the position of the informer is ahead of its cluster because etcd was
+// restored from a backup. In that case the API server would accept a watch, but send no events until the cluster has
+// caught up. If the API server was not reached, it returns that error. It ignores all other failures of the probe,
+// because the watch will report the error.
+func (l *observedListWatch) checkPosition(ctx context.Context, resourceVersion string) error {
 	probe := l.informer.config.Probe
 	if probe == nil || resourceVersion == "" {
-		return false, nil
+		return nil
 	}
-	switch err := probe(ctx, resourceVersion); {
-	case unreachable(err):
-		return false, err
-	case !errors.Is(err, ErrFutureVersion):
-		return false, nil
+	err := probe(ctx, resourceVersion)
+	if errors.Is(err, ErrFutureVersion) {
+		l.informer.log.Warn("checkpoint is ahead of the cluster, listing; was etcd restored from a backup?",
+			"resourceVersion", resourceVersion)
+		l.informer.status.update(func(s *Status) { s.Refused = true })
+	} else if !unreachable(err) {
+		return nil
 	}
-	l.informer.log.Warn("checkpoint is ahead of the cluster, listing; was etcd restored from a backup?",
-		"resourceVersion", resourceVersion)
-	l.informer.status.update(func(s *Status) { s.Refused = true })
-	return true, nil
+	return err
 }
 
 // note records the result of a request, and logs it if it differs from the previous result. So a resource that remains

@@ -26,7 +26,7 @@ func TestObjectsOfAListArePassedOn(t *testing.T) {
 	}
 	client, err := informer.NewClient(cluster.Shared(t).RESTConfig())
 	observe.Must(t, err)
-	lw := informer.ListWatch(client, configMaps, namespace, nil)
+	lw := informer.ListWatch(client, informer.Source{Resource: configMaps, Namespace: namespace})
 	var told []string
 	refuse := errors.New("no more")
 	var limit int

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Restater receives the known objects of an informer again. The informer never calls its methods and a handler at the
@@ -69,13 +70,12 @@ func (i *Informer) restateSome(r Restater, objects []*object.Object) (rest []*ob
 // Turn waits until r.MayRestate returns true, and then calls call with the position of the informer. No handler is
 // called at the same time. Turn returns early when ctx ends, and returns ErrEnded if the informer has ended.
 func (i *Informer) Turn(ctx context.Context, r Restater, call func(resourceVersion string)) error {
-	for ctx.Err() == nil {
-		if done, err := i.turn(r, call); done || err != nil {
-			return err
-		}
-		pause(ctx, restatePause)
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
-	return ctx.Err()
+	return wait.PollUntilContextCancel(ctx, restatePause, true, func(context.Context) (bool, error) {
+		return i.turn(r, call)
+	})
 }
 
 // turn calls call if objects may be restated now. It reports whether it did.
@@ -83,9 +83,9 @@ func (i *Informer) turn(r Restater, call func(resourceVersion string)) (done boo
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	switch {
-	case i.phase == hasEnded:
+	case i.ended:
 		return false, ErrEnded
-	case i.phase == resuming, i.phase == catchingUp && time.Since(i.resumedAt) < resumeGrace, !r.MayRestate():
+	case i.resuming, time.Since(i.resumedAt) < resumeGrace, !r.MayRestate():
 		return false, nil
 	}
 	call(i.position)

@@ -35,7 +35,7 @@ func (r *retold) restate(ctx context.Context, i *Informer) error {
 // What is known is told in its state of that moment, changes come in between, and no state comes after a newer one.
 func TestRestate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		i, j := New(Config{Resource: configMaps}), &journal{}
+		i, j := New(Config{Source: Source{Resource: configMaps}}), &journal{}
 		i.AddEventHandler(j)
 		s := (*store)(i)
 		r := &retold{j, 2}
@@ -80,7 +80,7 @@ func TestRestate(t *testing.T) {
 // A change has to wait for one slice at most, however many objects there are.
 func TestRestateInSlices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		i, j := New(Config{Resource: configMaps}), &journal{}
+		i, j := New(Config{Source: Source{Resource: configMaps}}), &journal{}
 		i.AddEventHandler(j)
 		s := (*store)(i)
 		var all []any
@@ -106,7 +106,7 @@ func TestRestateInSlices(t *testing.T) {
 func TestRestateWhatIsKnownForSure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i, j := New(
-			Config{Resource: configMaps, Known: []*object.Object{state(t, "ns", "a", "u", 4)}, ResumeAt: "10"},
+			Config{Source: Source{Resource: configMaps}, Known: []*object.Object{state(t, "ns", "a", "u", 4)}, ResumeAt: "10"},
 		), &journal{}
 		i.AddEventHandler(j)
 		do(t, (*store)(i).Replace(nil, "10"))
@@ -121,7 +121,7 @@ func TestRestateWhatIsKnownForSure(t *testing.T) {
 		}
 		expect(t, j, "restate ns/a(u)@4", "restated, at 10")
 
-		i.phase = resuming // the watch, which brings what the informer lags behind, is opened later
+		i.resuming = true // the watch, which brings what the informer lags behind, is opened later
 		ended := make(chan error, 1)
 		began = time.Now()
 		go func() { ended <- r.restate(t.Context(), i) }()
@@ -144,7 +144,7 @@ func TestRestateWhatIsKnownForSure(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v", err)
 		}
-		i.phase = hasEnded
+		i.ended = true
 		if err := r.restate(t.Context(), i); !errors.Is(err, ErrEnded) {
 			t.Errorf("after its end: %v", err)
 		}

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
 
@@ -24,17 +23,13 @@ const ProbeName = "deltabridge-probe"
 // NewProbe returns a function for Config.Probe. The function requests an object that need not exist, at the given
 // resourceVersion or later. If the cluster has not reached this resourceVersion, the API server returns 504 with the
 // cause ResourceVersionTooLarge. For a watch, it would return no error and send no events (kubernetes#107457).
-func NewProbe(
-	client rest.Interface,
-	gvr schema.GroupVersionResource,
-	namespace string,
-	namespaced bool,
-) func(context.Context, string) error {
+func NewProbe(client rest.Interface, source Source, namespaced bool) func(context.Context, string) error {
+	namespace := source.Namespace
 	if namespaced && namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
 	return func(ctx context.Context, resourceVersion string) error {
-		err := client.Get().AbsPath(ResourcePath(gvr, namespace), ProbeName).
+		err := client.Get().AbsPath(ResourcePath(source.Resource, namespace), ProbeName).
 			Param("resourceVersion", resourceVersion).MaxRetries(0).Do(ctx).Error()
 		switch {
 		case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
@@ -56,12 +51,9 @@ func (l *observedListWatch) resume(ctx context.Context) (runtime.Object, error) 
 	if at == "" {
 		return nil, nil
 	}
-	ahead := false
-	err := l.reach(ctx, verbWatch, func() (err error) {
-		ahead, err = l.isAhead(ctx, at)
-		return err
-	})
-	if err != nil {
+	err := l.reach(ctx, verbWatch, func() error { return l.checkPosition(ctx, at) })
+	ahead := errors.Is(err, ErrFutureVersion)
+	if err != nil && !ahead {
 		return nil, err
 	}
 	l.resumeAt = ""
@@ -86,7 +78,7 @@ func (i *Informer) resumes(resourceVersion string, items int) bool {
 		return false
 	}
 	i.synced.Store(true)
-	i.phase = resuming
+	i.resuming = true
 	i.status.update(func(s *Status) { s.Resumed = true })
 	i.status.reached(resourceVersion)
 	i.log.Info("resumed from the checkpoint", "resourceVersion", resourceVersion, "objects", i.count.Load())
@@ -97,7 +89,7 @@ func (i *Informer) resumes(resourceVersion string, items int) bool {
 func (i *Informer) watchOpened() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.phase == resuming {
-		i.phase, i.resumedAt = catchingUp, time.Now()
+	if i.resuming {
+		i.resuming, i.resumedAt = false, time.Now()
 	}
 }

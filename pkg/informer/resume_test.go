@@ -25,7 +25,7 @@ func TestGraceBeginsWithTheWatch(t *testing.T) {
 		began := time.Now()
 		const away = time.Minute
 		c := Config{
-			Resource: configMaps, NoWatchList: true, Known: []*object.Object{state(t, "ns", "a", "u", 4)}, ResumeAt: "10",
+			Source: Source{Resource: configMaps}, NoWatchList: true, Known: []*object.Object{state(t, "ns", "a", "u", 4)}, ResumeAt: "10",
 			Backoff: wait.Backoff{Duration: time.Second, Factor: 1, Steps: 1000, Cap: time.Second},
 			ListWatch: &cache.ListWatch{
 				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
@@ -77,7 +77,7 @@ func TestAListIsNotOlderThanWhatIsKnown(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				asked := make(chan string, 1)
-				tt.config.Resource = configMaps
+				tt.config.Source.Resource = configMaps
 				tt.config.ListWatch = &cache.ListWatch{
 					ListWithContextFunc: func(_ context.Context, options metav1.ListOptions) (runtime.Object, error) {
 						asked <- options.ResourceVersion

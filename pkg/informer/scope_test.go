@@ -41,7 +41,7 @@ func teams(teams string) func(*object.Object) bool {
 
 // What is selected here, and not by the API server, is one object whatever selects it, and leaves when nothing does.
 func TestLeaves(t *testing.T) {
-	i, told, plain := New(Config{Resource: configMaps, Select: teams("ab")}), &leaves{}, &journal{}
+	i, told, plain := New(Config{Source: Source{Resource: configMaps}, Select: teams("ab")}), &leaves{}, &journal{}
 	i.AddEventHandler(told)
 	s := (*store)(i)
 	do(t, s.Replace(list(labelled(t, "x", "u1", 1, "a"), labelled(t, "y", "u2", 2, "c")), "3"))
@@ -95,7 +95,7 @@ func TestAnotherScope(t *testing.T) {
 				labelled(t, "stays", "u1", 1, "b"), labelled(t, "left", "u2", 2, "a"), labelled(t, "gone", "u3", 3, "b"),
 				labelled(t, "comes", "u4", 4, "a"), labelled(t, "out-and-gone", "u5", 5, "a"),
 			}
-			config := Config{Resource: configMaps, Known: known, ResumeAt: "10", Relist: true, Within: teams("bc")}
+			config := Config{Source: Source{Resource: configMaps}, Known: known, ResumeAt: "10", Relist: true, Within: teams("bc")}
 			items := list(
 				labelled(t, "stays", "u1", 1, "b"),
 				labelled(t, "comes", "u4", 12, "b"),
@@ -169,7 +169,7 @@ func TestWhatEntersIsStoredFirst(t *testing.T) {
 			labelled(t, "left", "u3", 3, "a"),
 		}
 		i := New(Config{
-			Resource: configMaps, Known: known, ResumeAt: "10", Relist: true, Select: teams("b"), Within: teams("b"),
+			Source: Source{Resource: configMaps}, Known: known, ResumeAt: "10", Relist: true, Select: teams("b"), Within: teams("b"),
 			Record: entries{journal: told, takes: takes},
 		})
 		i.AddEventHandler(told)
@@ -196,7 +196,7 @@ func TestWhatEntersIsStoredFirst(t *testing.T) {
 func TestAnotherScopeHasNothing(t *testing.T) {
 	i, told := New(
 		Config{
-			Resource: configMaps,
+			Source:   Source{Resource: configMaps},
 			Known:    []*object.Object{labelled(t, "x", "u1", 1, "a")},
 			ResumeAt: "10",
 			Relist:   true,
@@ -212,7 +212,7 @@ func TestAnotherScopeHasNothing(t *testing.T) {
 
 // A source that nobody watches any more: who was told of its objects is told that they left.
 func TestNobodyWatchesASource(t *testing.T) {
-	i := New(Config{Resource: configMaps, Known: []*object.Object{labelled(t, "x", "u1", 1, "a")}, ResumeAt: "10"})
+	i := New(Config{Source: Source{Resource: configMaps}, Known: []*object.Object{labelled(t, "x", "u1", 1, "a")}, ResumeAt: "10"})
 	old, fresh, changed := &leaves{}, &leaves{}, &leaves{}
 	i.AddEventHandler(old)
 	i.AddEventHandlerWithReplay(fresh, false)

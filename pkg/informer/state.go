@@ -39,8 +39,15 @@ type Share struct {
 // Record stores the changes that an informer is about to deliver, and the bytes of its objects. The first list is
 // stored as a whole, and each change is recorded before any handler is called. So a handler can fetch the bytes of
 // every state that it has received.
+//
+// The index then contains only identities. The bytes are fetched for the last known state of an object whose deletion
+// was missed, and for filters and payloads that use the old state.
 type Record interface {
-	Bodies
+	object.Keeper
+	// Stage begins to store the objects of a first list while the list is being read. It drops all objects that were
+	// staged before, because a list that breaks off is read again from the start. If Stage returns nil, the list stays in
+	// memory.
+	Stage() Stage
 	// FirstList stores the first list before any object is delivered. It is not called if the informer resumes. It returns
 	// false if the process ends before the list is stored. In this case, nothing is delivered.
 	FirstList(objects []*object.Object, resourceVersion string) bool

@@ -54,15 +54,6 @@ func FailureKind(err error) string {
 	return kind
 }
 
-func (t *tracker) init(config Config) {
-	selector := config.Selector
-	if config.Auxiliary { // another informer may watch some of the same objects
-		selector = "(auxiliary)"
-	}
-	t.status = Status{Resource: config.Resource, Namespace: config.Namespace, Selector: selector}
-	t.now, t.failing = time.Now, map[string]error{}
-}
-
 func (t *tracker) update(change func(*Status)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

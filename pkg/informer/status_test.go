@@ -33,7 +33,7 @@ func TestStale(t *testing.T) {
 	}{{"with bookmarks", true, 3 * time.Minute}, {"without bookmarks", false, 12 * time.Minute}} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &clock{now: time.Unix(1000, 0)}
-			i := New(Config{Resource: configMaps})
+			i := New(Config{Source: Source{Resource: configMaps}})
 			i.status.now = func() time.Time { return c.now }
 			s := (*store)(i)
 			stale := func(want bool, when string) {
@@ -147,7 +147,7 @@ func TestFailuresAreNewsOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var log bytes.Buffer
 			s := &scripted{}
-			i := New(Config{Resource: configMaps, ListWatch: s, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			i := New(Config{Source: Source{Resource: configMaps}, ListWatch: s, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			lw := &observedListWatch{informer: i, runCtx: t.Context()}
 			for _, r := range tt.requests {
 				s.answers = append(s.answers, r.err)
@@ -197,7 +197,7 @@ func TestWatchListErrors(t *testing.T) {
 		{expired, false, true},
 	} {
 		lw := &observedListWatch{
-			informer: New(Config{Resource: configMaps, ListWatch: &scripted{answers: []error{tt.err}}}),
+			informer: New(Config{Source: Source{Resource: configMaps}, ListWatch: &scripted{answers: []error{tt.err}}}),
 			runCtx:   t.Context(),
 		}
 		var options metav1.ListOptions
@@ -214,7 +214,7 @@ func TestWatchListErrors(t *testing.T) {
 // A document that is not an event is a failed request of the watch, until that is open again.
 func TestMalformedDocuments(t *testing.T) {
 	var log bytes.Buffer
-	i := New(Config{Resource: configMaps, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	i := New(Config{Source: Source{Resource: configMaps}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	do(t, (*store)(i).Replace(nil, "5"))
 	bad := fmt.Errorf("%w: garbage", object.ErrMalformed)
 	i.watchFailed(bad)
@@ -237,7 +237,7 @@ func TestMalformedDocuments(t *testing.T) {
 
 // A list that finds the resource where the watch ended means that nothing was missed.
 func TestRelistWithoutAGap(t *testing.T) {
-	i, j := New(Config{Resource: configMaps}), &journal{}
+	i, j := New(Config{Source: Source{Resource: configMaps}}), &journal{}
 	i.AddEventHandler(j)
 	s := (*store)(i)
 	do(t, s.Replace(list(state(t, "a", "x", "u1", 1)), "5"))

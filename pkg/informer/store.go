@@ -3,6 +3,7 @@ package informer
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -47,7 +48,7 @@ func (s *store) Delete(obj any) error {
 	// If the object is not known, its deletion was already delivered, or the object belongs to another scope.
 	if known != nil && known.UID == o.UID {
 		o.InheritDecisions(known) // the sinks that received the object also receive its deletion
-		i.remove(known, o)
+		i.remove(known, o, nil)
 	}
 	return nil
 }
@@ -66,7 +67,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	switch {
 	case first && !i.record.FirstList(objects, resourceVersion):
 		return nil // the process is ending
-	case i.config.Relist && !i.HasSynced() && !i.record.Entering(i.entering(objects)):
+	case i.config.Relist && !i.HasSynced() && !i.record.Entering(i.unknown(objects)):
 		return nil // the process is ending
 	case first:
 		notify(i.handlers, func(l FirstLister) { l.OnFirstList(objects) })
@@ -81,15 +82,13 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	for _, o := range objects {
 		i.upsert(o, first)
 	}
-	if !i.replayed {
-		i.handReplay(resourceVersion)
-	}
+	i.handReplay(resourceVersion)
 	if i.skipped {
 		return nil // the next process delivers the rest
 	}
 	i.position = resourceVersion
 	i.status.reached(resourceVersion) // after a watch-list the Reflector does not call UpdateResourceVersion
-	i.phase = following
+	i.resuming, i.resumedAt = false, time.Time{}
 	i.record.Reached(resourceVersion)
 	if first {
 		notify(i.handlers, func(o Observer) { o.OnSynced(resourceVersion, len(objects)) })
@@ -100,15 +99,10 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	return nil
 }
 
-// entering returns the objects whose names are not known yet. For a known name, the predecessor's row is required until
+// unknown returns the objects whose names are not known yet. For a known name, the predecessor's row is required until
 // its deletion is sent.
-func (i *Informer) entering(objects []*object.Object) (entering []*object.Object) {
-	for _, o := range objects {
-		if i.known(o) == nil {
-			entering = append(entering, o)
-		}
-	}
-	return entering
+func (i *Informer) unknown(objects []*object.Object) []*object.Object {
+	return slices.DeleteFunc(slices.Clone(objects), func(o *object.Object) bool { return i.known(o) != nil })
 }
 
 // Resync implements cache.ReflectorStore. The Reflector does not call it, because it has no resync period.
@@ -168,7 +162,7 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 	}
 	known := i.known(o)
 	if known != nil && known.UID != o.UID {
-		i.handRemoval(known, unseen(known)) // skip is not checked again, because the addition must follow
+		i.take(known, unseen(known), nil) // skip is not checked again, because the addition must follow
 		known = nil
 	}
 	if known != nil && known.ResourceVersion == o.ResourceVersion {
@@ -182,14 +176,14 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 			i.record.Added(o.WithoutManagedFields())
 		}
 		for _, r := range i.handlers {
-			if !i.waits(r) {
+			if !r.waits {
 				r.handler.OnAdd(o, initial)
 			}
 		}
 	} else {
 		i.record.Updated(o.WithoutManagedFields())
 		for _, r := range i.handlers {
-			if i.has(r) {
+			if r.mayKnow() {
 				r.handler.OnUpdate(known, o)
 			}
 		}
@@ -199,52 +193,39 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 	}
 }
 
-// remove deletes known from the index and calls OnDelete with last, the last state. The caller must hold mu.
-func (i *Informer) remove(known, last *object.Object) {
+// remove deletes known from the index and reports this to the handlers that may know the object. last is its last
+// state. If now is nil, the object was deleted. Otherwise it has left, and now is its current state, or last if no newer
+// state was seen. The caller must hold mu.
+func (i *Informer) remove(known, last, now *object.Object) {
 	if !i.skip() {
-		i.handRemoval(known, last)
+		i.take(known, last, now)
 	}
 }
 
-func (i *Informer) handRemoval(known, last *object.Object) {
-	i.take(known, last, func(h cache.ResourceEventHandler) { h.OnDelete(last) })
-}
-
-// take deletes known from the index, records the deletion with last as the last state, and calls the handlers that may
-// know the object.
-func (i *Informer) take(known, last *object.Object, call func(cache.ResourceEventHandler)) {
+// take does the work of remove.
+func (i *Informer) take(known, last, now *object.Object) {
 	_ = i.indexer.Delete(known)
 	i.count.Add(-1)
 	i.record.Deleted(last)
 	for _, r := range i.handlers {
-		if i.has(r) {
-			call(r.handler)
+		leaver, ok := r.handler.(Leaver)
+		switch {
+		case !r.mayKnow():
+		case now != nil && ok:
+			leaver.OnLeave(last, now)
+		default:
+			r.handler.OnDelete(last)
 		}
 	}
-}
-
-// leave deletes known from the index and reports to the handlers that the object has left. now is the current state, or
-// known if no newer state was seen. The caller must hold mu.
-func (i *Informer) leave(known, now *object.Object) {
-	if i.skip() {
-		return
-	}
-	i.take(known, known, func(h cache.ResourceEventHandler) {
-		if leaver, ok := h.(Leaver); ok {
-			leaver.OnLeave(known, now)
-		} else {
-			h.OnDelete(known)
-		}
-	})
 }
 
 // drop deletes known from the index because of now, which is a state that is not selected. now belongs to the same
 // object or to another object with the same name. The caller must hold mu.
 func (i *Informer) drop(known, now *object.Object) {
 	if known.UID == now.UID {
-		i.leave(known, now)
+		i.remove(known, known, now)
 	} else {
-		i.remove(known, unseen(known))
+		i.remove(known, unseen(known), nil)
 	}
 }
 
@@ -266,9 +247,9 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 		switch {
 		case present[known.Key()]:
 		case leavers && !i.config.Within(known):
-			i.leave(known, known) // the list does not show whether it exists
+			i.remove(known, known, known) // the list does not show whether it exists
 		default:
-			i.remove(known, unseen(known))
+			i.remove(known, unseen(known), nil)
 		}
 	}
 	for _, now := range others {
@@ -288,24 +269,13 @@ func (i *Informer) announceGap(to string) {
 	if from == to {
 		return // nothing happened in between
 	}
+	log := i.log.With("from", from, "to", to)
 	if order, err := resourceversion.CompareResourceVersion(to, from); err == nil && order < 0 {
 		why = "the cluster went back from resourceVersion " + from + ", and the resource was listed again: was it restored from a backup?"
 		i.status.update(func(s *Status) { s.Refused = true })
-		i.log.Warn(
-			"the resourceVersion went backwards, so the resource was listed again; was etcd restored from a backup?",
-			"from",
-			from,
-			"to",
-			to,
-		)
+		log.Warn("the resourceVersion went backwards, so the resource was listed again; was etcd restored from a backup?")
 	} else {
-		i.log.Warn(
-			"the watch could not be continued, so the resource was listed again; only intermediate states can be missing",
-			"from",
-			from,
-			"to",
-			to,
-		)
+		log.Warn("the watch could not be continued, so the resource was listed again; only intermediate states can be missing")
 	}
 	i.record.Gap(from, to)
 	notify(i.handlers, func(o Observer) { o.OnGap(from, to, why) })

@@ -78,7 +78,7 @@ func do(t *testing.T, err error) {
 }
 
 func TestChanges(t *testing.T) {
-	i, j := New(Config{Resource: configMaps}), &journal{}
+	i, j := New(Config{Source: Source{Resource: configMaps}}), &journal{}
 	i.AddEventHandler(j)
 	s := (*store)(i)
 	if i.HasSynced() {
@@ -106,7 +106,7 @@ func TestChanges(t *testing.T) {
 }
 
 func TestRelistTellsOnlyWhatChanged(t *testing.T) {
-	i, j := New(Config{Resource: configMaps}), &journal{}
+	i, j := New(Config{Source: Source{Resource: configMaps}}), &journal{}
 	i.AddEventHandler(j)
 	s := (*store)(i)
 	do(
@@ -143,7 +143,7 @@ func TestRelistTellsOnlyWhatChanged(t *testing.T) {
 }
 
 func TestLateHandlerIsGivenWhatIsKnown(t *testing.T) {
-	i := New(Config{Resource: configMaps})
+	i := New(Config{Source: Source{Resource: configMaps}})
 	s := (*store)(i)
 	do(t, s.Replace(list(state(t, "a", "x", "u1", 1)), "5"))
 	do(t, s.Add(state(t, "a", "y", "u2", 6)))
@@ -159,7 +159,7 @@ func TestLateHandlerIsGivenWhatIsKnown(t *testing.T) {
 
 func TestKnownObjectsAreTheStartingPoint(t *testing.T) {
 	i := New(
-		Config{Resource: configMaps, Known: []*object.Object{state(t, "a", "same", "u1", 1), state(t, "a", "gone", "u2", 2)}},
+		Config{Source: Source{Resource: configMaps}, Known: []*object.Object{state(t, "a", "same", "u1", 1), state(t, "a", "gone", "u2", 2)}},
 	)
 	j := &journal{}
 	i.AddEventHandler(j)
@@ -168,7 +168,7 @@ func TestKnownObjectsAreTheStartingPoint(t *testing.T) {
 }
 
 func TestAcceptHidesOtherNamespaces(t *testing.T) {
-	i := New(Config{Resource: configMaps, Select: func(o *object.Object) bool { return o.Namespace == "a" }})
+	i := New(Config{Source: Source{Resource: configMaps}, Select: func(o *object.Object) bool { return o.Namespace == "a" }})
 	j := &journal{}
 	i.AddEventHandler(j)
 	s := (*store)(i)
@@ -182,7 +182,7 @@ func TestAcceptHidesOtherNamespaces(t *testing.T) {
 }
 
 func TestIndices(t *testing.T) {
-	i := New(Config{Resource: configMaps})
+	i := New(Config{Source: Source{Resource: configMaps}})
 	do(t, i.AddIndexers(cache.Indexers{
 		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
 		"owner": func(obj any) (uids []string, err error) {
@@ -221,7 +221,7 @@ func TestIndices(t *testing.T) {
 }
 
 func TestDeleteAll(t *testing.T) {
-	i, j := New(Config{Resource: configMaps}), &journal{}
+	i, j := New(Config{Source: Source{Resource: configMaps}}), &journal{}
 	i.AddEventHandler(j)
 	do(t, (*store)(i).Replace(list(state(t, "a", "x", "u1", 3), state(t, "a", "y", "u2", 1)), "5"))
 	j.take()
@@ -240,7 +240,7 @@ func FuzzHandlersFollowTheServer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		server := map[string]*object.Object{}
 		seen := &replica{t: t, objects: map[string]*object.Object{}}
-		i := New(Config{Resource: configMaps})
+		i := New(Config{Source: Source{Resource: configMaps}})
 		i.AddEventHandler(seen)
 		s := (*store)(i)
 		rv, watching := 0, false
@@ -330,7 +330,7 @@ func (m *replica) equals(server map[string]*object.Object) {
 func TestSuccessor(t *testing.T) {
 	known := func(t *testing.T) []*object.Object { return []*object.Object{state(t, "a", "x", "u1", 4)} }
 	listed := func(t *testing.T) *Informer {
-		i := New(Config{Resource: configMaps})
+		i := New(Config{Source: Source{Resource: configMaps}})
 		do(t, (*store)(i).Replace(list(known(t)...), "10"))
 		(*store)(i).UpdateResourceVersion("12")
 		return i
@@ -345,27 +345,31 @@ func TestSuccessor(t *testing.T) {
 		{"nothing happened anywhere", listed, "12", []string{"update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"}},
 		{
 			"the predecessor succeeded another one, and had no list of its own",
-			func(t *testing.T) *Informer { i := New(Config{Resource: configMaps}); i.Succeed(listed(t)); return i },
+			func(t *testing.T) *Informer {
+				i := New(Config{Source: Source{Resource: configMaps}})
+				i.Succeed(listed(t))
+				return i
+			},
 			"20",
 			[]string{"gap 12..20", "update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"},
 		},
 		{
 			"the predecessor did not come to resume",
 			func(t *testing.T) *Informer {
-				return New(Config{Resource: configMaps, Known: known(t), ResumeAt: "9"})
+				return New(Config{Source: Source{Resource: configMaps}, Known: known(t), ResumeAt: "9"})
 			},
 			"20",
 			[]string{"gap 9..20", "update a/x(u1)@4 -> a/x(u1)@15", "add a/y(u2)@16 initial=false"},
 		},
 		{
 			"the predecessor had nothing",
-			func(t *testing.T) *Informer { return New(Config{Resource: configMaps}) },
+			func(t *testing.T) *Informer { return New(Config{Source: Source{Resource: configMaps}}) },
 			"20",
 			[]string{"add a/x(u1)@15 initial=true", "add a/y(u2)@16 initial=true", "synced 20, 2 objects"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			i, j := New(Config{Resource: configMaps}), &journal{}
+			i, j := New(Config{Source: Source{Resource: configMaps}}), &journal{}
 			i.AddEventHandler(j)
 			i.Succeed(tt.predecessor(t))
 			do(t, (*store)(i).Replace(list(state(t, "a", "x", "u1", 15), state(t, "a", "y", "u2", 16)), tt.at))

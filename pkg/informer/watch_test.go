@@ -54,9 +54,8 @@ func runInformer(
 	client, err := informer.NewClient(config)
 	observe.Must(t, err)
 	c := informer.Config{
-		Resource:  configMaps,
-		Namespace: namespace,
-		ListWatch: informer.ListWatch(client, configMaps, namespace, nil),
+		Source:    informer.Source{Resource: configMaps, Namespace: namespace},
+		ListWatch: informer.ListWatch(client, informer.Source{Resource: configMaps, Namespace: namespace}),
 		Backoff:   quick,
 	}
 	if edit != nil {
@@ -86,12 +85,9 @@ func labelled(t *testing.T, namespace, labels, fields string) *informer.ListerWa
 	t.Helper()
 	client, err := informer.NewClient(cluster.Shared(t).RESTConfig())
 	observe.Must(t, err)
-	return informer.ListWatch(
-		client,
-		configMaps,
-		namespace,
-		func(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = labels, fields },
-	)
+	return informer.ListWatch(client, informer.Source{
+		Resource: configMaps, Namespace: namespace, LabelSelector: labels, FieldSelector: fields,
+	})
 }
 
 // Every revision that etcd committed arrives, in its order, at a handler from the start; a late one gets what is there
@@ -373,9 +369,9 @@ func TestShutdownWhileARequestHangs(t *testing.T) {
 						observe.Must(t, client.Get().AbsPath("/version").Do(t.Context()).Error())
 					}
 					p.Freeze()
-					lw := &begun{informer.ListWatch(client, configMaps, "default", nil), make(chan string, 10)}
+					lw := &begun{informer.ListWatch(client, informer.Source{Resource: configMaps, Namespace: "default"}), make(chan string, 10)}
 					i := informer.New(
-						informer.Config{Resource: configMaps, Namespace: "default", ListWatch: lw, NoWatchList: noWatchList},
+						informer.Config{Source: informer.Source{Resource: configMaps, Namespace: "default"}, ListWatch: lw, NoWatchList: noWatchList},
 					)
 					stop := runUntil(t, i.Run, client.(*rest.RESTClient).Client)
 					if got := <-lw.requests; (got == "list") != noWatchList {

@@ -30,7 +30,7 @@ func watchOf(b *testing.B, name string) io.ReadCloser {
 func BenchmarkWatch(b *testing.B) {
 	for _, name := range []string{"pod", "configmap", "widget"} {
 		b.Run(name, func(b *testing.B) {
-			d := NewWatchDecoder(watchOf(b, name+".json"), WatchOptions{})
+			d := NewWatchDecoder(watchOf(b, name+".json"), "", false)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, _, err := d.Decode(); err != nil {

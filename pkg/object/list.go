@@ -18,7 +18,7 @@ type List struct {
 	metav1.TypeMeta
 	metav1.ListMeta
 	Items []*Object
-	// ManagedFields keeps the managedFields of each item, like WatchOptions.ManagedFields. It must be set before the list
+	// ManagedFields keeps the managedFields of each item, as NewWatchDecoder can. It must be set before the list
 	// is decoded.
 	ManagedFields bool
 }

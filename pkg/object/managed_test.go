@@ -18,7 +18,7 @@ func TestManagedFields(t *testing.T) {
 	decode := func(keep bool) *Object {
 		d := NewWatchDecoder(
 			io.NopCloser(strings.NewReader(`{"type":"ADDED","object":`+raw+"}\n")),
-			WatchOptions{ManagedFields: keep},
+			"", keep,
 		)
 		_, o, err := d.Decode()
 		if err != nil {

@@ -82,7 +82,7 @@ func (o *Object) GetOwnerReferences() []metav1.OwnerReference {
 func (o *Object) GetManagedFields() []metav1.ManagedFieldsEntry { return nil }
 
 // ManagedFieldsJSON returns the value of metadata.managedFields as the API server sent it. It returns nil if there was
-// none, if managedFields were not requested (see WatchOptions and List), or if the object comes from an informer's
+// none, if managedFields were not requested (see NewWatchDecoder and List), or if the object comes from an informer's
 // index. Callers must not write to the result.
 func (o *Object) ManagedFieldsJSON() []byte {
 	if o.managed == nil {

@@ -99,9 +99,6 @@ func (o *Object) InheritDecisions(from *Object) {
 	atomic.StoreUint64(&o.known, atomic.LoadUint64(&from.known))
 }
 
-// GVK returns the GroupVersionKind of the object, or the zero value if the document contains none.
-func (o *Object) GVK() schema.GroupVersionKind { return o.GroupVersionKind() }
-
 // GetObjectKind implements runtime.Object.
 func (o *Object) GetObjectKind() schema.ObjectKind { return o }
 

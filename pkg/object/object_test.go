@@ -107,7 +107,7 @@ func TestNewPod(t *testing.T) {
 	if diff := cmp.Diff(want, found(o)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
-	if got, want := o.GVK(), (schema.GroupVersionKind{Version: "v1", Kind: "Pod"}); got != want {
+	if got, want := o.GroupVersionKind(), (schema.GroupVersionKind{Version: "v1", Kind: "Pod"}); got != want {
 		t.Errorf("GVK %v", got)
 	}
 }
@@ -188,7 +188,7 @@ func callAccessors(o *Object) {
 	o.GetGeneration()
 	o.GetGenerateName()
 	o.GetSelfLink()
-	o.GVK()
+	o.GroupVersionKind()
 	_ = o.APIVersion()
 	o.DeepCopyObject()
 }

@@ -18,15 +18,6 @@ const MaxDocument = 64 << 20
 // event.
 const watchBuffer = 16 << 10
 
-// WatchOptions configure a WatchDecoder. The zero value is ready to use.
-type WatchOptions struct {
-	// ResourceVersion is the version at which the watch was opened. It is empty if the watch begins with the existing
-	// objects.
-	ResourceVersion string
-	// ManagedFields keeps the managedFields of each object. See Object.ManagedFieldsJSON.
-	ManagedFields bool
-}
-
 // WatchDecoder reads the events of a watch from a response body. It implements watch.Decoder of apimachinery.
 //
 // kube-apiserver writes each event as compact JSON on a separate line. Compact JSON contains no newlines, so the
@@ -45,11 +36,13 @@ type WatchDecoder struct {
 
 var _ watch.Decoder = (*WatchDecoder)(nil)
 
-// NewWatchDecoder returns a decoder that reads from body. Close closes the body.
-func NewWatchDecoder(body io.ReadCloser, options WatchOptions) *WatchDecoder {
+// NewWatchDecoder returns a decoder that reads from body. Close closes the body. resourceVersion is the version at which
+// the watch was opened. It is empty if the watch begins with the existing objects. If keepManaged is set, the objects
+// keep their managedFields; see Object.ManagedFieldsJSON.
+func NewWatchDecoder(body io.ReadCloser, resourceVersion string, keepManaged bool) *WatchDecoder {
 	return &WatchDecoder{
-		body: body, reader: bufio.NewReaderSize(body, watchBuffer), parser: parser{keepManaged: options.ManagedFields},
-		versioned: options.ResourceVersion != "" && options.ResourceVersion != "0",
+		body: body, reader: bufio.NewReaderSize(body, watchBuffer), parser: parser{keepManaged: keepManaged},
+		versioned: resourceVersion != "" && resourceVersion != "0",
 	}
 }
 

@@ -40,7 +40,7 @@ type result struct {
 
 // decodeWatch reads a stream to its end, or to the first document that is not an event.
 func decodeWatch(body io.ReadCloser, rv string) (r result) {
-	d := NewWatchDecoder(body, WatchOptions{ResourceVersion: rv})
+	d := NewWatchDecoder(body, rv, false)
 	for {
 		eventType, obj, err := d.Decode()
 		if err != nil {
@@ -242,7 +242,7 @@ func TestWatchMalformed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			stream := event("ADDED", small("before")) + "\n" + bad + "\n" + event("ADDED", small("after")) + "\n"
-			d := NewWatchDecoder(io.NopCloser(strings.NewReader(stream)), WatchOptions{ResourceVersion: "5"})
+			d := NewWatchDecoder(io.NopCloser(strings.NewReader(stream)), "5", false)
 			if _, o, err := d.Decode(); err != nil || o.(*Object).Name != "before" {
 				t.Fatalf("%v, %v", o, err)
 			}

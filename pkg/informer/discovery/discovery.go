@@ -3,12 +3,10 @@ package discovery
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
-	"github.com/deltabridge/deltabridge/pkg/object"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,10 +31,10 @@ type Served struct {
 // Discoverer finds out which resources the API server serves.
 type Discoverer struct {
 	client kubediscovery.DiscoveryInterfaceWithContext
-	raw    rest.Interface // reads APIServices and CRDs as objects of package object
+	raw    rest.Interface // reads APIServices, and requests resources
 }
 
-// New returns a Discoverer. raw must decode objects to the types of package object; see informer.NewClient.
+// New returns a Discoverer. raw is a client for all resources, for example one of informer.NewClient.
 func New(client kubediscovery.DiscoveryInterfaceWithContext, raw rest.Interface) *Discoverer {
 	return &Discoverer{client: client, raw: raw}
 }
@@ -62,12 +60,8 @@ func (c *Catalog) FailedGroup(group string) bool {
 // follow in the server's order.
 func (d *Discoverer) Discover(ctx context.Context) (*Catalog, error) {
 	groups, lists, err := d.client.ServerGroupsAndResourcesWithContext(ctx)
-	c := &Catalog{}
-	var partial *kubediscovery.ErrGroupDiscoveryFailed
-	switch {
-	case errors.As(err, &partial):
-		c.Failed = partial.Groups
-	case err != nil:
+	failed, partial := kubediscovery.GroupDiscoveryFailedErrorGroups(err)
+	if err != nil && !partial {
 		return nil, fmt.Errorf("discover what the API server serves: %w", err)
 	}
 	services, err := d.services(ctx)
@@ -78,6 +72,7 @@ func (d *Discoverer) Discover(ctx context.Context) (*Catalog, error) {
 	for _, list := range lists {
 		byGroupVersion[list.GroupVersion] = list
 	}
+	c := &Catalog{Failed: failed}
 	for _, group := range groups {
 		c.Served = append(c.Served, servedByGroup(group, byGroupVersion, services)...)
 	}
@@ -137,26 +132,27 @@ const automanaged = "kube-aggregator.kubernetes.io/automanaged"
 // services determines which kind of server serves each group/version. If RBAC forbids reading APIServices, or if they
 // do not exist, it returns nil, and nothing is known about the group/versions.
 func (d *Discoverer) services(ctx context.Context) (map[schema.GroupVersion]service, error) {
-	list := &object.List{}
-	err := d.raw.Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").Do(ctx).Into(list)
+	raw, err := d.raw.Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").DoRaw(ctx)
 	switch {
 	case apierrors.IsForbidden(err) || apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	services := map[schema.GroupVersion]service{}
-	for _, o := range list.Items {
-		var doc struct {
+	var list struct {
+		Items []struct {
 			Metadata struct{ Labels map[string]string }
 			Spec     struct {
 				Group, Version string
 				Service        *struct{}
 			}
 		}
-		if json.Unmarshal(o.Raw, &doc) != nil {
-			continue
-		}
+	}
+	if err = json.Unmarshal(raw, &list); err != nil {
+		return nil, err
+	}
+	services := map[schema.GroupVersion]service{}
+	for _, doc := range list.Items {
 		gv := schema.GroupVersion{Group: doc.Spec.Group, Version: doc.Spec.Version}
 		switch {
 		case doc.Spec.Service != nil:
@@ -173,9 +169,7 @@ func (d *Discoverer) services(ctx context.Context) (map[schema.GroupVersion]serv
 // are forbidden. A discovery document alone does not prove that a resource was removed, because the document of a
 // restarting API server lacks all resources that are not loaded yet.
 func (d *Discoverer) Gone(ctx context.Context, gvr schema.GroupVersionResource, aggregated bool) bool {
-	one := metav1.ListOptions{Limit: 1}
-	err := d.raw.Get().AbsPath(informer.ResourcePath(gvr, "")).
-		SpecificallyVersionedParams(&one, metav1.ParameterCodec, schema.GroupVersion{Version: "v1"}).Do(ctx).Error()
+	err := d.raw.Get().AbsPath(informer.ResourcePath(gvr, "")).Param("limit", "1").Do(ctx).Error()
 	if !apierrors.IsNotFound(err) {
 		return false
 	}

@@ -25,11 +25,10 @@ func (s *Fleet) watchDefinitions() *informer.Informer {
 	if !s.matchesDefinitions() {
 		return nil
 	}
-	listWatch := informer.ListWatch(s.config.Client, crdResource, "", nil)
+	source := informer.Source{Resource: crdResource}
+	listWatch := informer.ListWatch(s.config.Client, source)
 	listWatch.MetadataOnly = true // the schema in a CustomResourceDefinition can be 1 MB in size
-	definitions := informer.New(
-		informer.Config{Resource: crdResource, ListWatch: listWatch, Connector: s.config.Connector},
-	)
+	definitions := informer.New(informer.Config{Source: source, ListWatch: listWatch, Connector: s.config.Connector})
 	definitions.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { s.lookAgain() }, // the initial list may contain definitions that the last discovery missed
 		UpdateFunc: func(_, _ any) { s.lookAgain() },
@@ -64,8 +63,7 @@ func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watc
 	if p.pending.Steps > 0 {
 		pause = time.Second
 	}
-	timer := time.NewTimer(p.next(complete, watched))
-	defer timer.Stop()
+	due := time.After(p.next(complete, watched))
 	for soon := false; ; {
 		select {
 		case <-ctx.Done():
@@ -74,9 +72,9 @@ func (p *pace) wait(ctx context.Context, changes <-chan struct{}, complete, watc
 			p.pending = wait.Backoff{Duration: time.Second, Factor: 3, Steps: 3}
 			if !soon {
 				soon = true
-				timer.Reset(pause)
+				due = time.After(pause)
 			}
-		case <-timer.C:
+		case <-due:
 			return true
 		}
 	}

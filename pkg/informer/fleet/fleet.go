@@ -14,7 +14,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"golang.org/x/time/rate"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubediscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -53,7 +52,8 @@ type Fleet struct {
 	settled   map[string]bool               // names of the sources of the previous process that require no further work
 	silent    map[schema.GroupVersion]error // discovery errors; used only by the goroutine of Run
 
-	launching sync.Mutex // held while the informers that one discovery requires are launched
+	group     sync.WaitGroup // what runs until Run returns
+	launching sync.Mutex     // held while the informers that one discovery requires are launched
 
 	mu         sync.Mutex
 	running    map[watchKey]*running
@@ -92,15 +92,14 @@ func New(config Config) *Fleet {
 // Run discovers resources and watches them until ctx ends. It returns when all informers have ended. It continues to
 // run while the API server is unavailable.
 func (s *Fleet) Run(ctx context.Context) error {
-	var group sync.WaitGroup
-	defer group.Wait()
+	defer s.group.Wait()
 	definitions := s.watchDefinitions()
 	if definitions != nil {
-		group.Go(func() { _ = definitions.Run(ctx) }) // returns nil when ctx ends
+		s.group.Go(func() { _ = definitions.Run(ctx) }) // returns nil when ctx ends
 	}
 	var pace pace
 	for {
-		complete := s.refresh(ctx, &group)
+		complete := s.refresh(ctx)
 		if !pace.wait(ctx, s.changes, complete, definitions != nil && definitions.HasSynced()) {
 			return nil
 		}
@@ -109,7 +108,7 @@ func (s *Fleet) Run(ctx context.Context) error {
 
 // refresh discovers which resources the cluster serves, and starts and ends informers accordingly. It returns false if
 // another discovery is required soon.
-func (s *Fleet) refresh(ctx context.Context, group *sync.WaitGroup) bool {
+func (s *Fleet) refresh(ctx context.Context) bool {
 	var found *discovery.Catalog
 	err := s.config.Connector.Until(ctx, func() (err error) {
 		if found, err = s.discovery.Discover(ctx); err != nil && ctx.Err() == nil {
@@ -126,15 +125,15 @@ func (s *Fleet) refresh(ctx context.Context, group *sync.WaitGroup) bool {
 	running := s.snapshot()
 	for _, key := range p.order() {
 		if running[key] == nil {
-			s.launch(ctx, group, key, p, nil)
+			s.launch(ctx, key, p, nil)
 		}
 	}
 	s.launching.Unlock()
 	s.mu.Lock()
 	s.discovered = true // set only now, because otherwise the fleet would briefly be ready without its informers
 	s.mu.Unlock()
-	settled := s.reconcile(ctx, group, found, p)
-	settled = s.reconcileRemembered(ctx, group, found, p) && settled
+	settled := s.reconcile(ctx, found, p)
+	settled = s.reconcileRemembered(ctx, found, p) && settled
 	return settled && len(found.Failed) == 0 && !p.open
 }
 
@@ -170,7 +169,7 @@ func (s *Fleet) report(p *plan, found *discovery.Catalog) {
 
 // launch starts an informer. If the informer has a predecessor, it waits until the predecessor has ended, and continues
 // with the predecessor's objects.
-func (s *Fleet) launch(ctx context.Context, group *sync.WaitGroup, key watchKey, p *plan, predecessor *running) {
+func (s *Fleet) launch(ctx context.Context, key watchKey, p *plan, predecessor *running) {
 	w := p.informers[key]
 	gvr := w.served.WithVersion(w.version)
 	log := s.log.With("resource", gvr.GroupResource().String())
@@ -181,18 +180,16 @@ func (s *Fleet) launch(ctx context.Context, group *sync.WaitGroup, key watchKey,
 		log = log.With("namespace", key.namespace)
 	}
 	source := key.source(w)
-	listWatch := informer.ListWatch(s.config.Client, gvr, key.namespace, func(o *metav1.ListOptions) {
-		o.LabelSelector, o.FieldSelector = source.LabelSelector, source.FieldSelector
-	})
+	listWatch := informer.ListWatch(s.config.Client, source)
 	listWatch.ManagedFields = s.config.ManagedFields
 	if s.config.Transform != nil {
 		listWatch.Transform = func(o *object.Object) { s.config.Transform(gvr, o) }
 	}
 	config := informer.Config{
-		Resource: gvr, Namespace: key.namespace, NoWatchList: w.served.Aggregated, Logger: log,
+		Source: source, Auxiliary: key.auxiliary, Logger: log,
 		Select: w.selection.matcher(false), Within: w.selection.matcher(true), Selector: w.selection.selectors(),
-		ListWatch: listWatch, Connector: s.config.Connector, Source: source, Auxiliary: key.auxiliary,
-		Probe: informer.NewProbe(s.config.Client, gvr, key.namespace, w.served.Namespaced),
+		ListWatch: listWatch, NoWatchList: w.served.Aggregated, Connector: s.config.Connector,
+		Probe: informer.NewProbe(s.config.Client, source, w.served.Namespaced),
 	}
 	if predecessor == nil {
 		s.takeOver(source, key, p)
@@ -206,7 +203,7 @@ func (s *Fleet) launch(ctx context.Context, group *sync.WaitGroup, key watchKey,
 	s.mu.Lock()
 	s.running[key] = r
 	s.mu.Unlock()
-	group.Go(func() {
+	s.group.Go(func() {
 		defer close(r.ended)
 		if predecessor != nil {
 			<-predecessor.ended
@@ -224,7 +221,7 @@ func (s *Fleet) launch(ctx context.Context, group *sync.WaitGroup, key watchKey,
 // reconcile ends or replaces the running informers whose resource or version is not in the plan. It returns false if it
 // is not certain whether a resource was removed. It does not wait for informers to end, because a handler may block
 // them.
-func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *discovery.Catalog, p *plan) bool {
+func (s *Fleet) reconcile(ctx context.Context, found *discovery.Catalog, p *plan) bool {
 	settled := true
 	for key, r := range s.snapshot() {
 		w := p.informers[key]
@@ -233,7 +230,7 @@ func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *dis
 		case r.ending, r.absent && w == nil:
 			// If the informer is ending, another discovery follows.
 		case r.absent:
-			s.launch(ctx, group, key, p, r)
+			s.launch(ctx, key, p, r)
 		case w != nil && slices.Contains(w.served.Versions, gvr.Version):
 			// The version is still served. If the cluster now prefers another version, that is not a reason to restart the
 			// informer.
@@ -241,7 +238,7 @@ func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *dis
 			s.log.Info("version is no longer served, watching another one",
 				"resource", key.String(), "from", gvr.Version, "to", w.version)
 			r.cancel()
-			s.launch(ctx, group, key, p, r)
+			s.launch(ctx, key, p, r)
 		case found.FailedGroup(gvr.Group) || !s.discovery.Gone(ctx, gvr, r.wanted.served.Aggregated):
 			settled = false
 		default:
@@ -251,7 +248,7 @@ func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *dis
 			r.ending, r.absent = r.wanted.served.Defined, !r.wanted.served.Defined
 			s.mu.Unlock()
 			if r.ending {
-				s.end(group, key, r, (*informer.Informer).DeleteAll)
+				s.end(key, r, (*informer.Informer).DeleteAll)
 			}
 		}
 	}
@@ -260,8 +257,8 @@ func (s *Fleet) reconcile(ctx context.Context, group *sync.WaitGroup, found *dis
 
 // end reports all objects of an informer as deleted or left, depending on handOn, when the informer has ended. The
 // source is then forgotten.
-func (s *Fleet) end(group *sync.WaitGroup, key watchKey, r *running, handOn func(*informer.Informer)) {
-	group.Go(func() { // in the background, because a handler may block
+func (s *Fleet) end(key watchKey, r *running, handOn func(*informer.Informer)) {
+	s.group.Go(func() { // in the background, because a handler may block
 		<-r.ended
 		handOn(r.informer)
 		s.config.State.Forget(r.informer.Source().Name)
@@ -284,14 +281,13 @@ func (s *Fleet) snapshot() map[watchKey]*running {
 // all informers of a resource or none. OnStart must not call it. Informers whose resource is not served have ended, and
 // cannot be restated.
 func (s *Fleet) Informers() []*informer.Informer {
-	var informers []*informer.Informer
 	s.launching.Lock()
-	s.mu.Lock()
-	for _, r := range s.running {
+	running := s.snapshot()
+	s.launching.Unlock()
+	var informers []*informer.Informer
+	for _, r := range running {
 		informers = append(informers, r.informer)
 	}
-	s.mu.Unlock()
-	s.launching.Unlock()
 	slices.SortFunc(informers, func(a, b *informer.Informer) int {
 		return strings.Compare(a.Source().Name, b.Source().Name)
 	})

@@ -195,14 +195,13 @@ func (p *plan) order() []watchKey {
 	return slices.SortedFunc(maps.Keys(p.informers), func(a, b watchKey) int { return rank(a) - rank(b) })
 }
 
-// owner returns the key of the informer that watches a namespace, and whether such an informer exists.
-func (p *plan) owner(resource schema.GroupResource, auxiliary bool, namespace string) (key watchKey, found bool) {
-	for _, key = range []watchKey{{resource, namespace, auxiliary}, {resource, "", auxiliary}} {
-		if p.informers[key] != nil {
-			return key, true
-		}
+// owner returns the key of the informer that watches a namespace, if there is one.
+func (p *plan) owner(resource schema.GroupResource, auxiliary bool, namespace string) watchKey {
+	key := watchKey{resource, namespace, auxiliary}
+	if p.informers[key] == nil {
+		key.namespace = ""
 	}
-	return key, false
+	return key
 }
 
 // add adds the informers for one scope and resource to the plan.
@@ -259,11 +258,11 @@ func (p *plan) share() {
 // dropAuxiliary removes auxiliary informers whose objects another informer watches.
 func (p *plan) dropAuxiliary() {
 	for key, auxiliary := range p.informers {
-		other, found := p.owner(key.GroupResource, false, key.namespace)
-		if !key.auxiliary || !found {
+		other := p.owner(key.GroupResource, false, key.namespace)
+		by := p.informers[other]
+		if !key.auxiliary || by == nil {
 			continue
 		}
-		by := p.informers[other]
 		watched := by.selection
 		if key.namespace != other.namespace {
 			watched = watched.in(key.namespace)

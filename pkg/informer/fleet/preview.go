@@ -61,9 +61,8 @@ func (s *Fleet) Preview(ctx context.Context) (Preview, error) {
 // scope selects the resource.
 func ServerSelectors(scopes []Scope, served discovery.Served, namespace string) (labels, fields string) {
 	p := newPlan(scopes, &discovery.Catalog{Served: []discovery.Served{served}})
-	key, found := p.owner(served.GroupResource, false, namespace)
-	if !found {
-		return "", ""
+	if w := p.informers[p.owner(served.GroupResource, false, namespace)]; w != nil {
+		return w.selection.server()
 	}
-	return p.informers[key].selection.server()
+	return "", ""
 }

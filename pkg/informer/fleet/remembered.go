@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
@@ -70,13 +69,10 @@ func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
 		if of.GroupResource != key.GroupResource || of.auxiliary != key.auxiliary || of == key {
 			continue
 		}
-		if owner, _ := p.owner(key.GroupResource, key.auxiliary, of.namespace); of.namespace != "" && owner != key {
-			continue
+		within := func(namespace string) bool { return p.owner(key.GroupResource, key.auxiliary, namespace) == key }
+		if of.namespace == "" || within(of.namespace) {
+			shares = append(shares, informer.Share{Source: other.Name, In: within})
 		}
-		shares = append(shares, informer.Share{Source: other.Name, In: func(namespace string) bool {
-			owner, found := p.owner(key.GroupResource, key.auxiliary, namespace)
-			return found && owner == key
-		}})
 	}
 	if len(shares) > 0 {
 		source.Scope = mixed
@@ -88,16 +84,11 @@ func (s *Fleet) takeOver(source informer.Source, key watchKey, p *plan) {
 // each source once. If the resource was removed from the cluster, its objects are reported as deleted. If no scope
 // selects the resource, the objects that no other source took over are reported as left. It returns false if it cannot
 // yet decide what to do with a source.
-func (s *Fleet) reconcileRemembered(
-	ctx context.Context,
-	group *sync.WaitGroup,
-	found *discovery.Catalog,
-	p *plan,
-) bool {
+func (s *Fleet) reconcileRemembered(ctx context.Context, found *discovery.Catalog, p *plan) bool {
 	settled := true
 	for _, source := range s.config.State.Remembered() {
 		key := keyOfSource(source)
-		if s.settled[source.Name] || s.runs(key, source.Name) {
+		if s.settled[source.Name] {
 			continue
 		}
 		served := slices.ContainsFunc(found.Served, func(served discovery.Served) bool {
@@ -116,13 +107,13 @@ func (s *Fleet) reconcileRemembered(
 				continue
 			}
 			s.log.Info("resource was removed while the bridge was down, sending its deletions", "source", source.Name)
-			s.bury(group, key, source, (*informer.Informer).DeleteAll)
+			s.bury(key, source, (*informer.Informer).DeleteAll)
 		case key.auxiliary:
 			s.config.State.Forget(source.Name)
 		default:
 			s.log.Info("source is no longer watched, reporting that its objects left", "source", source.Name)
 			source.Scope = none
-			s.bury(group, key, source, (*informer.Informer).LeaveAll)
+			s.bury(key, source, (*informer.Informer).LeaveAll)
 		}
 		s.settled[source.Name] = true
 	}
@@ -145,10 +136,10 @@ func (s *Fleet) waits(of watchKey, p *plan) bool {
 }
 
 // bury reports all known objects of a source that is no longer watched as deleted or left, depending on handOn.
-func (s *Fleet) bury(group *sync.WaitGroup, key watchKey, source informer.Source, handOn func(*informer.Informer)) {
+func (s *Fleet) bury(key watchKey, source informer.Source, handOn func(*informer.Informer)) {
 	memory := s.config.State.Resume(source)
 	i := informer.New(informer.Config{
-		Resource: source.Resource, Namespace: source.Namespace, Source: source, Auxiliary: key.auxiliary, Logger: s.log,
+		Source: source, Auxiliary: key.auxiliary, Logger: s.log,
 		Record: s.config.State.Record(source), Known: memory.Known, ResumeAt: memory.At,
 	})
 	s.config.OnStart(i)
@@ -159,7 +150,7 @@ func (s *Fleet) bury(group *sync.WaitGroup, key watchKey, source informer.Source
 		s.running[key] = r
 	}
 	s.mu.Unlock()
-	s.end(group, key, r, handOn)
+	s.end(key, r, handOn)
 }
 
 // asksFor reports whether a scope selects the resource of a source.
@@ -167,12 +158,4 @@ func (s *Fleet) asksFor(key watchKey, gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(s.config.Scopes, func(scope Scope) bool {
 		return scope.Auxiliary == key.auxiliary && len(scope.matching(gvr)) > 0
 	})
-}
-
-// runs reports whether this process watches or has watched the source.
-func (s *Fleet) runs(key watchKey, source string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.running[key]
-	return r != nil && r.informer.Source().Name == source
 }

@@ -27,7 +27,8 @@ type clause struct {
 
 // clausesOf returns the clauses of a scope. If the scope names namespaces, they apply to each of these namespaces.
 func clausesOf(scope *Scope, namespaced bool) (clauses []clause) {
-	c := clause{labels: canonicalLabels(scope.LabelSelector), fields: canonicalFields(scope.FieldSelector)}
+	label, _ := labels.Parse(scope.LabelSelector) // the configuration was validated
+	c := clause{labels: label.String(), fields: canonicalFields(scope.FieldSelector)}
 	if !namespaced || len(scope.Namespaces) > 0 || scope.Accept == nil {
 		return []clause{c}
 	}
@@ -155,15 +156,14 @@ func (s selection) matcher(whole bool) func(*object.Object) bool {
 
 func (c clause) matcher(byLabels, byFields bool) func(*object.Object) bool {
 	label, field := labels.Everything(), fields.Everything()
-	if byLabels && c.labels != "" {
-		if parsed, err := labels.Parse(c.labels); err == nil {
-			label = parsed
-		}
+	if byLabels {
+		label, _ = labels.Parse(c.labels) // clausesOf has already parsed both
 	}
-	if byFields && c.fields != "" && fieldsAreKnown(c.fields) {
-		if parsed, err := fields.ParseSelector(c.fields); err == nil {
-			field = parsed
-		}
+	if byFields {
+		field, _ = fields.ParseSelector(c.fields)
+	}
+	if slices.ContainsFunc(field.Requirements(), isUnknown) {
+		field = fields.Everything()
 	}
 	if c.accept == nil && label.Empty() && field.Empty() {
 		return nil
@@ -178,31 +178,14 @@ func (c clause) matcher(byLabels, byFields bool) func(*object.Object) bool {
 // Every resource can be selected by these fields, and this process can evaluate them.
 const fieldName, fieldNamespace = "metadata.name", "metadata.namespace"
 
-// fieldsAreKnown reports whether a field selector can be evaluated in this process.
-func fieldsAreKnown(text string) bool {
-	selector, err := fields.ParseSelector(text)
-	return err == nil && !slices.ContainsFunc(selector.Requirements(), func(r fields.Requirement) bool {
-		return r.Field != fieldName && r.Field != fieldNamespace
-	})
-}
+// isUnknown reports whether only the API server can evaluate a requirement.
+func isUnknown(r fields.Requirement) bool { return r.Field != fieldName && r.Field != fieldNamespace }
 
-// canonicalLabels returns the canonical form of a label selector. Most selectors with the same meaning have the same
+// canonicalFields returns the canonical form of a field selector. Most selectors with the same meaning have the same
 // canonical form.
-func canonicalLabels(text string) string {
-	selector, err := labels.Parse(text)
-	if err != nil {
-		return text // the API server reports the error
-	}
-	return selector.String()
-}
-
-// canonicalFields returns the canonical form of a field selector; see canonicalLabels.
 func canonicalFields(text string) string {
-	selector, err := fields.ParseSelector(text)
-	if err != nil {
-		return text
-	}
-	if strings.Contains(text, `\`) { // a value may contain a comma
+	selector, _ := fields.ParseSelector(text) // the configuration was validated
+	if strings.Contains(text, `\`) {          // a value may contain a comma
 		return selector.String()
 	}
 	terms := strings.Split(selector.String(), ",")
