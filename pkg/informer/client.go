@@ -28,11 +28,7 @@ func NewClient(config *rest.Config) (rest.Interface, error) {
 		c.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
 	c.Dial = buffered(c.Dial)
-	httpClient, err := rest.HTTPClientFor(c)
-	if err != nil {
-		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
-	}
-	client, err := rest.UnversionedRESTClientForConfigAndClient(c, httpClient)
+	client, err := rest.UnversionedRESTClientFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
 	}

@@ -51,7 +51,7 @@ type ListerWatcher struct {
 	// Transform, if not nil, is called with each object before any other code receives the object. It may change Raw, but
 	// not the parts from which Identity was read. It must be set before the first use. It is called from the goroutines of
 	// the watches.
-	Transform func(*object.Object)
+	Transform func(schema.GroupVersionResource, *object.Object)
 
 	client rest.Interface
 	source Source
@@ -80,7 +80,7 @@ func (l *ListerWatcher) ListWithContext(ctx context.Context, options metav1.List
 	}
 	if l.Transform != nil {
 		for _, o := range list.Items {
-			l.Transform(o)
+			l.Transform(l.source.Resource, o)
 		}
 	}
 	if each := l.pageOf(ctx, options); each != nil {
@@ -226,7 +226,7 @@ func (w *eventStream) pass(eventType watch.EventType, o *object.Object, each Eac
 	switch {
 	case eventType != watch.Bookmark:
 		if w.lister.Transform != nil {
-			w.lister.Transform(o)
+			w.lister.Transform(w.lister.source.Resource, o)
 		}
 		if w.inList && each != nil {
 			o, err = each(eventType, o)

@@ -171,8 +171,7 @@ func (s *Fleet) report(p *plan, found *discovery.Catalog) {
 // with the predecessor's objects.
 func (s *Fleet) launch(ctx context.Context, key watchKey, p *plan, predecessor *running) {
 	w := p.informers[key]
-	gvr := w.served.WithVersion(w.version)
-	log := s.log.With("resource", gvr.GroupResource().String())
+	log := s.log.With("resource", key.String())
 	if key.auxiliary {
 		log = log.With("auxiliary", true)
 	}
@@ -181,10 +180,7 @@ func (s *Fleet) launch(ctx context.Context, key watchKey, p *plan, predecessor *
 	}
 	source := key.source(w)
 	listWatch := informer.ListWatch(s.config.Client, source)
-	listWatch.ManagedFields = s.config.ManagedFields
-	if s.config.Transform != nil {
-		listWatch.Transform = func(o *object.Object) { s.config.Transform(gvr, o) }
-	}
+	listWatch.ManagedFields, listWatch.Transform = s.config.ManagedFields, s.config.Transform
 	config := informer.Config{
 		Source: source, Auxiliary: key.auxiliary, Logger: log,
 		Select: w.selection.matcher(false), Within: w.selection.matcher(true), Selector: w.selection.selectors(),
@@ -209,11 +205,8 @@ func (s *Fleet) launch(ctx context.Context, key watchKey, p *plan, predecessor *
 			<-predecessor.ended
 			i.Succeed(predecessor.informer)
 		}
-		if s.starts.Wait(ctx) != nil {
-			return // ctx ended before the informer started
-		}
-		if err := i.Run(ctx); err != nil {
-			log.Error("informer ended", "err", err)
+		if s.starts.Wait(ctx) == nil { // otherwise ctx ended before the informer started
+			_ = i.Run(ctx) // returns nil when ctx ends
 		}
 	})
 }
