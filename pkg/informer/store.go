@@ -202,7 +202,7 @@ func (i *Informer) remove(known, last, now *object.Object) {
 	}
 }
 
-// take does the work of remove.
+// take is remove without the check whether the process is ending.
 func (i *Informer) take(known, last, now *object.Object) {
 	_ = i.indexer.Delete(known)
 	i.count.Add(-1)
