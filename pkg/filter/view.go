@@ -190,8 +190,10 @@ func jsonValue(raw []byte) ref.Val {
 func jsonArray(raw []byte) ref.Val {
 	var elements []ref.Val
 	w := jsonscan.Open(raw, 0, '[')
-	for _, value := range w.All {
-		elements = append(elements, jsonValue(value))
+	for w.Next() {
+		if value := w.Value(); !w.Bad {
+			elements = append(elements, jsonValue(value))
+		}
 	}
 	if w.Bad {
 		return types.WrapErr(errMalformed)
