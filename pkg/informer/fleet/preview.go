@@ -19,9 +19,6 @@ type Watched struct {
 	Named bool
 	// Auxiliary reports whether the objects are watched only for enrichment; see Scope.
 	Auxiliary bool
-	// Aggregated reports whether an aggregated API server serves the resource. The fleet does not request watch-lists from
-	// such servers.
-	Aggregated bool
 }
 
 // Preview describes the resources that a fleet would watch if it ran now.
@@ -49,7 +46,6 @@ func (s *Fleet) Preview(ctx context.Context) (Preview, error) {
 			Namespaced: w.served.Namespaced,
 			Named:      w.named,
 			Auxiliary:  key.auxiliary,
-			Aggregated: w.served.Aggregated,
 		})
 	}
 	slices.SortFunc(view.Watched, func(a, b Watched) int { return strings.Compare(a.Name, b.Name) })
