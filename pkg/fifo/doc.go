@@ -51,10 +51,10 @@
 //
 // A [Spill] keeps its items only in memory until a Push finds no room, an item has waited for ten seconds,
 // [Spill.Persist] is called, or Run ends. Then the queue spills: it writes all unacknowledged items, including taken
-// items, to a log on disk (internal/segment), the oldest first, followed by all items that are pushed later. Take
-// returns items from memory while they are there, and reads the others from disk. When all items on disk are
-// acknowledged and the other items fit in half of the bounds, the queue stops spilling. It then does no I/O and keeps
-// no records on disk.
+// items, to a log on disk (internal/segment), the oldest first, followed by all items that are pushed later. Written
+// items stay in memory as long as they fit in half of the bounds. Take returns these, and reads the others from disk.
+// When all items on disk are acknowledged and the other items fit in half of the bounds, the queue stops spilling. It
+// then does no I/O and keeps no records on disk.
 //
 // SpillOptions.HoldUp delays spilling. When a quarter of the bounds is in use, pushes wait for the consumer for up to
 // HoldUp. After that, they are accepted until memory is full, and then the queue spills at once. Once the queue has not
