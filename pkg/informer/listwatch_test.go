@@ -380,7 +380,12 @@ func TestReflectorSameBytes(t *testing.T) {
 		apiStep{code: 200, body: listJSON(10, "", itemJSON("a", 9))},
 		apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 9)), hold: true},
 	)
-	r := reflect(t, api, plainLW{contextLW{informer.ListWatch(api.client(), informer.Source{Resource: configMaps})}}, "add a@9")
+	r := reflect(
+		t,
+		api,
+		plainLW{contextLW{informer.ListWatch(api.client(), informer.Source{Resource: configMaps})}},
+		"add a@9",
+	)
 	observe.CheckLog(t, "store", []string{"replace [a@9] rv=10", "add a@9"}, r.store.log)
 }
 
@@ -415,7 +420,12 @@ func TestReflectorRefused(t *testing.T) {
 			forbidden,
 			apiStep{code: 200, body: eventJSON("ADDED", cmJSON("a", 1)) + bookmarkJSON(10, true), hold: true},
 		)
-		r := reflect(t, api, contextLW{informer.ListWatch(api.client(), informer.Source{Resource: configMaps})}, "replace [a@1] rv=10")
+		r := reflect(
+			t,
+			api,
+			contextLW{informer.ListWatch(api.client(), informer.Source{Resource: configMaps})},
+			"replace [a@1] rv=10",
+		)
 		if len(r.errors) != 1 || !apierrors.IsForbidden(errors.Unwrap(r.errors[0])) && !apierrors.IsForbidden(r.errors[0]) {
 			t.Errorf("%v", r.errors)
 		}
@@ -598,7 +608,8 @@ func TestWatchEnds(t *testing.T) {
 			)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			w, err := informer.ListWatch(api.client(), informer.Source{Resource: configMaps}).WatchWithContext(ctx, metav1.ListOptions{})
+			w, err := informer.ListWatch(api.client(), informer.Source{Resource: configMaps}).
+				WatchWithContext(ctx, metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

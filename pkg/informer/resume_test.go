@@ -25,8 +25,13 @@ func TestGraceBeginsWithTheWatch(t *testing.T) {
 		began := time.Now()
 		const away = time.Minute
 		c := Config{
-			Source: Source{Resource: configMaps}, NoWatchList: true, Known: []*object.Object{state(t, "ns", "a", "u", 4)}, ResumeAt: "10",
-			Backoff: wait.Backoff{Duration: time.Second, Factor: 1, Steps: 1000, Cap: time.Second},
+			Source: Source{
+				Resource: configMaps,
+			},
+			NoWatchList: true,
+			Known:       []*object.Object{state(t, "ns", "a", "u", 4)},
+			ResumeAt:    "10",
+			Backoff:     wait.Backoff{Duration: time.Second, Factor: 1, Steps: 1000, Cap: time.Second},
 			ListWatch: &cache.ListWatch{
 				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 					if time.Since(began) < away {

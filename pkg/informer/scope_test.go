@@ -95,7 +95,13 @@ func TestAnotherScope(t *testing.T) {
 				labelled(t, "stays", "u1", 1, "b"), labelled(t, "left", "u2", 2, "a"), labelled(t, "gone", "u3", 3, "b"),
 				labelled(t, "comes", "u4", 4, "a"), labelled(t, "out-and-gone", "u5", 5, "a"),
 			}
-			config := Config{Source: Source{Resource: configMaps}, Known: known, ResumeAt: "10", Relist: true, Within: teams("bc")}
+			config := Config{
+				Source:   Source{Resource: configMaps},
+				Known:    known,
+				ResumeAt: "10",
+				Relist:   true,
+				Within:   teams("bc"),
+			}
 			items := list(
 				labelled(t, "stays", "u1", 1, "b"),
 				labelled(t, "comes", "u4", 12, "b"),
@@ -169,8 +175,15 @@ func TestWhatEntersIsStoredFirst(t *testing.T) {
 			labelled(t, "left", "u3", 3, "a"),
 		}
 		i := New(Config{
-			Source: Source{Resource: configMaps}, Known: known, ResumeAt: "10", Relist: true, Select: teams("b"), Within: teams("b"),
-			Record: entries{journal: told, takes: takes},
+			Source: Source{
+				Resource: configMaps,
+			},
+			Known:    known,
+			ResumeAt: "10",
+			Relist:   true,
+			Select:   teams("b"),
+			Within:   teams("b"),
+			Record:   entries{journal: told, takes: takes},
 		})
 		i.AddEventHandler(told)
 		i.replay()
@@ -212,7 +225,9 @@ func TestAnotherScopeHasNothing(t *testing.T) {
 
 // A source that nobody watches any more: who was told of its objects is told that they left.
 func TestNobodyWatchesASource(t *testing.T) {
-	i := New(Config{Source: Source{Resource: configMaps}, Known: []*object.Object{labelled(t, "x", "u1", 1, "a")}, ResumeAt: "10"})
+	i := New(
+		Config{Source: Source{Resource: configMaps}, Known: []*object.Object{labelled(t, "x", "u1", 1, "a")}, ResumeAt: "10"},
+	)
 	old, fresh, changed := &leaves{}, &leaves{}, &leaves{}
 	i.AddEventHandler(old)
 	i.AddEventHandlerWithReplay(fresh, false)

@@ -147,7 +147,9 @@ func TestFailuresAreNewsOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var log bytes.Buffer
 			s := &scripted{}
-			i := New(Config{Source: Source{Resource: configMaps}, ListWatch: s, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			i := New(
+				Config{Source: Source{Resource: configMaps}, ListWatch: s, Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			)
 			lw := &observedListWatch{informer: i, runCtx: t.Context()}
 			for _, r := range tt.requests {
 				s.answers = append(s.answers, r.err)

@@ -194,8 +194,8 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 }
 
 // remove deletes known from the index and reports this to the handlers that may know the object. last is its last
-// state. If now is nil, the object was deleted. Otherwise it has left, and now is its current state, or last if no newer
-// state was seen. The caller must hold mu.
+// state. If now is nil, the object was deleted. Otherwise it has left, and now is its current state, or last if no
+// newer state was seen. The caller must hold mu.
 func (i *Informer) remove(known, last, now *object.Object) {
 	if !i.skip() {
 		i.take(known, last, now)
@@ -275,7 +275,9 @@ func (i *Informer) announceGap(to string) {
 		i.status.update(func(s *Status) { s.Refused = true })
 		log.Warn("the resourceVersion went backwards, so the resource was listed again; was etcd restored from a backup?")
 	} else {
-		log.Warn("the watch could not be continued, so the resource was listed again; only intermediate states can be missing")
+		log.Warn(
+			"the watch could not be continued, so the resource was listed again; only intermediate states can be missing",
+		)
 	}
 	i.record.Gap(from, to)
 	notify(i.handlers, func(o Observer) { o.OnGap(from, to, why) })

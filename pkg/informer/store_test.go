@@ -159,7 +159,10 @@ func TestLateHandlerIsGivenWhatIsKnown(t *testing.T) {
 
 func TestKnownObjectsAreTheStartingPoint(t *testing.T) {
 	i := New(
-		Config{Source: Source{Resource: configMaps}, Known: []*object.Object{state(t, "a", "same", "u1", 1), state(t, "a", "gone", "u2", 2)}},
+		Config{
+			Source: Source{Resource: configMaps},
+			Known:  []*object.Object{state(t, "a", "same", "u1", 1), state(t, "a", "gone", "u2", 2)},
+		},
 	)
 	j := &journal{}
 	i.AddEventHandler(j)
@@ -168,7 +171,9 @@ func TestKnownObjectsAreTheStartingPoint(t *testing.T) {
 }
 
 func TestAcceptHidesOtherNamespaces(t *testing.T) {
-	i := New(Config{Source: Source{Resource: configMaps}, Select: func(o *object.Object) bool { return o.Namespace == "a" }})
+	i := New(
+		Config{Source: Source{Resource: configMaps}, Select: func(o *object.Object) bool { return o.Namespace == "a" }},
+	)
 	j := &journal{}
 	i.AddEventHandler(j)
 	s := (*store)(i)

@@ -369,9 +369,16 @@ func TestShutdownWhileARequestHangs(t *testing.T) {
 						observe.Must(t, client.Get().AbsPath("/version").Do(t.Context()).Error())
 					}
 					p.Freeze()
-					lw := &begun{informer.ListWatch(client, informer.Source{Resource: configMaps, Namespace: "default"}), make(chan string, 10)}
+					lw := &begun{
+						informer.ListWatch(client, informer.Source{Resource: configMaps, Namespace: "default"}),
+						make(chan string, 10),
+					}
 					i := informer.New(
-						informer.Config{Source: informer.Source{Resource: configMaps, Namespace: "default"}, ListWatch: lw, NoWatchList: noWatchList},
+						informer.Config{
+							Source:      informer.Source{Resource: configMaps, Namespace: "default"},
+							ListWatch:   lw,
+							NoWatchList: noWatchList,
+						},
 					)
 					stop := runUntil(t, i.Run, client.(*rest.RESTClient).Client)
 					if got := <-lw.requests; (got == "list") != noWatchList {

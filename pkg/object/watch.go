@@ -36,9 +36,9 @@ type WatchDecoder struct {
 
 var _ watch.Decoder = (*WatchDecoder)(nil)
 
-// NewWatchDecoder returns a decoder that reads from body. Close closes the body. resourceVersion is the version at which
-// the watch was opened. It is empty if the watch begins with the existing objects. If keepManaged is set, the objects
-// keep their managedFields; see Object.ManagedFieldsJSON.
+// NewWatchDecoder returns a decoder that reads from body. Close closes the body. resourceVersion is the version at
+// which the watch was opened. It is empty if the watch begins with the existing objects. If keepManaged is set, the
+// objects keep their managedFields; see Object.ManagedFieldsJSON.
 func NewWatchDecoder(body io.ReadCloser, resourceVersion string, keepManaged bool) *WatchDecoder {
 	return &WatchDecoder{
 		body: body, reader: bufio.NewReaderSize(body, watchBuffer), parser: parser{keepManaged: keepManaged},
