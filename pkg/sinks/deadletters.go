@@ -17,12 +17,7 @@ type DeadLetterSink struct {
 var _ DeadLetters = (*DeadLetterSink)(nil)
 
 // Keep implements [DeadLetters]. It sends the message unchanged, with additional attributes that contain the reason.
-func (l *DeadLetterSink) Keep(
-	ctx context.Context,
-	m *event.Message,
-	reason string,
-	cause error,
-) (where string, err error) {
+func (l *DeadLetterSink) Keep(ctx context.Context, m *event.Message, reason string, cause error) (string, error) {
 	if !l.connected {
 		if err := l.Sink.Connect(ctx); err != nil {
 			return "", err

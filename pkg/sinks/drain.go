@@ -157,7 +157,7 @@ func (d *Drain) connect(ctx context.Context) error {
 			return ctx.Err()
 		}
 		d.state.failed(d.Logger, err)
-		if err := d.pause(ctx); err != nil {
+		if err := d.pause(ctx, err); err != nil {
 			return err
 		}
 	}
@@ -212,7 +212,7 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 			d.resetBackoff()
 		}
 		if a.err != nil || len(a.parts) > 0 {
-			if err := d.pause(ctx); err != nil {
+			if err := d.pause(ctx, a.err); err != nil {
 				return err
 			}
 		} else if ctx.Err() != nil { // only gap events are left to send, so no pause is necessary
@@ -339,10 +339,11 @@ func (d *Drain) settle(it *item, sent time.Time, latency time.Duration) {
 	}
 }
 
-// pause waits before the next attempt. The duration depends on the cause of the last failure.
-func (d *Drain) pause(ctx context.Context) error {
+// pause waits before the next attempt. The duration depends on the cause of the last failure, which is nil if only parts
+// of the destination failed.
+func (d *Drain) pause(ctx context.Context, cause error) error {
 	var pause time.Duration
-	if IsRejected(d.state.lastCause()) {
+	if IsRejected(cause) {
 		pause = d.rejected.NextBackOff()
 	} else {
 		d.rejected.Reset()

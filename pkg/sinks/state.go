@@ -74,13 +74,6 @@ func (s *state) connected(log *slog.Logger) {
 	s.ok(log)
 }
 
-// lastCause returns the error of the last attempt. It returns nil if that attempt succeeded.
-func (s *state) lastCause() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.cause
-}
-
 // ok records that the destination works. It ends the failure if there was one.
 func (s *state) ok(log *slog.Logger) {
 	s.mu.Lock()
@@ -88,13 +81,8 @@ func (s *state) ok(log *slog.Logger) {
 	if s.since.IsZero() {
 		return
 	}
-	log.Info(
-		"destination available again",
-		"after",
-		time.Since(s.since).Round(time.Millisecond),
-		"failedAttempts",
-		s.attempts,
-	)
+	log.Info("destination available again",
+		"after", time.Since(s.since).Round(time.Millisecond), "failedAttempts", s.attempts)
 	s.since, s.attempts, s.cause, s.logged = time.Time{}, 0, nil, ""
 }
 

@@ -34,15 +34,15 @@ func Failed(step, target string, err error) Finding {
 
 // Checker is implemented by sinks that can check their destination without changing it.
 type Checker interface {
-	// Check checks the destination step by step, on separate connections, and reports each step in order. It creates,
-	// changes and delivers nothing. A failed step ends the check of that server, but not of the others. The sink need not
-	// be connected, and need not be closed afterwards. Check returns soon after ctx ends.
+	// Check checks the destination step by step and reports each step in order. It creates, changes and delivers nothing. A
+	// failed step ends the check of that server, but not of the others. The sink need not be connected, must not be used
+	// for delivery during Check, and need not be closed afterwards. Check returns soon after ctx ends.
 	Check(ctx context.Context) []Finding
 }
 
 // NameReader is implemented by sinks that can read the owner of a cluster's name without being connected.
 type NameReader interface {
-	// ReadName is like [sinks.Identified].Registered but opens a separate connection. It must be called only after a Check
-	// without failures.
+	// ReadName is like [sinks.Identified].Registered, but the sink need not be connected, and need not be closed
+	// afterwards. It must be called only after a Check without failures.
 	ReadName(ctx context.Context, cluster string) (sinks.Registration, error)
 }

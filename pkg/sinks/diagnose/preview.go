@@ -38,7 +38,7 @@ type Header struct {
 // Previewer is implemented by sinks that can report where a message would be sent.
 type Previewer interface {
 	// Preview prepares the message as Send would, but does not send it. If ask is true, Preview requests missing
-	// information from the destination, on separate connections; it creates and changes nothing. An error means that Send
-	// would reject the message. The sink need not be connected, and need not be closed afterwards.
+	// information from the destination; it creates and changes nothing. An error means that Send would reject the message.
+	// The sink need not be connected, must not be used for delivery during Preview, and need not be closed afterwards.
 	Preview(ctx context.Context, m *event.Message, ask bool) (Placement, error)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaread"
 )
 
 // Sizes of a record batch of format version 2. Source: the Kafka protocol guide, "Record Batch".
@@ -19,12 +20,6 @@ const (
 	checksumEnd  = 21 // the end of the checksum field, which covers the bytes after it
 	batchHeader  = 61
 	recordsStart = sizePrefix + batchHeader
-)
-
-const (
-	headerPrefix      = "ce_"
-	headerContentType = "content-type"
-	attrContentType   = "datacontenttype" // the attribute that is sent in the header content-type
 )
 
 // batch encodes the messages for one partition as one record batch. The zero value is ready for reset.
@@ -73,12 +68,12 @@ func (b *batch) appendEvent(m *event.Message, offsetDelta int32) {
 		value = b.structured
 	}
 	tail := append(b.tail[:0], 0) // number of headers: one byte suffices for fewer than 64
-	tail = appendHeader(tail, "", headerContentType, m.ContentType())
+	tail = appendHeader(tail, "", kafkaread.HeaderContentType, m.ContentType())
 	headers := byte(1)
 	if !m.Structured {
 		m.Attributes(func(name, value string) bool {
-			if name != attrContentType {
-				tail = appendHeader(tail, headerPrefix, name, value)
+			if name != kafkaread.AttrContentType {
+				tail = appendHeader(tail, kafkaread.HeaderPrefix, name, value)
 				headers++
 			}
 			return true

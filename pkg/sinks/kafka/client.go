@@ -45,25 +45,13 @@ func (cfg *Config) newTopics() *wire.NewTopic {
 	return &how
 }
 
-// beside returns a sink with the same configuration and separate connections, so both sinks can be used concurrently.
-func (s *Sink) beside() *Sink {
-	o := &Sink{cfg: s.cfg, template: s.template, volatile: s.volatile, single: s.single, parts: s.parts}
-	o.topics, o.client = make(map[string]*topic), wire.New(s.cfg.wire())
-	return o
-}
-
 // Check implements [diagnose.Checker].
 func (s *Sink) Check(ctx context.Context) []diagnose.Finding {
-	o := s.beside()
-	defer o.client.Close()
+	defer s.client.Close()
 	check := kafkacheck.Check{
-		Client: o.client, Config: s.cfg.wire(), Topic: s.template, Create: s.create, Tombstones: s.cfg.Tombstones,
+		Client: s.client, Config: s.cfg.wire(), Topic: s.template, Create: s.create, Tombstones: s.cfg.Tombstones,
 	}
-	findings := check.Run(ctx)
-	if id := o.client.ClusterID; id != "" {
-		s.client.ClusterID = id
-	}
-	return findings
+	return check.Run(ctx)
 }
 
 // Read implements [diagnose.Reader].
@@ -79,27 +67,8 @@ func (s *Sink) Destination() string {
 	return fmt.Sprintf("topic %s of the Kafka cluster %s", s.template, s.client.ClusterID)
 }
 
-func (s *Sink) register() *kafkaread.Register {
-	r := &kafkaread.Register{Client: s.client, Template: s.template.String()}
-	if s.create != nil {
-		r.ReplicationFactor = s.create.ReplicationFactor
-	}
-	return r
-}
-
-// Registered implements [sinks.Identified].
-func (s *Sink) Registered(ctx context.Context, cluster string) (sinks.Registration, error) {
-	return s.register().Lookup(ctx, cluster)
-}
-
-// Register implements [sinks.Identified].
-func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
-	return s.register().Add(ctx, owner, replaced)
-}
-
 // ReadName implements [diagnose.NameReader].
 func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
-	o := s.beside()
-	defer o.client.Close()
-	return o.Registered(ctx, cluster)
+	defer s.client.Close()
+	return s.Registered(ctx, cluster)
 }

@@ -22,20 +22,19 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	if err := s.render(&p, m); err != nil {
 		return p, err
 	}
-	o := s.beside()
-	defer o.client.Close()
-	t := o.topic([]byte(p.Topic))
+	defer s.client.Close()
+	t := s.topic([]byte(p.Topic))
 	if ask {
-		missing := o.fetch(ctx, []*topic{t})
+		missing := s.fetch(ctx, []*topic{t})
 		if p.Unknown = t.err; p.Unknown == nil {
-			p.Limit, p.Unknown = o.limit(ctx, p.Topic)
+			p.Limit, p.Unknown = s.limit(ctx, p.Topic)
 		}
 		if len(missing) > 0 && s.create != nil {
 			p.Unknown = fmt.Errorf("topic %s does not exist yet; the bridge would create it", p.Topic)
-			o.learn(t, make([]string, s.create.Partitions))
+			s.learn(t, make([]string, s.create.Partitions))
 		}
 	}
-	if p.Partitions = len(t.partitions); p.Partitions > 0 {
+	if p.Partitions = len(t.partitions); p.Partitions > 0 && t.err == nil {
 		p.Partition = new(int(t.partitionOf(&s.balancer, []byte(m.PartitionKey)).id))
 	}
 	return p, nil

@@ -87,13 +87,10 @@ func (w *work) noteFailure(err error, sent []*partition) {
 }
 
 func answerFor(res *produce.Response, p *partition) *produce.ResponsePartition {
-	for i := range res.Topics {
-		if res.Topics[i].Topic != p.topic.name {
-			continue
-		}
-		for j := range res.Topics[i].Partitions {
-			if answer := &res.Topics[i].Partitions[j]; answer.Partition == p.id {
-				return answer
+	for _, t := range res.Topics {
+		for i := range t.Partitions {
+			if t.Topic == p.topic.name && t.Partitions[i].Partition == p.id {
+				return &t.Partitions[i]
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	for i, m := range batch {
 		s.buf = s.appendTopic(s.buf[:0], m)
 		t := s.topic(s.buf)
-		if t.due(now) && !slices.Contains(due, t) {
+		if (t.stale || now.Sub(t.fetched) >= MetadataMaxAge) && !slices.Contains(due, t) {
 			due = append(due, t)
 		}
 		topics[i] = t

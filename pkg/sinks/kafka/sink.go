@@ -12,10 +12,13 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaread"
 )
 
 // Sink implements [sinks.Sink]. It delivers events to Kafka. See the package comment.
 type Sink struct {
+	kafkaread.Names
+
 	cfg      Config
 	template *event.Template
 	volatile bool // reports whether an object's events may go to several partitions
@@ -70,6 +73,10 @@ func New(cfg Config) (*Sink, error) {
 	s.single = template.Wildcard() == template.String()
 	s.parts = !template.Uses("version") && !template.Uses("uid") && !template.Uses("operation")
 	s.client = wire.New(s.cfg.wire())
+	s.Names = kafkaread.Names{Client: s.client, Template: template.String()}
+	if s.create != nil {
+		s.ReplicationFactor = s.create.ReplicationFactor
+	}
 	return s, nil
 }
 
@@ -129,9 +136,8 @@ func (s *Sink) Part(m *event.Message) string {
 	if t == nil || len(t.ids) == 0 || s.volatile {
 		return string(s.buf)
 	}
-	key := append(s.buf[:0], m.PartitionKey...)
-	s.buf = key
-	return t.partitions[s.balancer.Balance(kafkago.Message{Key: key}, t.ids...)].destination()
+	s.buf = append(s.buf[:0], m.PartitionKey...)
+	return t.partitions[s.balancer.Balance(kafkago.Message{Key: s.buf}, t.ids...)].destination()
 }
 
 // Close closes the connections.

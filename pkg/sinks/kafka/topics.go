@@ -104,10 +104,6 @@ func (p *partition) advance(n int32) {
 	p.sequence = int32((uint32(p.sequence) + uint32(n)) & math.MaxInt32)
 }
 
-func (t *topic) due(now time.Time) bool {
-	return t.stale || now.Sub(t.fetched) >= MetadataMaxAge
-}
-
 // refresh reads the partitions and leaders of the topics, and creates missing topics if this is configured. It sets err
 // of each topic.
 func (s *Sink) refresh(ctx context.Context, topics []*topic) {

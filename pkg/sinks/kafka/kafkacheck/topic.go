@@ -26,29 +26,21 @@ const (
 // topics checks the topic, or all existing topics that match the template.
 func (c *Check) topics(ctx context.Context) (findings []diagnose.Finding) {
 	name := c.Topic.String()
-	names := []string{name}
+	found, err := c.Client.TopicsLike(ctx, c.Topic)
+	if err != nil {
+		return []diagnose.Finding{diagnose.Failed(sinks.StepTopic, name, err)}
+	}
 	if c.Topic.Wildcard() != name {
-		var err error
-		if names, err = c.Client.TopicsLike(ctx, c.Topic); err != nil {
-			return []diagnose.Finding{diagnose.Failed(sinks.StepTopic, name, err)}
-		}
 		f := diagnose.Finding{Step: sinks.StepTopic, Target: name}
-		f.Detail = fmt.Sprintf("%d existing topics match the template", len(names))
+		f.Detail = fmt.Sprintf("%d existing topics match the template", len(found))
 		if c.Create != nil {
 			f.Detail += "; other topics are created when they are needed"
 		} else {
-			f.Warn = len(names) == 0
+			f.Warn = len(found) == 0
 			f.Detail += "; events for other topics wait until these topics exist"
 			f.Remedy = "create a topic for each value of the template, or set kafka.createTopics"
 		}
 		findings = append(findings, f)
-	}
-	if len(names) == 0 {
-		return findings
-	}
-	found, err := c.Client.Topics(ctx, names...)
-	if err != nil {
-		return append(findings, diagnose.Failed(sinks.StepTopic, name, err))
 	}
 	for _, t := range found {
 		one := &topic{Check: c, target: "topic " + t.Name, Topic: t}

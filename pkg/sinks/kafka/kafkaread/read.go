@@ -19,10 +19,14 @@ const (
 	retryWait = time.Second
 	// lookEvery is how often a reader in follow mode checks for new topics and partitions.
 	lookEvery = 10 * time.Second
+)
 
-	headerPrefix      = "ce_"
-	headerContentType = "content-type"
-	attrContentType   = "datacontenttype" // the attribute that is sent in the header content-type
+// The headers of a record in binary mode. An attribute is sent in the header with HeaderPrefix and its name, except
+// AttrContentType, which is sent in HeaderContentType.
+const (
+	HeaderPrefix      = "ce_"
+	HeaderContentType = "content-type"
+	AttrContentType   = "datacontenttype"
 )
 
 // reading is the state of one Read: the partitions of all topics that match the template.
@@ -94,18 +98,11 @@ func wait(ctx context.Context, d time.Duration) {
 
 // look updates the topics, partitions and leaders. It reads new partitions starting at since.
 func (r *reading) look(ctx context.Context, since time.Time) error {
-	names := []string{r.template.String()}
-	if r.template.Wildcard() != names[0] {
-		var err error
-		if names, err = r.client.TopicsLike(ctx, r.template); err != nil {
-			return err
-		}
-	}
-	r.looked = time.Now()
-	topics, err := r.client.Topics(ctx, names...)
+	topics, err := r.client.TopicsLike(ctx, r.template)
 	if err != nil {
 		return err
 	}
+	r.looked = time.Now()
 	for _, t := range topics {
 		if t.Err != nil {
 			return t.Err
@@ -166,23 +163,17 @@ func recordOf(p *partition, m *kafkago.Message) *diagnose.Record {
 	}
 	out.Data, out.Attributes = m.Value, make(map[string]string, len(m.Headers))
 	for _, h := range m.Headers {
-		if name, ok := attributeOf(h.Key); ok {
+		if name, ok := strings.CutPrefix(h.Key, HeaderPrefix); ok {
 			out.Attributes[name] = string(h.Value)
+		} else if strings.EqualFold(h.Key, HeaderContentType) {
+			out.Attributes[AttrContentType] = string(h.Value)
 		}
 	}
 	switch {
-	case strings.HasPrefix(out.Attributes[attrContentType], "application/cloudevents+json"):
+	case strings.HasPrefix(out.Attributes[AttrContentType], "application/cloudevents+json"):
 		out.Received, out.Foreign = event.ParseStructured(m.Value)
 	case out.Attributes["id"] == "":
-		out.Foreign = errors.New("the record has no header " + headerPrefix + "id")
+		out.Foreign = errors.New("the record has no header " + HeaderPrefix + "id")
 	}
 	return out
-}
-
-// attributeOf returns the attribute name that corresponds to a header.
-func attributeOf(header string) (name string, ok bool) {
-	if strings.EqualFold(header, headerContentType) {
-		return attrContentType, true
-	}
-	return strings.CutPrefix(header, headerPrefix)
 }

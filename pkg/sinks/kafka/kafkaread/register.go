@@ -21,8 +21,9 @@ import (
 // retention does not remove names. It has one partition, so the registrations have a total order.
 const RegisterTopic = "deltabridge.clusters"
 
-// Register records which clusters write to the topics of a template.
-type Register struct {
+// Names is the register of the clusters that write to the topics of a template. It implements the methods of
+// [sinks.Identified] about names.
+type Names struct {
 	Client            *wire.Client
 	Template          string
 	ReplicationFactor int // used if RegisterTopic must be created; 0 selects the broker's default
@@ -37,60 +38,60 @@ type entry struct {
 	Topic   string    `json:"topic"` // the topic template
 }
 
-// Lookup implements the method Registered of [sinks.Identified].
-func (r *Register) Lookup(ctx context.Context, cluster string) (sinks.Registration, error) {
-	entries, err := r.entries(ctx, cluster)
+// Registered implements [sinks.Identified].
+func (n *Names) Registered(ctx context.Context, cluster string) (sinks.Registration, error) {
+	entries, err := n.entries(ctx, cluster)
 	if err != nil || len(entries) == 0 {
 		return sinks.Registration{}, err
 	}
 	return sinks.Registration{UID: entries[0].UID, Since: entries[0].Since}, nil
 }
 
-// Add implements the method Register of [sinks.Identified].
-func (r *Register) Add(ctx context.Context, owner sinks.Owner, replaced string) error {
-	entries, err := r.entries(ctx, owner.Cluster)
+// Register implements [sinks.Identified].
+func (n *Names) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
+	entries, err := n.entries(ctx, owner.Cluster)
 	if err != nil {
 		return err
 	}
 	if len(entries) > 0 && entries[0].UID != replaced || len(entries) == 0 && replaced != "" {
 		return nil
 	}
-	value, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), r.Template})
+	value, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), n.Template})
 	if err != nil {
 		return err
 	}
 	// One batch, which Kafka writes atomically, removes the other registrations and adds the new one.
 	var records []protocol.Record
 	for _, e := range entries {
-		records = append(records, r.record(e.Cluster, e.UID, nil))
+		records = append(records, n.record(e.Cluster, e.UID, nil))
 	}
-	records = append(records, r.record(owner.Cluster, owner.UID, value))
-	p, err := r.partition(ctx)
+	records = append(records, n.record(owner.Cluster, owner.UID, value))
+	p, err := n.partition(ctx)
 	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
 		how := &wire.NewTopic{
-			Partitions: 1, ReplicationFactor: r.ReplicationFactor, Config: map[string]string{"cleanup.policy": "compact"},
+			Partitions: 1, ReplicationFactor: n.ReplicationFactor, Config: map[string]string{"cleanup.policy": "compact"},
 		}
-		if err := r.Client.CreateTopic(ctx, RegisterTopic, how, false); err != nil {
+		if err := n.Client.CreateTopic(ctx, RegisterTopic, how, false); err != nil {
 			return noRegister(err)
 		}
-		p, err = r.partition(ctx)
+		p, err = n.partition(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	return r.write(ctx, p, records...)
+	return n.write(ctx, p, records...)
 }
 
 // record returns a record for a cluster. A record with a nil value removes the registration.
-func (r *Register) record(cluster, uid string, value []byte) protocol.Record {
-	key := r.Template + "/" + cluster + "/" + uid
+func (n *Names) record(cluster, uid string, value []byte) protocol.Record {
+	key := n.Template + "/" + cluster + "/" + uid
 	return protocol.Record{Time: time.Now(), Key: protocol.NewBytes([]byte(key)), Value: protocol.NewBytes(value)}
 }
 
 // partition returns the partition of RegisterTopic. If the topic does not exist, the error wraps
 // kafkago.UnknownTopicOrPartition.
-func (r *Register) partition(ctx context.Context) (*partition, error) {
-	topics, err := r.Client.Topics(ctx, RegisterTopic)
+func (n *Names) partition(ctx context.Context) (*partition, error) {
+	topics, err := n.Client.Topics(ctx, RegisterTopic)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read the metadata of topic %s: %w", RegisterTopic, err)
@@ -113,19 +114,19 @@ func noRegister(err error) error {
 }
 
 // entries returns the entries of the clusters that registered this name, in the order of registration.
-func (r *Register) entries(ctx context.Context, cluster string) (entries []entry, err error) {
-	p, err := r.partition(ctx)
+func (n *Names) entries(ctx context.Context, cluster string) (entries []entry, err error) {
+	p, err := n.partition(ctx)
 	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
-	if err := p.begin(ctx, r.Client, time.Time{}); err != nil {
+	if err := p.begin(ctx, n.Client, time.Time{}); err != nil {
 		return nil, noRegister(err)
 	}
-	prefix := r.Template + "/" + cluster + "/"
+	prefix := n.Template + "/" + cluster + "/"
 	for p.isOpen() {
-		if _, err := p.fetch(ctx, r.Client); err != nil {
+		if _, err := p.fetch(ctx, n.Client); err != nil {
 			return nil, noRegister(err)
 		}
 		for _, m := range p.queue {
@@ -150,10 +151,10 @@ func (r *Register) entries(ctx context.Context, cluster string) (entries []entry
 }
 
 // write writes the records as one batch.
-func (r *Register) write(ctx context.Context, p *partition, records ...protocol.Record) error {
+func (n *Names) write(ctx context.Context, p *partition, records ...protocol.Record) error {
 	const acksAll = -1
-	msg, err := p.send(ctx, r.Client, &produce.Request{
-		Acks: acksAll, Timeout: r.Client.WriteTimeout(),
+	msg, err := p.send(ctx, n.Client, &produce.Request{
+		Acks: acksAll, Timeout: n.Client.WriteTimeout(),
 		Topics: []produce.RequestTopic{{Topic: p.topic, Partitions: []produce.RequestPartition{{
 			Partition: p.id, RecordSet: protocol.RecordSet{Version: 2, Records: protocol.NewRecordReader(records...)},
 		}}}},
@@ -167,7 +168,7 @@ func (r *Register) write(ctx context.Context, p *partition, records ...protocol.
 	}
 	answer := res.Topics[0].Partitions[0]
 	if code := kafkago.Error(answer.ErrorCode); code != 0 {
-		return noRegister(r.Client.CodeError("topic "+p.topic, code, answer.ErrorMessage))
+		return noRegister(n.Client.CodeError("topic "+p.topic, code, answer.ErrorMessage))
 	}
 	return nil
 }

@@ -34,17 +34,17 @@ func newFake(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, *wire.Client) {
 // does not create the topic.
 func TestRegister(t *testing.T) {
 	fake, client := newFake(t)
-	r := &Register{Client: client, Template: "k8s.{resource}"}
+	r := &Names{Client: client, Template: "k8s.{resource}"}
 	owner := func(want string) {
 		t.Helper()
-		found, err := r.Lookup(t.Context(), "prod")
+		found, err := r.Registered(t.Context(), "prod")
 		if err != nil || found.UID != want || (want != "" && time.Since(found.Since) > time.Minute) {
 			t.Errorf("%+v, %v; want %q", found, err, want)
 		}
 	}
 	add := func(uid, replaced string) {
 		t.Helper()
-		if err := r.Add(t.Context(), sinks.Owner{Cluster: "prod", UID: uid}, replaced); err != nil {
+		if err := r.Register(t.Context(), sinks.Owner{Cluster: "prod", UID: uid}, replaced); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,20 +62,20 @@ func TestRegister(t *testing.T) {
 	owner("two")
 	other := *r
 	other.Template = "other"
-	if found, err := other.Lookup(t.Context(), "prod"); err != nil || found.UID != "" {
+	if found, err := other.Registered(t.Context(), "prod"); err != nil || found.UID != "" {
 		t.Errorf("of another template: %+v, %v", found, err)
 	}
 
 	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Err: kerr.TopicAuthorizationFailed})
-	if _, err := r.Lookup(t.Context(), "prod"); !errors.Is(err, sinks.ErrNoRegister) {
+	if _, err := r.Registered(t.Context(), "prod"); !errors.Is(err, sinks.ErrNoRegister) {
 		t.Errorf("without permission: %v", err)
 	}
 	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Err: kerr.LeaderNotAvailable})
-	if _, err := r.Lookup(t.Context(), "prod"); err == nil || errors.Is(err, sinks.ErrNoRegister) {
+	if _, err := r.Registered(t.Context(), "prod"); err == nil || errors.Is(err, sinks.ErrNoRegister) {
 		t.Errorf("without a leader: %v", err)
 	}
 	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed})
-	err := r.Add(t.Context(), sinks.Owner{Cluster: "stage", UID: "one"}, "")
+	err := r.Register(t.Context(), sinks.Owner{Cluster: "stage", UID: "one"}, "")
 	if !errors.Is(err, sinks.ErrNoRegister) {
 		t.Errorf("without permission to write: %v", err)
 	}

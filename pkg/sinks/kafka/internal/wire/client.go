@@ -226,10 +226,12 @@ func (t *Topic) Ready() bool {
 
 // Topics returns the partitions and leaders of the topics, and updates the known brokers. If names is empty, Topics
 // returns no topics.
-func (c *Client) Topics(ctx context.Context, names ...string) (topics []Topic, err error) {
-	if names == nil {
-		names = []string{} // A nil slice would request all topics.
-	}
+func (c *Client) Topics(ctx context.Context, names ...string) ([]Topic, error) {
+	return c.topics(ctx, append([]string{}, names...))
+}
+
+// topics is like Topics, but returns all topics if names is nil.
+func (c *Client) topics(ctx context.Context, names []string) (topics []Topic, err error) {
 	msg, err := c.Ask(ctx, &metadata.Request{TopicNames: names, IncludeTopicAuthorizedOperations: true})
 	if err != nil {
 		return nil, err

@@ -172,7 +172,11 @@ func TestCreateTopic(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := c.TopicsLike(t.Context(), template)
+		topics, err := c.TopicsLike(t.Context(), template)
+		var got []string
+		for _, topic := range topics {
+			got = append(got, topic.Name)
+		}
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}

@@ -69,16 +69,12 @@ func (c *Client) Try(ctx context.Context, addr string) []diagnose.Finding {
 	k := c.newConn(addr)
 	err := k.open(ctx, c)
 	if err == nil {
-		// If the listener requires SASL, only this request fails.
-		if _, err = k.exchange(ctx, &metadata.Request{TopicNames: []string{}}); err != nil {
-			k.close()
-			err = k.demandsSASL(err)
-		}
+		c.put(k)
+		_, err = c.Send(ctx, addr, &metadata.Request{TopicNames: []string{}}) // fails if the listener requires SASL
 	}
 	if err != nil {
 		return append(k.steps, diagnose.Failed(sinks.StepConnect, addr, err))
 	}
-	c.put(k)
 	return k.steps
 }
 

@@ -8,12 +8,12 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/describeconfigs"
-	"github.com/segmentio/kafka-go/protocol/metadata"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
@@ -21,21 +21,19 @@ import (
 // createdPoll is the interval at which CreateTopic checks whether the topic has leaders.
 const createdPoll = 50 * time.Millisecond
 
-// TopicsLike returns the existing topics that match the template and that the client is allowed to see.
-func (c *Client) TopicsLike(ctx context.Context, template *event.Template) ([]string, error) {
-	msg, err := c.Ask(ctx, &metadata.Request{}) // all topics
-	if err != nil {
-		return nil, err
-	}
+// TopicsLike returns the existing topics that match the template and that the client is allowed to see, sorted by name.
+// If the template has no variables, TopicsLike returns this topic even if it does not exist.
+func (c *Client) TopicsLike(ctx context.Context, template *event.Template) ([]Topic, error) {
 	pattern := regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(template.String(), "?*") // a pattern for path.Match
-	var names []string
-	for _, t := range msg.(*metadata.Response).Topics {
-		if matches, _ := path.Match(pattern, t.Name); matches && !t.IsInternal {
-			names = append(names, t.Name)
-		}
+	if pattern == template.String() {
+		return c.Topics(ctx, pattern)
 	}
-	slices.Sort(names)
-	return names, nil
+	topics, err := c.topics(ctx, nil) // all topics
+	slices.SortFunc(topics, func(a, b Topic) int { return strings.Compare(a.Name, b.Name) })
+	return slices.DeleteFunc(topics, func(t Topic) bool {
+		matches, _ := path.Match(pattern, t.Name)
+		return !matches || t.IsInternal
+	}), err
 }
 
 // NewTopic configures new topics.
