@@ -42,7 +42,7 @@ type Drain struct {
 	// is nil, events of the other parts wait until the part takes events again.
 	Parked *parked.Store
 	Hooks  Hooks
-	Logger *slog.Logger // should name the sink; if nil, slog.Default() is used
+	Logger *slog.Logger // required; should name the sink
 
 	state       state
 	parking     parking
@@ -115,9 +115,6 @@ func (d *Drain) Run(ctx context.Context) error {
 func (d *Drain) init() {
 	if d.MaxBatch <= 0 {
 		d.MaxBatch = DefaultMaxBatch
-	}
-	if d.Logger == nil {
-		d.Logger = slog.Default()
 	}
 	d.rejected, d.away = doubling(MaxBackoff), doubling(RetryInterval)
 	d.rejectedLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}
@@ -339,8 +336,8 @@ func (d *Drain) settle(it *item, sent time.Time, latency time.Duration) {
 	}
 }
 
-// pause waits before the next attempt. The duration depends on the cause of the last failure, which is nil if only parts
-// of the destination failed.
+// pause waits before the next attempt. The duration depends on the cause of the last failure. cause is nil if only
+// parts of the destination failed.
 func (d *Drain) pause(ctx context.Context, cause error) error {
 	var pause time.Duration
 	if IsRejected(cause) {

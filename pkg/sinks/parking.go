@@ -172,10 +172,9 @@ func (d *Drain) retryOf(part string) *retry {
 // park parks the items that are marked for parking. If there is no room, it returns an error and the items stay marked.
 func (d *Drain) park() error {
 	var all []parked.Parking
-	var marked []*item
 	for i := range d.items {
 		if it := &d.items[i]; it.park != "" && !it.done {
-			all, marked = append(all, parked.Parking{Destination: it.park, Message: it.orig}), append(marked, it)
+			all = append(all, parked.Parking{Destination: it.park, Message: it.orig})
 		}
 	}
 	if len(all) == 0 {
@@ -184,8 +183,8 @@ func (d *Drain) park() error {
 	if err := d.Parked.Park(all); err != nil {
 		return fmt.Errorf("cannot park events for %s: %w", all[0].Destination, err)
 	}
-	for _, it := range marked {
-		it.done = true
+	for i := range d.items {
+		d.items[i].done = d.items[i].done || d.items[i].park != ""
 	}
 	return nil
 }

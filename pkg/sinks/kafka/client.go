@@ -49,7 +49,7 @@ func (cfg *Config) newTopics() *wire.NewTopic {
 func (s *Sink) Check(ctx context.Context) []diagnose.Finding {
 	defer s.client.Close()
 	check := kafkacheck.Check{
-		Client: s.client, Config: s.cfg.wire(), Topic: s.template, Create: s.create, Tombstones: s.cfg.Tombstones,
+		Client: s.client, Topic: s.template, Create: s.create, Tombstones: s.cfg.Tombstones,
 	}
 	return check.Run(ctx)
 }

@@ -25,11 +25,11 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	defer s.client.Close()
 	t := s.topic([]byte(p.Topic))
 	if ask {
-		missing := s.fetch(ctx, []*topic{t})
+		s.fetch(ctx, []*topic{t})
 		if p.Unknown = t.err; p.Unknown == nil {
 			p.Limit, p.Unknown = s.limit(ctx, p.Topic)
 		}
-		if len(missing) > 0 && s.create != nil {
+		if t.isMissing() && s.create != nil {
 			p.Unknown = fmt.Errorf("topic %s does not exist yet; the bridge would create it", p.Topic)
 			s.learn(t, make([]string, s.create.Partitions))
 		}

@@ -1,7 +1,9 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -174,7 +176,8 @@ type work struct {
 func (w *work) run(ctx context.Context) {
 	if w.leader == "" {
 		for _, p := range w.partitions {
-			w.fail(p, w.s.unreachable(p))
+			noLeader := w.s.partUnavailable(p, fmt.Errorf("%s: %w", p, kafkago.LeaderNotAvailable))
+			w.fail(p, cmp.Or(p.topic.err, noLeader))
 		}
 		return
 	}

@@ -57,14 +57,6 @@ func newTopic(name string) *topic {
 	return t
 }
 
-// unreachable returns the error for a partition without a leader.
-func (s *Sink) unreachable(p *partition) error {
-	if p.topic.err != nil {
-		return p.topic.err
-	}
-	return s.partUnavailable(p, fmt.Errorf("%s: %w", p, kafkago.LeaderNotAvailable))
-}
-
 func (p *partition) String() string {
 	return fmt.Sprintf("partition %d of topic %s", p.id, p.topic.name)
 }
@@ -107,11 +99,11 @@ func (p *partition) advance(n int32) {
 // refresh reads the partitions and leaders of the topics, and creates missing topics if this is configured. It sets err
 // of each topic.
 func (s *Sink) refresh(ctx context.Context, topics []*topic) {
-	missing := s.fetch(ctx, topics)
-	if s.create == nil {
-		return
-	}
-	for _, t := range missing {
+	s.fetch(ctx, topics)
+	for _, t := range topics {
+		if s.create == nil || !t.isMissing() {
+			continue
+		}
 		if err := s.client.CreateTopic(ctx, t.name, s.create, false); err != nil {
 			t.err = s.unavailable(t, err)
 			continue
@@ -121,8 +113,11 @@ func (s *Sink) refresh(ctx context.Context, topics []*topic) {
 	}
 }
 
-// fetch reads the metadata of the topics and returns those that do not exist.
-func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
+// isMissing reports whether the topic did not exist at the last refresh.
+func (t *topic) isMissing() bool { return errors.Is(t.err, kafkago.UnknownTopicOrPartition) }
+
+// fetch reads the metadata of the topics.
+func (s *Sink) fetch(ctx context.Context, topics []*topic) {
 	var names []string
 	for _, t := range topics {
 		names = append(names, t.name)
@@ -134,27 +129,19 @@ func (s *Sink) fetch(ctx context.Context, topics []*topic) (missing []*topic) {
 				t.err = fmt.Errorf("read the metadata of topic %s: %w", t.name, err)
 			}
 		}
-		return nil
+		return
 	}
 	for _, f := range found {
-		t := s.topics[f.Name]
-		switch {
+		switch t := s.topics[f.Name]; {
 		case t == nil:
-			continue
 		case f.Err == nil:
 			s.learn(t, f.Leaders)
-			continue
 		case errors.Is(f.Err, kafkago.InvalidTopic):
-			t.err = sinks.Permanent(f.Err)
-		case errors.Is(f.Err, kafkago.UnknownTopicOrPartition):
-			missing = append(missing, t)
-			fallthrough
+			t.err, t.stale = sinks.Permanent(f.Err), true
 		default:
-			t.err = s.unavailable(t, f.Err)
+			t.err, t.stale = s.unavailable(t, f.Err), true
 		}
-		t.stale = true
 	}
-	return missing
 }
 
 // learn sets the partitions and their leaders. Partitions keep their producer state. If the topic was deleted and

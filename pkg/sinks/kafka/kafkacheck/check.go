@@ -15,7 +15,6 @@ import (
 // Check configures a check of a Kafka sink.
 type Check struct {
 	Client     *wire.Client
-	Config     *wire.Config // the configuration of Client
 	Topic      *event.Template
 	Create     *wire.NewTopic // If it is nil, missing topics are not created.
 	Tombstones bool           // reports whether deletions are followed by tombstones
@@ -23,15 +22,15 @@ type Check struct {
 
 // Run implements [diagnose.Checker]. Its only side effect is that it requests a producer id, which uses up one id.
 func (c *Check) Run(ctx context.Context) (findings []diagnose.Finding) {
-	if names := c.Config.Files(); len(names) > 0 {
-		if err := c.Config.CheckFiles(); err != nil {
+	if names := c.Client.Config.Files(); len(names) > 0 {
+		if err := c.Client.Config.CheckFiles(); err != nil {
 			return []diagnose.Finding{diagnose.Failed(sinks.StepFiles, "kafka", err)}
 		}
 		findings = append(findings, diagnose.Finding{
 			Step: sinks.StepFiles, Target: "kafka", Detail: strings.Join(names, ", "),
 		})
 	}
-	found, reached := c.brokers(ctx, c.Config.Brokers)
+	found, reached := c.brokers(ctx, c.Client.Config.Brokers)
 	findings = append(findings, found...)
 	if !reached {
 		return findings
@@ -40,7 +39,7 @@ func (c *Check) Run(ctx context.Context) (findings []diagnose.Finding) {
 		return append(findings, diagnose.Failed(sinks.StepProtocol, "cluster", err))
 	}
 	found, _ = c.brokers(ctx, slices.DeleteFunc(c.Client.Addresses(), func(addr string) bool {
-		return slices.Contains(c.Config.Brokers, addr)
+		return slices.Contains(c.Client.Config.Brokers, addr)
 	}))
 	findings = append(findings, found...)
 	return append(append(findings, c.producer(ctx)), c.topics(ctx)...)

@@ -89,11 +89,11 @@ func (t *topic) run(ctx context.Context) {
 		t.fail(t.Client.CodeError(t.target, kafkago.TopicAuthorizationFailed, ""))
 		return
 	default:
-		t.pass(sinks.StepAuthorize, "%s may write", t.Config.SASL.Who())
+		t.pass(sinks.StepAuthorize, "%s may write", t.Client.Config.SASL.Who())
 	}
 	var err error
 	if t.settings, err = t.Client.TopicSettings(ctx, t.Name); err != nil {
-		t.warn(fmt.Sprintf("give %s the permission DescribeConfigs on the topic", t.Config.SASL.Who()),
+		t.warn(fmt.Sprintf("give %s the permission DescribeConfigs on the topic", t.Client.Config.SASL.Who()),
 			"the settings of the topic cannot be read and are not checked: %v", err)
 		return
 	}
@@ -134,8 +134,6 @@ func (t *topic) number(setting string) int64 {
 	}
 	return n
 }
-
-func (t *topic) deletes() bool { return strings.Contains(t.settings["cleanup.policy"], "delete") }
 
 // checkReplication compares the topic's replicas with the guarantees of acks=all.
 func (t *topic) checkReplication() {
@@ -203,9 +201,9 @@ func (t *topic) checkSettings() {
 		t.warn("set cleanup.policy of the topic to compact, or remove kafka.tombstones",
 			"kafka.tombstones is set, but cleanup.policy of the topic is %s: tombstones have no effect", policy)
 	}
-	keep := t.number("retention.ms")
-	if age := time.Duration(keep) * time.Millisecond; t.deletes() && keep >= 0 && age < shortRetention {
+	keep := time.Duration(t.number("retention.ms")) * time.Millisecond
+	if strings.Contains(policy, "delete") && keep >= 0 && keep < shortRetention {
 		t.warn("increase retention.ms of the topic",
-			"the topic keeps events for %v: a consumer that is down for longer misses events", age)
+			"the topic keeps events for %v: a consumer that is down for longer misses events", keep)
 	}
 }

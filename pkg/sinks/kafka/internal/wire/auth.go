@@ -86,7 +86,7 @@ func (s *SASL) Password() (string, error) { return access.Secret(keyPassword, s.
 
 // mechanism returns the SASL mechanism, and the secret that must not appear in errors.
 func (c *Client) mechanism(ctx context.Context) (m sasl.Mechanism, secret string, err error) {
-	s := &c.cfg.SASL
+	s := &c.Config.SASL
 	if s.Mechanism == MechanismIAM {
 		m, err = c.awsMechanism(ctx)
 		return m, "", err
@@ -119,7 +119,7 @@ func (c *Client) awsMechanism(ctx context.Context) (sasl.Mechanism, error) {
 	defer c.mu.Unlock()
 	if c.aws == nil {
 		// If the region is empty, the SDK uses the region of the environment.
-		config, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithRegion(c.cfg.SASL.Region))
+		config, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithRegion(c.Config.SASL.Region))
 		if err == nil && config.Region == "" {
 			err = errors.New("the AWS region is unknown: set " + keyRegion + ", for example to eu-central-1, or AWS_REGION")
 		}

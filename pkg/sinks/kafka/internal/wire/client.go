@@ -54,12 +54,12 @@ func (cfg *Config) CheckFiles() error {
 // Client knows the brokers of a cluster and keeps one open connection to each broker that it has used. [Client.Send] is
 // safe for concurrent use. The other methods are not.
 type Client struct {
+	Config *Config
 	// CheckFiles is the interval at which the client checks whether the files of an open connection have changed.
 	CheckFiles time.Duration
 	// ClusterID is the id of the Kafka cluster from the last metadata, or empty if it is not known yet.
 	ClusterID string
 
-	cfg        *Config
 	brokers    map[int32]string // maps broker ids to host:port, from the last metadata
 	controller string           // host:port, from the last metadata; empty if it is not known
 
@@ -73,7 +73,7 @@ type Client struct {
 
 // New returns a client that is not connected.
 func New(cfg *Config) *Client {
-	return &Client{CheckFiles: 10 * time.Second, cfg: cfg, idle: make(map[string]*conn)}
+	return &Client{CheckFiles: 10 * time.Second, Config: cfg, idle: make(map[string]*conn)}
 }
 
 // Send performs one exchange with the broker at addr. [Sent] reports whether a failed request may have reached the
@@ -111,18 +111,18 @@ func (c *Client) take(ctx context.Context, addr string) (*conn, error) {
 	if now.Sub(k.checked) < c.CheckFiles {
 		return k, nil
 	}
-	files := access.Stamp(c.cfg.Files()...)
+	files := access.Stamp(c.Config.Files()...)
 	if k.checked = now; k.files == files {
 		return k, nil
 	}
 	fresh, err := c.dial(ctx, addr)
 	switch {
 	case err == nil:
-		c.cfg.Logger.Info("TLS or SASL files rotated, reconnected", "broker", addr)
+		c.Config.Logger.Info("TLS or SASL files rotated, reconnected", "broker", addr)
 		k.close()
 		return fresh, nil
 	case ctx.Err() == nil:
-		c.cfg.Logger.Warn("rotated TLS or SASL files rejected, keeping the current connection", "err", err)
+		c.Config.Logger.Warn("rotated TLS or SASL files rejected, keeping the current connection", "err", err)
 		k.files = files
 	}
 	return k, nil
@@ -178,7 +178,7 @@ func (c *Client) Ask(ctx context.Context, req protocol.Message) (protocol.Messag
 // candidate is a broker that accepts connections. If no broker accepts connections within a second, candidates returns
 // an error that contains the reason.
 func (c *Client) candidates(ctx context.Context) ([]string, error) {
-	all := slices.Clone(c.cfg.Brokers)
+	all := slices.Clone(c.Config.Brokers)
 	for _, addr := range c.Addresses() {
 		if !slices.Contains(all, addr) {
 			all = append(all, addr)
@@ -190,7 +190,7 @@ func (c *Client) candidates(ctx context.Context) ([]string, error) {
 	if len(idle) > 0 {
 		return append(idle, all...), nil
 	}
-	first, err := access.Reach(ctx, c.cfg.Prober, all, func(addr string, err error) error {
+	first, err := access.Reach(ctx, c.Config.Prober, all, func(addr string, err error) error {
 		return &brokerError{addr: addr, err: c.DialError(ctx, addr, err)}
 	})
 	if err != nil {
@@ -202,12 +202,12 @@ func (c *Client) candidates(ctx context.Context) ([]string, error) {
 
 // WorksWithout reports whether a broker other than addr has answered recently.
 func (c *Client) WorksWithout(addr string) bool {
-	return c.answered != addr && time.Since(c.answeredAt) < c.cfg.RequestTimeout
+	return c.answered != addr && time.Since(c.answeredAt) < c.Config.RequestTimeout
 }
 
 // WriteTimeout is the maximum time in milliseconds that the broker waits for followers. It is shorter than the client's
 // request timeout, because an error from the broker is more informative than a timeout.
-func (c *Client) WriteTimeout() int32 { return int32((c.cfg.RequestTimeout * 2 / 3).Milliseconds()) }
+func (c *Client) WriteTimeout() int32 { return int32((c.Config.RequestTimeout * 2 / 3).Milliseconds()) }
 
 // Addresses returns the addresses of all brokers from the last metadata.
 func (c *Client) Addresses() []string { return slices.Sorted(maps.Values(c.brokers)) }
@@ -275,7 +275,7 @@ func (c *Client) ProducerID(ctx context.Context) (int64, error) {
 		return 0, &sinks.ConnectError{
 			Step: sinks.StepAuthorize, Key: "kafka.topic", Rejected: true,
 			Remedy: fmt.Sprintf("give %s the permission Write on the topic; Kafka before 3.0 also requires IdempotentWrite "+
-				"on the cluster", c.cfg.SASL.Who()),
+				"on the cluster", c.Config.SASL.Who()),
 			Err: access.Words(code, "the cluster does not grant a producer id (%s)", code.Title()),
 		}
 	default:

@@ -51,7 +51,7 @@ type conn struct {
 }
 
 func (c *Client) newConn(addr string) *conn {
-	return &conn{addr: addr, cfg: c.cfg, files: access.Stamp(c.cfg.Files()...), checked: time.Now()}
+	return &conn{addr: addr, cfg: c.Config, files: access.Stamp(c.Config.Files()...), checked: time.Now()}
 }
 
 // dial connects to the broker at addr. If dial fails, no request has reached the broker.
@@ -124,9 +124,9 @@ func (k *conn) pass(step, detail, remedy string) {
 
 // DialError explains why a connection to addr cannot be opened. If addr is not configured, it comes from the metadata.
 func (c *Client) DialError(ctx context.Context, addr string, err error) error {
-	err = access.DialError(ctx, addr, "kafka.brokers", min(reach.Timeout, c.cfg.RequestTimeout), err)
+	err = access.DialError(ctx, addr, "kafka.brokers", min(reach.Timeout, c.Config.RequestTimeout), err)
 	known, ok := errors.AsType[*sinks.ConnectError](err)
-	if !ok || slices.Contains(c.cfg.Brokers, addr) {
+	if !ok || slices.Contains(c.Config.Brokers, addr) {
 		return err
 	}
 	known.Key = ""

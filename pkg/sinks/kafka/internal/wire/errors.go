@@ -53,7 +53,7 @@ func (c *Client) CodeError(where string, code kafkago.Error, message string) err
 	if code == kafkago.TopicAuthorizationFailed || code == kafkago.ClusterAuthorizationFailed {
 		return &sinks.ConnectError{
 			Step: sinks.StepAuthorize, Key: "kafka.topic",
-			Remedy: fmt.Sprintf("give %s the permissions Describe and Write on the topic", c.cfg.SASL.Who()),
+			Remedy: fmt.Sprintf("give %s the permissions Describe and Write on the topic", c.Config.SASL.Who()),
 			Err:    access.Words(code, "%s: not allowed (%s)", where, code.Title()), Rejected: true,
 		}
 	}
@@ -81,7 +81,7 @@ func (c *Client) notCreated(name string, code kafkago.Error, message string) err
 	}
 	if code == kafkago.TopicAuthorizationFailed || code == kafkago.ClusterAuthorizationFailed {
 		e.Step = sinks.StepAuthorize
-		e.Remedy = fmt.Sprintf("give %s the permission Create on the topic, or create it", c.cfg.SASL.Who())
+		e.Remedy = fmt.Sprintf("give %s the permission Create on the topic, or create it", c.Config.SASL.Who())
 	}
 	e.Key += map[kafkago.Error]string{
 		kafkago.InvalidReplicationFactor: ".replicationFactor",

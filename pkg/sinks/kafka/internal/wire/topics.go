@@ -22,7 +22,7 @@ import (
 const createdPoll = 50 * time.Millisecond
 
 // TopicsLike returns the existing topics that match the template and that the client is allowed to see, sorted by name.
-// If the template has no variables, TopicsLike returns this topic even if it does not exist.
+// A template without variables is the name of a topic, which TopicsLike returns even if the topic does not exist.
 func (c *Client) TopicsLike(ctx context.Context, template *event.Template) ([]Topic, error) {
 	pattern := regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(template.String(), "?*") // a pattern for path.Match
 	if pattern == template.String() {
@@ -58,7 +58,8 @@ func (c *Client) CreateTopic(ctx context.Context, name string, how *NewTopic, dr
 		t.Configs = append(t.Configs, createtopics.RequestConfig{Name: key, Value: value})
 	}
 	msg, err := c.Ask(ctx, &createtopics.Request{
-		Topics: []createtopics.RequestTopic{t}, TimeoutMs: int32(c.cfg.RequestTimeout.Milliseconds()), ValidateOnly: dryRun,
+		Topics:    []createtopics.RequestTopic{t},
+		TimeoutMs: int32(c.Config.RequestTimeout.Milliseconds()), ValidateOnly: dryRun,
 	})
 	if err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
@@ -77,7 +78,7 @@ func (c *Client) CreateTopic(ctx context.Context, name string, how *NewTopic, dr
 // awaitLeaders waits until a new topic has leaders. Kafka acknowledges the creation of a topic before all brokers know
 // the topic.
 func (c *Client) awaitLeaders(ctx context.Context, name string) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.RequestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, c.Config.RequestTimeout)
 	defer cancel()
 	for ctx.Err() == nil {
 		if topics, err := c.Topics(ctx, name); err == nil && len(topics) == 1 && topics[0].Ready() {
