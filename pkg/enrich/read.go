@@ -21,16 +21,14 @@ func decode[T any](object []byte, name string) (value T) {
 
 // controller returns the owner reference of the controller. If no reference is a controller, it returns the first one.
 // It returns the zero value if there are no references.
-func controller(references []metav1.OwnerReference) (owner metav1.OwnerReference) {
-	for n, r := range references {
-		if r.Controller != nil && *r.Controller {
-			return r
-		}
-		if n == 0 {
-			owner = r
-		}
+func controller(references []metav1.OwnerReference) (none metav1.OwnerReference) {
+	if owner := metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: references}); owner != nil {
+		return *owner
 	}
-	return owner
+	if len(references) > 0 {
+		return references[0]
+	}
+	return none
 }
 
 func ownerOf(r metav1.OwnerReference) event.Owner {

@@ -10,10 +10,6 @@ import (
 const (
 	sourcePrefix      = "/clusters/"
 	dataContentType   = "application/json"
-	specVersion       = "1.0"
-	deletedSuffix     = ".deleted"
-	leftSuffix        = ".left"
-	filterInfix       = ".filter."
 	controlNamePrefix = "_" // prefix of a control event's name in templates: _gap, _synced
 )
 
@@ -63,7 +59,7 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 	} else {
 		apiVersion = m.Resource.GroupVersion().String()
 	}
-	_ = yieldSet(yield, "specversion", specVersion) &&
+	_ = yieldSet(yield, "specversion", "1.0") &&
 		yieldSet(yield, "id", m.ID) &&
 		yieldSet(yield, "source", m.cloudEventsSource()) &&
 		yieldSet(yield, "type", m.Type.CloudEventsType()) &&

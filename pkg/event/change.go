@@ -17,10 +17,6 @@ const (
 	PatchMerge Patch = "merge"
 )
 
-// changeOverhead estimates the size of a change's data without the documents and the patch, in bytes. It is used for
-// the initial allocation.
-const changeOverhead = 512
-
 // change returns the data for PayloadChange. It compares the redacted objects, so a patch never contains a secret
 // value.
 func (e *Encoder) change(ev *Event) ([]byte, error) {
@@ -32,7 +28,7 @@ func (e *Encoder) change(ev *Event) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	dst := make([]byte, 0, len(object)+len(old)+len(object)/4+changeOverhead)
+	dst := make([]byte, 0, len(object)+len(old)+len(object)/4+512) // with an estimate of the patch
 	dst = append(append(dst, operationMember...), ev.Type.String()...)
 	dst = append(append(dst, `","object":`...), object...)
 	if old == nil {

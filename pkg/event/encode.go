@@ -134,12 +134,12 @@ func appendObjectID(dst []byte, m *Message, selected bool, change string) []byte
 	}
 	switch {
 	case m.LeftFilter:
-		dst = append(dst, leftSuffix...)
+		dst = append(dst, ".left"...)
 	case m.Type == Deleted:
-		dst = append(dst, deletedSuffix...)
+		dst = append(dst, ".deleted"...)
 	}
 	if change != "" {
-		dst = append(append(dst, filterInfix...), change...)
+		dst = append(append(dst, ".filter."...), change...)
 	}
 	return dst
 }

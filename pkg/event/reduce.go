@@ -66,35 +66,41 @@ func Reduce(m *Message, marks Marks) (*Message, error) {
 // reducedData returns the payload reduced to the metadata. It recognizes an object by the member "metadata", which a
 // change does not have.
 func reducedData(data []byte) ([]byte, error) {
-	found, err := membersOf(data, "metadata", "operation", "object", "changedPaths", "managers", "context")
+	member := func(name string) []byte { return jsonscan.Member(data, name) }
+	object := member("object")
+	if object == nil || member("metadata") != nil {
+		return metadataOf(data)
+	}
+	object, err := metadataOf(object)
 	if err != nil {
 		return nil, err
 	}
-	metadata, operation, object := found[0], found[1], found[2]
-	changedPaths, managers, context := found[3], found[4], found[5]
-	if metadata != nil || object == nil {
-		return metadataOf(data)
-	}
-	if object, err = metadataOf(object); err != nil {
-		return nil, err
-	}
-	dst := make([]byte, 0, len(object)+len(changedPaths)+len(managers)+changeOverhead)
-	dst = append(append(dst, `{"operation":`...), operation...)
-	dst = append(append(dst, `,"object":`...), object...)
-	dst = append(append(dst, `,"old":null,"patch":null,"changedPaths":`...), changedPaths...)
-	dst = append(append(dst, `,"managers":`...), managers...)
-	if context != nil {
+	dst := append(make([]byte, 0, len(data)), `{"operation":`...)
+	dst = append(append(dst, member("operation")...), `,"object":`...)
+	dst = append(append(dst, object...), `,"old":null,"patch":null,"changedPaths":`...)
+	dst = append(append(dst, member("changedPaths")...), `,"managers":`...)
+	dst = append(dst, member("managers")...)
+	if context := member("context"); context != nil {
 		dst = append(jsonpatch.AppendKey(dst, "context"), context...)
 	}
 	return append(dst, '}'), nil
 }
 
-// metadataOf returns an object's apiVersion, kind and metadata. Errors do not quote the object.
+// metadataOf returns an object's apiVersion, kind and metadata. Unlike encoding/json, it is case-sensitive: it does not
+// confuse a custom resource's member "Metadata" with "metadata". If a member occurs twice, the last one counts. Errors
+// do not quote the object.
 func metadataOf(raw []byte) ([]byte, error) {
 	names := [...]string{"apiVersion", "kind", "metadata"}
-	values, err := membersOf(raw, names[:]...)
-	if err != nil {
-		return nil, err
+	var values [len(names)][]byte
+	start := jsonscan.Space(raw, 0)
+	w := jsonscan.Open(raw, start, '{')
+	for key, value := range w.All {
+		if i := slices.Index(names[:], string(key)); i >= 0 {
+			values[i] = value
+		}
+	}
+	if w.Bad || raw[start] != '{' {
+		return nil, errNoObject
 	}
 	dst := append(make([]byte, 0, len(values[2])+128), '{')
 	for i, value := range values {
@@ -103,22 +109,4 @@ func metadataOf(raw []byte) ([]byte, error) {
 		}
 	}
 	return append(dst, '}'), nil
-}
-
-// membersOf returns the values of the named members, and nil for missing members. Unlike encoding/json, membersOf is
-// case-sensitive: it does not confuse a custom resource's member "Metadata" with "metadata". If a name occurs twice,
-// membersOf uses the last value. Errors do not quote the object.
-func membersOf(raw []byte, names ...string) ([][]byte, error) {
-	start := jsonscan.Space(raw, 0)
-	w := jsonscan.Open(raw, start, '{')
-	values := make([][]byte, len(names))
-	for key, value := range w.All {
-		if i := slices.IndexFunc(names, func(name string) bool { return name == string(key) }); i >= 0 {
-			values[i] = value
-		}
-	}
-	if w.Bad || raw[start] != '{' {
-		return nil, errNoObject
-	}
-	return values, nil
 }

@@ -69,22 +69,11 @@ type templatePart struct {
 	variable variable // used if literal is empty
 }
 
-// TemplateError describes a mistake in a template.
-type TemplateError struct {
-	Text   string
-	Offset int // offset in Text, in bytes
-	Reason string
-}
-
-func (e *TemplateError) Error() string {
-	return fmt.Sprintf("template %q, character %d: %s", e.Text, e.Offset+1, e.Reason)
-}
-
-// ParseTemplate compiles a template. All errors are of type *TemplateError.
+// ParseTemplate compiles a template. Its errors name the place in the text.
 func ParseTemplate(text string, escape Escape) (*Template, error) {
 	t := &Template{text: text, escape: escape}
 	fail := func(offset int, format string, args ...any) (*Template, error) {
-		return nil, &TemplateError{text, offset, fmt.Sprintf(format, args...)}
+		return nil, fmt.Errorf("template %q, character %d: %s", text, offset+1, fmt.Sprintf(format, args...))
 	}
 	if text == "" {
 		return fail(0, "it is empty")

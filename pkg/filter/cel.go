@@ -84,26 +84,36 @@ func newEnv() (e environment, err error) {
 }
 
 // compile compiles an expression and reports whether the expression uses a variable that describes the change (old or
-// operation). Only Line, Column and Err of the returned mistakes are set.
-func (e environment) compile(text string) (program cel.Program, onChange bool, mistakes []*RuleError) {
+// operation). It calls report for each mistake, with the line and the column, counted from 1.
+func (e environment) compile(
+	text string,
+	report func(line, column int, err error),
+) (program cel.Program, onChange bool) {
 	env := e.object
 	checked, issues := env.Compile(text)
 	if issues.Err() != nil {
 		env, onChange = e.change, true
 		checked, issues = env.Compile(text)
 	}
+	for _, issue := range issues.Errors() {
+		// CEL appends the name of its container to some messages. The container is always empty here.
+		message := strings.TrimSuffix(issue.Message, " (in container '')")
+		// CEL counts columns from 0, and reports -1 if it does not know the position.
+		report(max(issue.Location.Line(), 1), max(issue.Location.Column()+1, 1),
+			errors.New(strings.ReplaceAll(message, "\n", " ")))
+	}
 	if issues.Err() != nil {
-		return nil, false, issuesToErrors(issues)
+		return nil, onChange
 	}
 	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
-		return nil, false, []*RuleError{{Line: 1, Column: 1, Err: wrongType(t)}}
+		report(1, 1, wrongType(t))
 	}
 	program, err := env.Program(checked,
 		cel.EvalOptions(cel.OptOptimize), cel.CostTracking(concatenation{}), cel.CostLimit(costLimit))
 	if err != nil {
-		return nil, false, []*RuleError{{Line: 1, Column: 1, Err: err}}
+		report(1, 1, err)
 	}
-	return program, onChange, nil
+	return program, onChange
 }
 
 func wrongType(t *cel.Type) error {
@@ -112,19 +122,4 @@ func wrongType(t *cel.Type) error {
 		remedy = ": end it with .orValue(false) or .hasValue()"
 	}
 	return fmt.Errorf("the result must be a boolean, not %s%s", cel.FormatCELType(t), remedy)
-}
-
-func issuesToErrors(issues *cel.Issues) []*RuleError {
-	var errs []*RuleError
-	for _, issue := range issues.Errors() {
-		// CEL appends the name of its container to some messages. The container is always empty here.
-		message := strings.TrimSuffix(issue.Message, " (in container '')")
-		errs = append(errs, &RuleError{
-			// CEL counts columns from 0, and reports -1 if it does not know the position.
-			Line:   max(issue.Location.Line(), 1),
-			Column: max(issue.Location.Column()+1, 1),
-			Err:    errors.New(strings.ReplaceAll(message, "\n", " ")),
-		})
-	}
-	return errs
 }

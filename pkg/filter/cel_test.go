@@ -45,10 +45,7 @@ func TestWhatAnExpressionSpeaksOf(t *testing.T) {
 		"object.a.filter(x, [1].exists(y, y == old.b)).size() > 0": true,
 	} {
 		t.Run(text, func(t *testing.T) {
-			_, got, mistakes := env.compile(text)
-			if len(mistakes) > 0 {
-				t.Fatal(mistakes)
-			}
+			_, got := env.compile(text, func(line, column int, err error) { t.Fatalf("%d:%d: %v", line, column, err) })
 			if got != onChange {
 				t.Errorf("a condition on the change: %v", got)
 			}

@@ -194,11 +194,9 @@ func (c *compiler) compile(env environment, opts *Options) {
 // when compiles the expression of the rule.
 func (c *compiler) when(env environment, opts *Options) {
 	text := c.rule.text.When
-	program, onChange, mistakes := env.compile(text)
-	for _, m := range mistakes {
-		m.Rule, m.Field = c.index, "when"
-	}
-	c.mistakes = append(c.mistakes, mistakes...)
+	program, onChange := env.compile(text, func(line, column int, err error) {
+		c.mistakes = append(c.mistakes, &RuleError{c.index, "when", line, column, err})
+	})
 	e := &expression{
 		rule: c.index, text: text, program: program, bytes: opts.Bytes, onError: opts.OnError, logger: opts.Logger,
 		log: rate.Sometimes{Interval: logInterval},
