@@ -164,12 +164,18 @@ func (l *listener) OnPosition(resourceVersion string) {
 	}
 }
 
-// OnGap sends a gap event, which announces that states may be missing at this place in the stream.
+// OnGap sends a gap event, which announces that states may be missing at this place in the stream. If the list is not
+// newer than the floor, nothing is missing, and nothing of the list is sent. Otherwise the whole list is sent, even
+// objects that were settled, because a part of it could end in a wrong state.
 func (l *listener) OnGap(from, to, why string) {
 	l.inList = true
-	l.floor = "" // the whole list is sent, even objects that were settled: a part of it could end in a wrong state
-	if tracker.WentBack(from, to) {
-		l.position = ""
+	switch {
+	case tracker.WentBack(from, to):
+		l.position, l.floor = "", ""
+	case l.floor != "" && l.refilter == nil && !past(l.floor, to):
+		return
+	default:
+		l.floor = ""
 	}
 	if mutant.On("no-gap") {
 		return
@@ -238,13 +244,15 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 }
 
 // settledBefore reports whether the sink settled an event before a restart. A deletion that the watch did not report
-// has no resourceVersion to compare. It is sent again, with the same id.
+// has no resourceVersion to compare. If it follows from a list that is not newer than the floor, it was settled.
+// Otherwise it is sent again, with the same id.
 func (l *listener) settledBefore(ev event.Event) bool {
 	if l.floor == "" || mutant.On("repeat-settled") || ev.Type.IsControl() || ev.Type == event.Restated ||
-		ev.InitialList ||
-		ev.Object.FinalStateUnknown ||
-		leftUnchanged(ev) {
+		ev.InitialList || leftUnchanged(ev) {
 		return false
+	}
+	if ev.Object.FinalStateUnknown {
+		return l.inList
 	}
 	return !past(l.floor, stateVersion(ev))
 }

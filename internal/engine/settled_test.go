@@ -200,3 +200,34 @@ func TestFloorThatDoesNotCompare(t *testing.T) {
 		}
 	}
 }
+
+// A list that is older than what a sink had settled brings the sink nothing: states that it missed before would come
+// behind newer ones. A newer list is sent as a whole.
+func TestAListBelowTheFloor(t *testing.T) {
+	for _, c := range []struct {
+		to   string
+		want []string
+	}{
+		{"18", []string{"updated u1.30"}},
+		{"20", []string{"updated u1.30"}},
+		{"22", []string{"gap gap.c.pods.relist.10.22", "updated u1.15", "deleted u1.deleted", "updated u1.30"}},
+	} {
+		p := pipelineFor(t, roomy)
+		l := listen(t.Context(), p)
+		l.OnPosition("10")
+		l.floor = "20"
+		l.OnGap("10", c.to, "history is gone")
+		l.OnUpdate(pod(t, 9, "Running"), pod(t, 15, "Running"))
+		gone := *pod(t, 16, "Running")
+		gone.FinalStateUnknown = true
+		l.OnDelete(&gone)
+		l.OnPosition(c.to)
+		if c.to == "18" {
+			l.OnUpdate(pod(t, 15, "Running"), pod(t, 19, "Running"))
+		}
+		l.OnUpdate(pod(t, 19, "Running"), pod(t, 30, "Running"))
+		if diff := cmp.Diff(c.want, taken(t, p)); diff != "" {
+			t.Errorf("a list at %s: %s", c.to, diff)
+		}
+	}
+}
