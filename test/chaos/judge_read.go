@@ -87,7 +87,7 @@ func (j *sinkJudge) repeats(before, again *Event) bool {
 		}
 		if !p.End.Before(before.At.Add(-time.Second)) {
 			ended = true
-			if p.How == string(Kill) && p.End.Sub(before.At) < commitSlack {
+			if p.How == string(Kill) && (p.End.Sub(before.At) < commitSlack || j.stoodStill(&p, before)) {
 				return true
 			}
 		}
@@ -100,6 +100,23 @@ func (j *sinkJudge) repeats(before, again *Event) bool {
 			return ended && f.around(before.At, commitSlack)
 		}
 		return false
+	})
+}
+
+// stoodStill reports whether an event can be of the change with which the reading of a source stood still until a
+// process was killed: another sink's queue was full, so the source had no position behind the change.
+func (j *sinkJudge) stoodStill(p *Process, e *Event) bool {
+	return slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
+		until := p.End
+		if !f.To.IsZero() && f.To.Before(until) {
+			until = f.To
+		}
+		wentOn := func(other *Event) bool {
+			return other.object() && other.Resource == e.Resource && other.Namespace == e.Namespace &&
+				other.made().After(e.made()) && other.made().Before(until)
+		}
+		return f.Sink != j.dest && j.stalls(f) && f.around(e.made(), flightSlack) && f.around(p.End, commitSlack) &&
+			!slices.ContainsFunc(j.Events[j.dest], wentOn)
 	})
 }
 

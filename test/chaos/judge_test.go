@@ -275,6 +275,30 @@ func TestJudgeATerminationInAFirstList(t *testing.T) {
 	}
 }
 
+// While another sink's queue is full, the source has no position behind the change that waits for it: this change, and no
+// earlier one, comes again after a kill.
+func TestJudgeAKillWhileAQueueIsFull(t *testing.T) {
+	again := []string{"updated 4@13.2", "updated 5@13.3", "updated 6@13.4", "updated 7@13.5", "updated 8@13.6"}
+	for name, c := range map[string]struct {
+		overflow string
+		got      []string
+		want     []Class
+	}{
+		"the change that waits":      {"block", []string{"updated 3@13.1"}, nil},
+		"the one before":             {"block", []string{"updated 2@13", "updated 3@13.1"}, []Class{Repeated}},
+		"the queue goes on, on disk": {"", []string{"updated 3@13.1"}, []Class{Repeated}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t, "x x x x x x x x", stream(Filter{}))
+			config := s.config()
+			config.Sinks = append(slices.Clone(config.Sinks), Sink{Name: "full", Kind: Stream, Overflow: c.overflow, Filter: Filter{Team: "blue"}})
+			s.process(0, 12, Kill, config).process(13, 0, "", config).fault(Away, "full", 2, 11)
+			s.in.Timeline.Processes[0].EndRev, s.in.Timeline.Processes[1].StartRev = 8, 8
+			s.got("s", slices.Concat([]string{"added 1", "updated 2", "updated 3"}, c.got, again)...).ends(c.want...)
+		})
+	}
+}
+
 // A record that was on its way when the broker hung can be there twice, the second time with the time of the first.
 func TestJudgeASpilledRecord(t *testing.T) {
 	for name, c := range map[string]struct {
