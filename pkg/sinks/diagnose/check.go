@@ -34,8 +34,8 @@ func Failed(step, target string, err error) Finding {
 
 // Checker is implemented by sinks that can check their destination without changing it.
 type Checker interface {
-	// Check checks the destination step by step and reports each step in order. It creates, changes and delivers nothing. A
-	// failed step ends the check of that server, but not of the others. The sink need not be connected, must not be used
+	// Check checks the destination step by step and reports each step in order. It creates, changes and delivers nothing.
+	// A failed step ends the check of that server, but not of the others. The sink need not be connected, must not be used
 	// for delivery during Check, and need not be closed afterwards. Check returns soon after ctx ends.
 	Check(ctx context.Context) []Finding
 }

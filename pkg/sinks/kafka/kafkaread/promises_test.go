@@ -83,7 +83,8 @@ func TestRecord(t *testing.T) {
 		foreign    string
 	}{
 		{
-			"binary", `{}`, []protocol.Header{header("ce_id", "a"), header("Content-Type", "application/json"), header("trace", "1")},
+			"binary", `{}`,
+			[]protocol.Header{header("ce_id", "a"), header("Content-Type", "application/json"), header("trace", "1")},
 			map[string]string{"id": "a", "datacontenttype": "application/json"}, "",
 		},
 		{
@@ -92,7 +93,10 @@ func TestRecord(t *testing.T) {
 			map[string]string{"specversion": "1.0", "id": "a"}, "",
 		},
 		{"tombstone", "", nil, nil, ""},
-		{"another program's", `{}`, []protocol.Header{header("id", "a")}, map[string]string{}, "the record has no header ce_id"},
+		{
+			"another program's", `{}`, []protocol.Header{header("id", "a")},
+			map[string]string{}, "the record has no header ce_id",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := &kafkago.Message{Offset: 7, Headers: c.headers, Time: time.Unix(1, 0)}
@@ -163,7 +167,8 @@ func TestReadNothing(t *testing.T) {
 		return r.ResponseKind(), nil, true
 	})
 	p := &partition{topic: "other", leader: fake.ListenAddrs()[0], end: 1}
-	if _, err := p.fetch(t.Context(), client); err == nil || !strings.Contains(err.Error(), "does not contain topic other") {
+	_, err = p.fetch(t.Context(), client)
+	if err == nil || !strings.Contains(err.Error(), "does not contain topic other") {
 		t.Errorf("an empty response: %v", err)
 	}
 	p.leader = ""
