@@ -74,14 +74,17 @@ func checkOutput(value string, allowed ...string) error {
 	return fmt.Errorf("--output %s: must be %s", value, strings.Join(allowed, " or "))
 }
 
-// printReport prints a report as a table or, if output is json, as JSON.
-func printReport(w io.Writer, report interface {
+// report is what a command prints as a table or as JSON.
+type report interface {
 	WriteTable(w io.Writer, style console.Style) error
-}, output string) error {
+}
+
+// printReport prints a report as a table or, if output is json, as JSON.
+func printReport(w io.Writer, r report, output string) error {
 	if output == "json" {
-		return console.WriteJSON(w, report)
+		return console.WriteJSON(w, r)
 	}
-	return report.WriteTable(w, consoleStyle(w))
+	return r.WriteTable(w, consoleStyle(w))
 }
 
 // untilSignal returns a context that is canceled by the first SIGINT or SIGTERM. A second signal ends the process.

@@ -118,8 +118,9 @@ func (e *Entry) meets(o *Entry) bool {
 
 // covers reports whether e selects all objects that o selects in the namespaces that both entries include.
 func (e *Entry) covers(o *Entry) bool {
+	namesOnly := e.Named != nil || o.Named != nil // plain names are compared one by one
 	return (e.labels == "" || e.labels == o.labels) && (e.fields == "" || e.fields == o.fields) &&
-		(e.Namespaces.All() || e.NamespaceText == o.NamespaceText || e.Named != nil || o.Named != nil) // plain names are compared one by one
+		(namesOnly || e.Namespaces.All() || e.NamespaceText == o.NamespaceText)
 }
 
 // names reports whether e includes all resources that o includes.

@@ -1,5 +1,5 @@
-// Package console formats text for a terminal.
+// Package console formats what commands print: text for a terminal, and JSON.
 //
-// The package neither writes to the terminal nor queries it. [Clean] escapes control characters, so only [Style.Paint]
-// adds escape sequences to the output.
+// The package does not query the terminal. [Clean] escapes control characters, so only [Style.Paint] adds escape
+// sequences to the output.
 package console

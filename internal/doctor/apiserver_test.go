@@ -45,7 +45,13 @@ func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func reasons() map[int]string {
-	return map[int]string{400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed"}
+	return map[int]string{
+		400: "BadRequest",
+		401: "Unauthorized",
+		403: "Forbidden",
+		404: "NotFound",
+		405: "MethodNotAllowed",
+	}
 }
 
 // examining returns an examination of an API server with these answers.
@@ -200,7 +206,8 @@ func TestCheckWatched(t *testing.T) {
 			}))
 			f := e.report.Findings[0]
 			if f.Step != "watch" || f.Target != "pods" || f.Result != tt.result || !strings.Contains(f.Detail+f.Error, tt.text) ||
-				!strings.HasPrefix(f.Remedy, tt.does) || (tt.does == "") != (f.Remedy == "") {
+				!strings.HasPrefix(f.Remedy, tt.does) ||
+				(tt.does == "") != (f.Remedy == "") {
 				t.Errorf("%+v", f)
 			}
 		})
@@ -243,7 +250,13 @@ func TestOwnRights(t *testing.T) {
 // A file where no directory can be, and a disk that cannot take what the spills may need.
 func TestSpace(t *testing.T) {
 	cfg := localConfig(t)
-	if f := outcome(t, cfg, "state", "space"); f.Result != "ok" || !strings.Contains(f.Detail, "spills can take up to 1Gi") ||
+	if f := outcome(
+		t,
+		cfg,
+		"state",
+		"space",
+	); f.Result != "ok" ||
+		!strings.Contains(f.Detail, "spills can take up to 1Gi") ||
 		strings.Contains(f.Detail, "now") {
 		t.Errorf("nothing spilled: %+v", f)
 	}

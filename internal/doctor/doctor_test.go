@@ -290,9 +290,13 @@ func (c *checked) Check(context.Context) []diagnose.Finding { return c.found }
 
 func TestSinks(t *testing.T) {
 	cfg := localConfig(t)
-	bad := fake("bad",
-		&checked{found: []diagnose.Finding{{Step: "connect", Err: errors.New("taken")}, {Step: "stream", Err: errors.New("gone")}}},
-		&checked{found: []diagnose.Finding{{Step: "topic", Err: errors.New("of dead letters")}}})
+	bad := fake(
+		"bad",
+		&checked{
+			found: []diagnose.Finding{{Step: "connect", Err: errors.New("taken")}, {Step: "stream", Err: errors.New("gone")}},
+		},
+		&checked{found: []diagnose.Finding{{Step: "topic", Err: errors.New("of dead letters")}}},
+	)
 	all := []sink{*fake("plain", nil), *bad}
 	if f := outcome(t, cfg, "sink bad", "topic", all...); f.Result != "failed" {
 		t.Errorf("%+v", f)

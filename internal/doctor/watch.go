@@ -30,7 +30,8 @@ const maxParallel = 8
 func (e *examination) checkWatches(ctx context.Context, disco discovery.DiscoveryInterfaceWithContext) {
 	discovering, cancel := context.WithTimeout(ctx, 3*e.step)
 	defer cancel()
-	preview, err := fleet.New(fleet.Config{Scopes: assemble.Scopes(e.cfg), Client: e.client, Discovery: disco}).Preview(discovering)
+	watched := fleet.New(fleet.Config{Scopes: assemble.Scopes(e.cfg), Client: e.client, Discovery: disco})
+	preview, err := watched.Preview(discovering)
 	if err != nil {
 		e.fail("discover", "", err, "check the API server's log; the ClusterRole system:discovery grants discovery")
 		return

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -123,7 +124,7 @@ func TestReadLive(t *testing.T) {
 	} {
 		e.Namespace = tt.namespace
 		s, err := e.readLive(t.Context(), tt.resource, tt.name)
-		got := ""
+		var got string
 		if err != nil {
 			got = err.Error()
 		} else {
@@ -227,9 +228,7 @@ func TestLearn(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			lists := objects{}
 			for _, all := range []map[string]string{known, tt.lists} {
-				for list, answer := range all {
-					lists[list] = answer
-				}
+				maps.Copy(lists, all)
 			}
 			e := explaining(t, text, lists)
 			s, err := e.readLive(t.Context(), "pods", "shop/web")
@@ -276,7 +275,11 @@ func TestServedOf(t *testing.T) {
 			e.client, e.served = nil, nil
 		}
 		file := filepath.Join(dir, "object.yaml")
-		text := fmt.Sprintf("kind: %s\napiVersion: %s\nmetadata: {name: a, uid: u, resourceVersion: \"1\"}\n", tt.kind, tt.apiVersion)
+		text := fmt.Sprintf(
+			"kind: %s\napiVersion: %s\nmetadata: {name: a, uid: u, resourceVersion: \"1\"}\n",
+			tt.kind,
+			tt.apiVersion,
+		)
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

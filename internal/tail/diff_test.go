@@ -88,8 +88,14 @@ func TestSelection(t *testing.T) {
 	}
 	labeled := `"metadata":{"labels":{"app":"web"}}`
 	object := thing("added", labeled)
-	change := record("object.updated", `{"operation":"updated","object":{"kind":"Pod",`+labeled+`},"old":null}`, of("pods", "a", "b", "1")...)
-	deployment := record("object.added", `{"kind":"Deployment"}`, append(of("deployments.apps", "a", "d", "1"), "apiversion=apps/v1")...)
+	change := record(
+		"object.updated",
+		`{"operation":"updated","object":{"kind":"Pod",`+labeled+`},"old":null}`,
+		of("pods", "a", "b", "1")...)
+	deployment := record(
+		"object.added",
+		`{"kind":"Deployment"}`,
+		append(of("deployments.apps", "a", "d", "1"), "apiversion=apps/v1")...)
 	gap := record("gap", `{"resource":"pods","reason":"overflow"}`, "subject=pods")
 	namespaces, err := filter.ParseNamespaces([]string{"!a"})
 	if err != nil {
@@ -139,7 +145,10 @@ func TestForeignMessages(t *testing.T) {
 	timeless := thing("added", `"x":1`)
 	delete(timeless.Attributes, "time")
 	var out bytes.Buffer
-	if err := New(Options{Out: &out, Notes: &out}).Print(timeless); err != nil || !strings.HasPrefix(out.String(), "12:00:00.000  ") {
+	if err := New(
+		Options{Out: &out, Notes: &out},
+	).Print(timeless); err != nil ||
+		!strings.HasPrefix(out.String(), "12:00:00.000  ") {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }
