@@ -101,7 +101,11 @@ func (e *Engine) buildPipelines() error {
 			return err
 		}
 		if o.OnSettled != nil {
-			p.onSettled(func(m *event.Message) { o.OnSettled(p.Name, m) })
+			count := p.drain.Hooks.OnSettled
+			p.drain.Hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {
+				count(m, sent, latency)
+				o.OnSettled(p.Name, m)
+			}
 		}
 		slot = min(slot+p.filter.Slots(), object.Slots) // filters that get no slots evaluate their decisions every time
 		e.pipelines = append(e.pipelines, p)

@@ -36,9 +36,7 @@ func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(resources)) {
-		if gap := p.lostGap(l, resources[name], upTo[name]); gap != nil {
-			gaps = append(gaps, gap)
-		}
+		gaps = append(gaps, p.lostGap(l, resources[name], upTo[name]))
 	}
 	return gaps
 }
@@ -53,11 +51,7 @@ func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to
 	if n := l.Items(); n > 0 {
 		info.Events, number = int64(n), strconv.FormatUint(l.First, 10)
 	}
-	gap, err := p.Encoder.Encode(ev)
-	if err != nil { // gap events can always be encoded
-		p.log.Error("gap event cannot be encoded", "err", err)
-		return nil
-	}
+	gap, _ := p.Encoder.Encode(ev) // gap events can always be encoded
 	gap.ID += "." + number // the number makes the ids differ if one file loses events twice
 	p.metrics.Of(gap).Queue(gap)
 	return gap

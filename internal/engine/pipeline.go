@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -216,16 +215,6 @@ func (p *pipeline) left() (onDisk, lost int64) {
 	lost = int64(p.queue.Stats().Items) + p.abandoned.Load()
 	onDisk, _, _, _, _ = p.queue.SpillStats()
 	return onDisk, max(0, lost-onDisk)
-}
-
-// onSettled adds a function that is called when the destination has acknowledged an event. It must be called before the
-// drain runs.
-func (p *pipeline) onSettled(f func(m *event.Message)) {
-	count := p.drain.Hooks.OnSettled
-	p.drain.Hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {
-		count(m, sent, latency)
-		f(m)
-	}
 }
 
 // close closes the sink's connections and the store of parked events.

@@ -104,30 +104,24 @@ func (p *pipeline) hasRoom() bool {
 	return s.Items == 0 || restatedPart*s.Items < p.Buffer.Events && restatedPart*s.Bytes < p.Buffer.Bytes
 }
 
-// losses counts the events, since the process began, that did not reach the destination in the form and order in which
-// they were pushed.
-type losses struct {
-	dropped, merged int64 // by the queue, for all resources
-	rejected        int64 // rejected events of one resource that reached the stream only as a gap event
-}
-
-func (p *pipeline) lossesOf(c *metrics.Resource) losses {
-	s := p.queue.Stats()
-	return losses{dropped: s.Dropped, merged: s.Merged, rejected: c.NotSent.Load()}
-}
-
-// since returns an error if events were lost after the snapshot `before` was taken.
-func (l losses) since(before losses) error {
-	const none = "no synced event was sent: "
-	switch {
-	case l.rejected > before.rejected:
-		return fmt.Errorf(none+"%d events of the resource were rejected; gap events say which", l.rejected-before.rejected)
-	case l.dropped > before.dropped:
-		return fmt.Errorf(none+"the queue dropped %d events during the resync", l.dropped-before.dropped)
-	case l.merged > before.merged:
-		return fmt.Errorf(none+"the full queue merged %d events", l.merged-before.merged)
+// lossCheck returns a function that returns an error if, since lossCheck was called, events did not reach the
+// destination in the form and order in which they were pushed. The queue counts drops and merges for all resources;
+// rejections are those of the resource.
+func (p *pipeline) lossCheck(resource *metrics.Resource) func() error {
+	before, rejected := p.queue.Stats(), resource.NotSent.Load()
+	return func() error {
+		const none = "no synced event was sent: "
+		s := p.queue.Stats()
+		switch n := resource.NotSent.Load() - rejected; {
+		case n > 0:
+			return fmt.Errorf(none+"%d events of the resource were rejected; gap events say which", n)
+		case s.Dropped > before.Dropped:
+			return fmt.Errorf(none+"the queue dropped %d events during the resync", s.Dropped-before.Dropped)
+		case s.Merged > before.Merged:
+			return fmt.Errorf(none+"the full queue merged %d events", s.Merged-before.Merged)
+		}
+		return nil
 	}
-	return nil
 }
 
 // settledPause is the interval at which awaitSettled checks the queue.

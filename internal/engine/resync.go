@@ -135,8 +135,8 @@ func (p *pipeline) resyncResource(ctx context.Context, group []*informer.Informe
 	if len(sources) == 0 {
 		return nil
 	}
-	counters, r := sources[0].counters, &restating{since: time.Now().Round(0)}
-	before := p.lossesOf(counters)
+	r := &restating{since: time.Now().Round(0)}
+	check := p.lossCheck(sources[0].counters)
 	err := r.restate(ctx, sources)
 	report.Objects += r.objects
 	switch {
@@ -145,7 +145,7 @@ func (p *pipeline) resyncResource(ctx context.Context, group []*informer.Informe
 	case r.suppressed > 0:
 		return fmt.Errorf("operations or when in the sink's filters suppress %d objects of the resource", r.suppressed)
 	}
-	if err := p.awaitSettled(ctx, func() error { return p.lossesOf(counters).since(before) }); err != nil {
+	if err := p.awaitSettled(ctx, check); err != nil {
 		return err
 	}
 	if err := r.finish(ctx, sources); err != nil {

@@ -61,7 +61,7 @@ func TestDelivered(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := pipelineFor(t, Buffer{Events: 12, Bytes: 1 << 20, Overflow: overflow, DiskBytes: 1})
 				l := listen(t.Context(), p)
-				before := p.lossesOf(l.counters)
+				check := p.lossCheck(l.counters)
 				(&restating{listener: l}).OnRestate(pod(t, 3, "Running"))
 				updates := 3
 				if want != "" {
@@ -71,7 +71,6 @@ func TestDelivered(t *testing.T) {
 					l.OnUpdate(pod(t, 3+n, "Running"), pod(t, 4+n, "Running"))
 				}
 				ended := make(chan error, 1)
-				check := func() error { return p.lossesOf(l.counters).since(before) }
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 				defer cancel()
 				go func() { ended <- p.awaitSettled(ctx, check) }()
@@ -168,8 +167,8 @@ func TestUnencodable(t *testing.T) {
 	damaged.Raw = []byte("{")
 	r.OnRestate(damaged)
 	l.OnDelete(damaged)
-	if r.objects != 0 || p.lossesOf(l.counters).rejected != 2 {
-		t.Errorf("%d objects told, %+v", r.objects, p.lossesOf(l.counters))
+	if r.objects != 0 || l.counters.NotSent.Load() != 2 {
+		t.Errorf("%d objects told, %d rejected", r.objects, l.counters.NotSent.Load())
 	}
 	batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
 	if err != nil {
