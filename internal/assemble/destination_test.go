@@ -1,9 +1,16 @@
 package assemble
 
 import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
@@ -44,5 +51,51 @@ func TestWrongDestination(t *testing.T) {
 	s := config.Sink{Name: "a", Destinations: config.Destinations{Kafka: &kafka.Config{}}}
 	if _, err := NewDestination(&s, nil, nil); err == nil || err.Error()[:8] != "sink a: " {
 		t.Error(err)
+	}
+}
+
+// closing is a sink that records when it is closed.
+type closing struct {
+	sinks.Sink
+
+	order *[]string
+}
+
+func (c closing) Close(context.Context) error {
+	*c.order = append(*c.order, "sink")
+	return errors.New("sink hangs")
+}
+
+// An object store can use the connection of the sink, so the sink is closed last; an error leaves nothing open.
+func TestClose(t *testing.T) {
+	var order []string
+	d := Destination{Sink: closing{order: &order}, Closers: []func(context.Context) error{
+		func(context.Context) error { order = append(order, "store"); return errors.New("store hangs") },
+		func(context.Context) error { order = append(order, "letters"); return nil },
+	}}
+	err := d.Close(t.Context())
+	if err == nil || err.Error() != "store hangs\nsink hangs" || !slices.Equal(order, []string{"store", "letters", "sink"}) {
+		t.Errorf("closed %q, %v", order, err)
+	}
+}
+
+// A command is a client of the embedded server that the bridge runs: it starts none, which would take its port.
+func TestNewClientOfAnEmbeddedServer(t *testing.T) {
+	cfg := embeddedConfig(t)
+	cfg.Sinks[0].NATS.Embedded.Listen = "127.0.0.1:1"
+	d, err := NewClient(&cfg.Sinks[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if err := d.Connect(ctx); err == nil {
+		t.Error("connected, although no bridge runs")
+	}
+	if err := d.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(cfg.Sinks[0].NATS.Embedded.StoreDir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the directory of the server: %v", err)
 	}
 }

@@ -1,8 +1,10 @@
 package control
 
 import (
+	"context"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,5 +52,51 @@ func TestSocketInTheWay(t *testing.T) {
 	long := Socket(filepath.Join(dir, strings.Repeat("x", 100)))
 	if _, err := listenUnix(long); err == nil || !strings.Contains(err.Error(), "choose a shorter state.path") {
 		t.Errorf("a long path: %v", err)
+	}
+}
+
+// A request that is being served when the server stops is served to its end.
+func TestServeFinishesRequests(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, code := make(chan error, 1), make(chan int, 1)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		cancel()
+		for { // until nobody can connect any more
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", listener.Addr().String())
+			if err != nil {
+				break
+			}
+			_ = conn.Close()
+		}
+		w.WriteHeader(http.StatusAccepted)
+	})
+	go func() { ended <- Serve(ctx, listener, handler) }()
+	go func() {
+		defer http.DefaultClient.CloseIdleConnections()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String(), http.NoBody)
+		if err != nil {
+			t.Error(err)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Error(err)
+			code <- 0
+			return
+		}
+		_ = response.Body.Close()
+		code <- response.StatusCode
+	}()
+	if got := <-code; got != http.StatusAccepted {
+		t.Errorf("the open request: %d", got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := Serve(t.Context(), listener, handler); err == nil || !strings.HasPrefix(err.Error(), "HTTP server: ") {
+		t.Errorf("on a closed listener: %v", err)
 	}
 }

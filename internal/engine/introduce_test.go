@@ -99,3 +99,46 @@ func TestANewDestination(t *testing.T) {
 		})
 	}
 }
+
+// A destination that is replaced while it is sent its initial list does not count as complete. The list for the next one
+// begins at once, and after it the sink can be resynced again.
+func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pipelineFor(t, roomy)
+		a := watching(t, p, "a", nil, pod(t, 3, "Running"))
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		r := resyncerFor(ctx, p)
+		r.informers = func() []*informer.Informer { return []*informer.Informer{a} }
+		known, ended := map[string]string{p.Name: "stream A"}, make(chan struct{})
+		p.books = destinations{of: known}
+		go func() { r.follow(p, func() bool { return true }); close(ended) }()
+		for _, now := range []string{"stream B", "stream C"} {
+			p.arrived(now)
+			time.Sleep(20 * time.Second) // of the bubble; nothing is delivered
+			if got := known[p.Name]; got != "part of "+now {
+				t.Errorf("the checkpoint knows %q during the initial list for %s", got, now)
+			}
+		}
+		if report := r.resyncSink(p, "test"); report.Error == "" {
+			t.Errorf("a resync during the initial list: %+v", report)
+		}
+		took := draining(t, p, "")
+		time.Sleep(20 * time.Second)
+		if got := known[p.Name]; got != "stream C" {
+			t.Errorf("in the end the checkpoint knows %q", got)
+		}
+		if report := r.resyncSink(p, "test"); report.Error != "" || report.Objects != 1 {
+			t.Errorf("a resync after the initial list: %+v", report)
+		}
+		cancel()
+		<-ended
+		var got []string
+		for _, m := range took() {
+			got = append(got, m.Type.String())
+		}
+		if diff := cmp.Diff([]string{"added", "synced", "added", "synced", "restated", "synced"}, got); diff != "" {
+			t.Errorf("events (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -52,7 +52,7 @@ func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to
 		info.Events, number = int64(n), strconv.FormatUint(l.First, 10)
 	}
 	gap, _ := p.Encoder.Encode(ev) // gap events can always be encoded
-	gap.ID += "." + number // the number makes the ids differ if one file loses events twice
+	gap.ID += "." + number         // the number makes the ids differ if one file loses events twice
 	p.metrics.Of(gap).Queue(gap)
 	return gap
 }

@@ -216,6 +216,34 @@ func TestRequestResync(t *testing.T) {
 	}
 }
 
+// A request for all sinks resyncs them at the same time, so one that cannot be resynced holds up no other.
+func TestRequestResyncOfAllSinks(t *testing.T) {
+	a, b := pipelineFor(t, roomy), pipelineFor(t, roomy)
+	a.Name, b.Name = "a", "b"
+	r := resyncerFor(t.Context(), a, b)
+	meet := make(chan struct{})
+	r.informers = func() []*informer.Informer {
+		select {
+		case meet <- struct{}{}:
+		case <-meet:
+		case <-time.After(10 * time.Second):
+			t.Error("one sink is resynced after the other")
+		}
+		return nil
+	}
+	got := map[string]string{}
+	err := control.RequestResync(t.Context(), serveControl(t, r), "", func(report *control.ResyncReport) error {
+		got[report.Sink] = report.Error
+		return nil
+	})
+	if diff := cmp.Diff(map[string]string{"a": "nothing is watched yet", "b": "nothing is watched yet"}, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if _, err := r.find("c"); err == nil || err.Error() != `there is no sink "c"; there are a, b` {
+		t.Error(err)
+	}
+}
+
 // watching runs an informer that knows some pods of a namespace; with an error its list fails.
 func watching(t *testing.T, p *pipeline, namespace string, failure error, known ...*object.Object) *informer.Informer {
 	t.Helper()

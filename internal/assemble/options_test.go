@@ -1,0 +1,73 @@
+package assemble
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// What the configuration says of all sinks together, and of each one, gets to the engine.
+func TestOptions(t *testing.T) {
+	for _, test := range []struct {
+		payload       string
+		managedFields bool
+	}{{"object", false}, {"change", true}} {
+		cfg := parse(t, `
+cluster: prod
+sinks:
+- {name: plain, secrets: plain, stdout: {}}
+- {name: hidden, payload: `+test.payload+`, resync: 1h, buffer: {overflow: drop-oldest}, stdout: {}}`)
+		cfg.State.Path = t.TempDir()
+		kube := &rest.Config{Host: "https://a", UserAgent: "kubectl"}
+		o, err := Options(cfg, kube, engine.Build{Version: "1.2"}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Kube.UserAgent != "deltabridge/1.2" || kube.UserAgent != "kubectl" || o.Kube.Host != "https://a" {
+			t.Errorf("the client %+v, made of %+v", o.Kube, kube)
+		}
+		if o.Cluster != "prod" || o.ManagedFields != test.managedFields || len(o.Scopes) == 0 || o.Watch == "" {
+			t.Errorf("payload %s: %+v", test.payload, o)
+		}
+		if o.Transform != nil || o.Privacy.Seal == nil {
+			t.Error("secret values are hidden from the sink that is sent them in plain text, or are in the checkpoint")
+		}
+		plain, hidden := o.Sinks[0], o.Sinks[1]
+		if plain.Seen != nil || plain.Encoder.Redactor != nil || hidden.Seen == nil || hidden.Encoder.Redactor == nil {
+			t.Error("a sink sees what it is not sent, or the other way round")
+		}
+		if plain.Buffer.Overflow != engine.Block || hidden.Buffer.Overflow != engine.DropOldest || hidden.Resync.Hours() != 1 {
+			t.Errorf("%+v, %+v", plain, hidden)
+		}
+	}
+}
+
+// Facts go to every sink. So none of them is read from a secret value, even if one sink is sent these.
+func TestEnrichment(t *testing.T) {
+	cfg := parse(t, `sinks: [{name: s, secrets: plain, enrich: {owner: true, namespaceLabels: true}, stdout: {}}]`)
+	cfg.State.Path = t.TempDir()
+	r, err := NewRedaction(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := Enrichment(cfg, r)
+	for resource, awaited := range map[string]bool{"replicasets.apps": true, "namespaces": true, "pods": false, "nodes": false} {
+		if e.Awaited[resource] != awaited {
+			t.Errorf("%s: awaited %t", resource, !awaited)
+		}
+	}
+	o, err := object.New([]byte(`{"kind":"Secret","metadata":{"name":"a","uid":"u","resourceVersion":"1"},"data":{"a":"aHVudGVyMg=="}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, err := e.FactBytes(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, o)
+	if err != nil || strings.Contains(string(seen), "aHVudGVyMg==") {
+		t.Errorf("%s, %v", seen, err)
+	}
+}
