@@ -40,7 +40,7 @@ func TestNamespacesOfAScope(t *testing.T) {
 		{namespaces: `["*"]`, text: "*", accepted: "ab "},
 	} {
 		cfg := parse(t, "watch: [{resources: [pods], namespaces: "+test.namespaces+"}]\nsinks: [{name: s, stdout: {}}]")
-		scope := NewScope(&cfg.Watch[0])
+		scope := newScope(&cfg.Watch[0])
 		if !slices.Equal(scope.Namespaces, test.own) || scope.AcceptText != test.text {
 			t.Errorf("%s: watches of %q, accepts %q", test.namespaces, scope.Namespaces, scope.AcceptText)
 		}
