@@ -12,7 +12,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
@@ -58,14 +57,7 @@ type Config struct {
 }
 
 // Servers configures how to connect to NATS servers.
-type Servers struct {
-	// The URL of the server. Separate several servers of one cluster with commas. The schemes are `nats`, `tls`, `ws`
-	// and `wss`.
-	URLs []string      `yaml:"url"     format:"commas" example:"nats://nats-0:4222,nats://nats-1:4222"`
-	Auth natsconn.Auth `yaml:",inline"`
-	// TLS settings. TLS is enabled if a key is set here, or if the scheme of `url` is `tls` or `wss`.
-	TLS access.TLS `yaml:"tls"`
-}
+type Servers = natsconn.Access
 
 // StreamConfig configures the stream that the sink sends events to. The bridge checks an existing stream, but never
 // changes it. All keys except `name`, `create` and `lastPerSubject` are used only to create the stream.
@@ -195,6 +187,7 @@ func (cfg *Config) complete() (*event.Template, error) {
 		return nil, err
 	}
 	*cfg = *cfg.resolved()
+	cfg.Timeout = cfg.AckTimeout
 	return event.ParseTemplate(cfg.Subject, cfg.escape())
 }
 

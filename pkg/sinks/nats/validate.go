@@ -48,40 +48,6 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 
 func defaultSubject() string { return strictyaml.Default[Config]().Subject }
 
-// Validate reports invalid URLs and keys that exclude each other.
-func (s *Servers) Validate(at *strictyaml.Section) {
-	for _, raw := range s.URLs {
-		if addr, problem, remedy := parseURL(raw); problem != "" {
-			at.Report("url", problem, remedy)
-		} else {
-			at.Address("url", addr, true, remedy)
-		}
-	}
-	at.AtMostOne("credentialsFile", "nkeyFile", "tokenFile", "user")
-	at.Together("user", "passwordFile")
-	s.TLS.Validate(at.At("tls"))
-}
-
-// parseURL returns the address of a server as host:port, or a problem with the URL. The problem never contains
-// credentials.
-func parseURL(raw string) (addr, problem, remedy string) {
-	if strings.Contains(raw, "@") {
-		return "", "contains credentials, which must be in files",
-			"remove everything before the @, and use user and passwordFile, tokenFile, nkeyFile or credentialsFile"
-	}
-	u, addr, err := natsconn.ServerAddress(raw)
-	remedy = "write it as nats://host:4222; separate several by commas"
-	switch {
-	case err != nil || u.Host == "" || !strings.Contains(raw, "://"):
-		problem = strictyaml.Quote(raw) + " is not the URL of a server"
-	case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
-		problem, remedy = strictyaml.Quote(u.Scheme)+" is not a scheme of NATS", "write nats, tls, ws or wss"
-	case strings.Trim(u.Path, "/") != "" && !strings.HasPrefix(u.Scheme, "ws") || u.RawQuery != "" || u.Fragment != "":
-		problem = strictyaml.Quote(raw) + " has more than scheme, host and port"
-	}
-	return addr, problem, remedy
-}
-
 // These are the server's rules for names. Names are also used as directory names.
 var (
 	streamName = regexp.MustCompile(`^[^\x00- .*>/\\\x7f-\x{10ffff}]{1,255}$`)
@@ -195,24 +161,19 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	}
 	a, b := cfg.resolved(), theirs.resolved()
 	shared := slices.ContainsFunc(a.hosts(), func(host string) bool { return slices.Contains(b.hosts(), host) })
-	var key, problem, remedy string
 	switch {
-	case a.Embedded != nil && b.Embedded != nil:
-		if shared || filepath.Clean(a.Embedded.StoreDir) == filepath.Clean(b.Embedded.StoreDir) {
-			key, problem = "embedded", "has the same address or directory as the embedded server of "+name
-			remedy = "change it, or use url to connect to that server"
-		}
-	case shared:
-		key, problem, remedy = a.streamConflict(b, name)
+	case a.Embedded == nil || b.Embedded == nil:
+		return shared && a.streamConflict(at, b, name)
+	case shared || filepath.Clean(a.Embedded.StoreDir) == filepath.Clean(b.Embedded.StoreDir):
+		at.Report("embedded", "has the same address or directory as the embedded server of "+name,
+			"change it, or use url to connect to that server")
+		return true
 	}
-	if problem != "" {
-		at.Report(key, problem, remedy)
-	}
-	return problem != ""
+	return false
 }
 
-// streamConflict returns the conflict between two streams on the same server. problem is empty if there is no conflict.
-func (cfg *Config) streamConflict(b *Config, name string) (key, problem, remedy string) {
+// streamConflict reports a conflict between two streams on the same server. It returns false if there is no conflict.
+func (cfg *Config) streamConflict(at *strictyaml.Section, b *Config, name string) bool {
 	nameKey, subjectKey := "stream.name", "stream.subjects"
 	if cfg.LettersOf != "" {
 		nameKey, subjectKey = "stream", "subject"
@@ -220,27 +181,26 @@ func (cfg *Config) streamConflict(b *Config, name string) (key, problem, remedy 
 	same, ours, theirs := cfg.Stream.Name == b.Stream.Name, cfg.subjects(), b.subjects()
 	switch {
 	case same && (cfg.LettersOf == "" || b.LettersOf == ""):
-		return nameKey, strictyaml.Quote(cfg.Stream.Name) + " is also the stream of " + name, "use another stream"
+		at.Report(nameKey, strictyaml.Quote(cfg.Stream.Name)+" is also the stream of "+name, "use another stream")
+		return true
 	case len(ours) == 0 || len(theirs) == 0: // a template is invalid
-		return "", "", ""
+		return false
 	case same && (cfg.Stream.Create || b.Stream.Create) && !slices.Equal(ours, theirs):
-		problem = fmt.Sprintf("%q differs from %q, with which %s would create the same stream", ours, theirs, name)
-		return subjectKey, problem, "use the same subject, or another stream"
+		at.Report(subjectKey, fmt.Sprintf("%q differs from %q, with which %s would create the same stream", ours, theirs, name),
+			"use the same subject, or another stream")
+		return true
 	case same || !cfg.Stream.Create || !b.Stream.Create:
-		return "", "", ""
+		return false
 	}
 	for _, subject := range ours {
 		if n := slices.IndexFunc(theirs, func(s string) bool { return server.SubjectsCollide(subject, s) }); n >= 0 {
-			problem = fmt.Sprintf(
-				"%q overlaps with %q of %s: two streams cannot have the same subject",
-				subject,
-				theirs[n],
-				name,
-			)
-			return subjectKey, problem, "begin the subjects of each stream with a different word"
+			const problem = "%q overlaps with %q of %s: two streams cannot have the same subject"
+			at.Report(subjectKey, fmt.Sprintf(problem, subject, theirs[n], name),
+				"begin the subjects of each stream with a different word")
+			return true
 		}
 	}
-	return "", "", ""
+	return false
 }
 
 // hosts returns the addresses of the servers as host:port in canonical spelling. Addresses with port 0 are left out,
@@ -251,7 +211,7 @@ func (cfg *Config) hosts() (hosts []string) {
 		addresses = []string{cfg.Embedded.Listen}
 	}
 	for _, raw := range cfg.URLs {
-		if addr, problem, _ := parseURL(raw); problem == "" {
+		if addr, problem, _ := natsconn.ParseURL(raw); problem == "" {
 			addresses = append(addresses, addr)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
@@ -20,61 +21,100 @@ const tlsSection = "nats.tls"
 // timeout for TCP alone is reach.Timeout.
 const connectTimeout = 5 * time.Second
 
-// Access configures how to connect to the servers of one cluster.
+// Access configures how to connect to NATS servers.
 type Access struct {
-	URLs []string // for example nats://host:4222, tls://host:4222 or wss://host
-	Auth Auth
-	TLS  access.TLS // used if it is set, or if the scheme of a URL is tls or wss
+	// The URL of the server. Separate several servers of one cluster with commas. The schemes are `nats`, `tls`, `ws`
+	// and `wss`.
+	URLs []string `yaml:"url"     format:"commas" example:"nats://nats-0:4222,nats://nats-1:4222"`
+	Auth Auth     `yaml:",inline"`
+	// TLS settings. TLS is enabled if a key is set here, or if the scheme of `url` is `tls` or `wss`.
+	TLS access.TLS `yaml:"tls"`
+
 	// Timeout is the timeout of every request, and of connecting to one server.
 	Timeout time.Duration
+}
+
+// Validate reports invalid URLs and keys that exclude each other.
+func (a *Access) Validate(at *strictyaml.Section) {
+	for _, raw := range a.URLs {
+		if addr, problem, remedy := ParseURL(raw); problem != "" {
+			at.Report("url", problem, remedy)
+		} else {
+			at.Address("url", addr, true, remedy)
+		}
+	}
+	at.AtMostOne("credentialsFile", "nkeyFile", "tokenFile", "user")
+	at.Together("user", "passwordFile")
+	a.TLS.Validate(at.At("tls"))
+}
+
+// ParseURL returns the address of a server as host:port, or a problem with the URL. The problem never contains
+// credentials.
+func ParseURL(raw string) (addr, problem, remedy string) {
+	if strings.Contains(raw, "@") {
+		return "", "contains credentials, which must be in files",
+			"remove everything before the @, and use user and passwordFile, tokenFile, nkeyFile or credentialsFile"
+	}
+	u, addr, err := serverAddress(raw)
+	remedy = "write it as nats://host:4222; separate several by commas"
+	switch {
+	case err != nil || u.Host == "" || !strings.Contains(raw, "://"):
+		problem = strictyaml.Quote(raw) + " is not the URL of a server"
+	case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
+		problem, remedy = strictyaml.Quote(u.Scheme)+" is not a scheme of NATS", "write nats, tls, ws or wss"
+	case strings.Trim(u.Path, "/") != "" && !strings.HasPrefix(u.Scheme, "ws") || u.RawQuery != "" || u.Fragment != "":
+		problem = strictyaml.Quote(raw) + " has more than scheme, host and port"
+	}
+	return addr, problem, remedy
 }
 
 // CheckFiles returns the files with certificates and secrets. The error is about the first file that can't be read or
 // parsed.
 func (a *Access) CheckFiles() (files []string, err error) {
-	secret, err := a.Auth.read()
-	files = slices.DeleteFunc(append(a.TLS.Files(), secret.file), func(file string) bool { return file == "" })
+	c, err := a.Auth.read()
+	files = slices.DeleteFunc(append(a.TLS.Files(), c.file), func(file string) bool { return file == "" })
 	if _, err := a.TLS.NewSession(tlsSection); err != nil {
 		return files, err
 	}
 	return files, err
 }
 
-// options returns the nats.go options for authentication and TLS. With these options, nats.go reads the files again for
-// every handshake.
-func (a *Access) options(session *access.Session) ([]natsgo.Option, error) {
-	opts, err := a.Auth.options()
+// options checks the files with certificates and secrets, and returns the nats.go options for authentication and TLS.
+// With these options, nats.go reads the files again for every handshake.
+func (a *Access) options() ([]natsgo.Option, *access.Session, error) {
+	session, err := a.TLS.NewSession(tlsSection)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
+	}
+	c, err := a.Auth.read()
+	if err != nil {
+		return nil, nil, err
 	}
 	if !a.TLS.IsSet() && strings.HasPrefix(a.URLs[0], "ws:") { // with o.TLSConfig, nats.go would require TLS
-		return opts, nil
+		return []natsgo.Option{c.option}, session, nil
 	}
 	config, err := session.Config("") // nats.go sets the host
-	if err != nil {
-		return nil, err
-	}
-	return append(opts, func(o *natsgo.Options) error {
+	return []natsgo.Option{c.option, func(o *natsgo.Options) error {
 		o.TLSConfig, o.RootCAsCB = config, session.RootCAs
 		o.Secure = o.Secure || a.TLS.IsSet()
 		return nil
-	}), nil
+	}}, session, err
 }
 
-// addresses returns the addresses of the servers as host:port.
+// addresses returns the addresses of servers as host:port. It ignores invalid URLs.
 func addresses(urls []string) []string {
 	out := make([]string, 0, len(urls))
 	for _, raw := range urls {
-		if _, addr, err := ServerAddress(raw); err == nil {
+		if _, addr, err := serverAddress(raw); err == nil {
 			out = append(out, addr)
 		}
 	}
 	return out
 }
 
-// ServerAddress parses the URL of a server. It also returns the address as host:port, with the default port of the
+// serverAddress parses the URL of a server. It also returns the address as host:port, with the default port of the
 // scheme if the URL has none.
-func ServerAddress(raw string) (*url.URL, string, error) {
+func serverAddress(raw string) (*url.URL, string, error) {
 	if !strings.Contains(raw, "://") { // as nats.go does
 		raw = "nats://" + raw
 	}

@@ -23,7 +23,7 @@ func TestServerAddress(t *testing.T) {
 		"ws://a": "a:80", "wss://a": "a:443", "wss://a:8443": "a:8443", "nats://user:secret@[::1]:1": "[::1]:1",
 		"nats://a b": "", "nats://a:%zz": "",
 	} {
-		_, addr, err := ServerAddress(raw)
+		_, addr, err := serverAddress(raw)
 		if addr != want || (err != nil) != (want == "") {
 			t.Errorf("%q: %q, %v; want %q", raw, addr, err, want)
 		}

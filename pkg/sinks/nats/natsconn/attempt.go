@@ -19,23 +19,22 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// Attempt is a connection to one server that does not reconnect. It contains a finding for each step.
+// Attempt is a connection to one server that does not reconnect.
 type Attempt struct {
-	Conn     *natsgo.Conn // nil if Err is set; the caller closes it
-	Err      error
-	Findings []diagnose.Finding // one per step, including the failed one
+	Conn *natsgo.Conn // the caller closes it
 	Denials
 
-	servers *Access
-	url     *url.URL
-	addr    string // host:port
-	timeout time.Duration
-	session *access.Session
-	dial    dialer
+	access   *Access
+	url      *url.URL
+	addr     string // host:port
+	timeout  time.Duration
+	session  *access.Session
+	findings []diagnose.Finding // one per step, including the failed one
+	err      error
 }
 
 // First tries all servers concurrently. It returns the first successful attempt in the order of the URLs, and the
-// findings of all servers. If no attempt succeeded, the error contains the causes.
+// findings of all servers, with one finding for each step. If no attempt succeeded, the error contains the causes.
 func (a *Access) First(ctx context.Context) (first *Attempt, findings []diagnose.Finding, err error) {
 	all := make([]*Attempt, len(a.URLs))
 	var wg sync.WaitGroup
@@ -45,10 +44,10 @@ func (a *Access) First(ctx context.Context) (first *Attempt, findings []diagnose
 	wg.Wait()
 	var errs []error
 	for _, t := range all {
-		findings = append(findings, t.Findings...)
+		findings = append(findings, t.findings...)
 		switch {
-		case t.Err != nil:
-			errs = append(errs, t.Err)
+		case t.err != nil:
+			errs = append(errs, t.err)
 		case first == nil:
 			first = t
 		default:
@@ -62,53 +61,57 @@ func (a *Access) First(ctx context.Context) (first *Attempt, findings []diagnose
 }
 
 func (a *Access) attempt(ctx context.Context, raw string) *Attempt {
-	t := &Attempt{servers: a, timeout: min(connectTimeout, a.Timeout)}
-	t.Conn, t.Err = t.connect(ctx, raw)
-	if conn := t.dial.conn; conn != nil {
-		t.passed(sinks.StepConnect, "to "+conn.RemoteAddr().String())
-	}
-	if t.Err == nil {
-		t.report()
-	} else {
-		t.Findings = append(t.Findings, diagnose.Failed(sinks.StepConnect, cmp.Or(t.addr, "nats.url"), t.Err))
+	t := &Attempt{access: a, timeout: min(connectTimeout, a.Timeout)}
+	if t.err = t.connect(ctx, raw); t.err != nil {
+		if known, ok := errors.AsType[*sinks.ConnectError](t.err); ok {
+			known.Address = t.addr
+		}
+		t.findings = append(t.findings, diagnose.Failed(sinks.StepConnect, cmp.Or(t.addr, "nats.url"), t.err))
 	}
 	return t
 }
 
-func (t *Attempt) connect(ctx context.Context, raw string) (_ *natsgo.Conn, err error) {
-	if t.session, err = t.servers.TLS.NewSession(tlsSection); err != nil {
-		return nil, err
-	}
-	if t.url, t.addr, err = ServerAddress(raw); err != nil { // err may contain credentials
+func (t *Attempt) connect(ctx context.Context, raw string) (err error) {
+	if t.url, t.addr, err = serverAddress(raw); err != nil { // err may contain credentials
 		err = errors.New("it is not a valid URL")
-		return nil, &sinks.ConnectError{Step: sinks.StepResolve, Key: "nats.url", Err: err, Rejected: true}
+		return &sinks.ConnectError{Step: sinks.StepResolve, Key: "nats.url", Err: err, Rejected: true}
 	}
-	opts, err := t.servers.options(t.session)
+	var opts []natsgo.Option
+	if opts, t.session, err = t.access.options(); err != nil {
+		return err
+	}
+	dialing, cancel := context.WithTimeout(ctx, t.timeout)
+	defer cancel()
+	tcp, err := reach.Dial(dialing, "tcp", t.addr)
 	if err != nil {
-		return nil, t.explain(ctx, err)
+		return access.DialError(ctx, t.addr, "nats.url", min(reach.Timeout, t.timeout), err)
 	}
-	conn, err := t.dial.connect(ctx, t.url.String(), append(opts,
+	t.passed(sinks.StepConnect, "to "+tcp.RemoteAddr().String())
+	defer context.AfterFunc(ctx, func() { _ = tcp.Close() })()
+	t.Conn, err = natsgo.Connect(t.url.String(), append(opts, natsgo.SetCustomDialer(opened{tcp}), natsgo.SkipHostLookup(),
 		natsgo.Name("deltabridge check"), natsgo.NoReconnect(), natsgo.IgnoreDiscoveredServers(), natsgo.Timeout(t.timeout),
 		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { t.note(err) }),
-	))
+	)...)
 	switch {
 	case err != nil:
-		return nil, t.explain(ctx, err)
-	case !conn.HeadersSupported():
-		conn.Close()
-		return nil, t.fail(sinks.StepProtocol, "", "use nats-server 2.2 or newer, and enable headers",
+		_ = tcp.Close()
+		return t.explain(ctx, err)
+	case !t.Conn.HeadersSupported():
+		t.Conn.Close()
+		return fail(sinks.StepProtocol, "", "use nats-server 2.2 or newer, and enable headers",
 			errors.New("the server does not support headers"))
 	}
-	return conn, nil
+	t.report()
+	return nil
 }
 
-func (t *Attempt) fail(step, key, remedy string, err error) error {
-	return &sinks.ConnectError{Step: step, Address: t.addr, Key: key, Remedy: remedy, Err: err}
+func fail(step, key, remedy string, err error) error {
+	return &sinks.ConnectError{Step: step, Key: key, Remedy: remedy, Err: err}
 }
 
 func (t *Attempt) passed(step, detail string) *diagnose.Finding {
-	t.Findings = append(t.Findings, diagnose.Finding{Step: step, Target: t.addr, Detail: detail})
-	return &t.Findings[len(t.Findings)-1]
+	t.findings = append(t.findings, diagnose.Finding{Step: step, Target: t.addr, Detail: detail})
+	return &t.findings[len(t.findings)-1]
 }
 
 // report adds the findings of the steps after the TCP connection. All these steps have passed.
@@ -125,7 +128,7 @@ func (t *Attempt) report() {
 			f.Warn, f.Remedy = true, "renew the certificate"
 		}
 	}
-	auth := &t.servers.Auth
+	auth := &t.access.Auth
 	if *auth == (Auth{}) && !t.Conn.AuthRequired() {
 		return
 	}
@@ -139,26 +142,19 @@ func (t *Attempt) report() {
 // explain converts an error from nats.go to a ConnectError.
 func (t *Attempt) explain(ctx context.Context, err error) error {
 	if known, ok := errors.AsType[*sinks.ConnectError](err); ok { // the error of a file
-		known.Address = cmp.Or(known.Address, t.addr)
 		return known
 	}
 	const key, check = "nats.url", "check that nats.url is the address of a NATS server"
-	words := strings.ToLower(err.Error())
 	switch {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled):
 		return context.Cause(ctx)
-	case t.dial.conn == nil:
-		return access.DialError(ctx, t.addr, key, min(reach.Timeout, t.timeout), err)
 	case errors.Is(err, natsgo.ErrNoInfoReceived):
-		return t.fail(sinks.StepProtocol, key, "correct the port in nats.url", errors.New("it is not a NATS server"))
+		return fail(sinks.StepProtocol, key, "correct the port in nats.url", errors.New("it is not a NATS server"))
 	case errors.Is(err, natsgo.ErrSecureConnWanted):
-		return t.fail(sinks.StepTLS, "nats.tls", "enable TLS on the server, or remove nats.tls and use nats:// in nats.url",
+		return fail(sinks.StepTLS, "nats.tls", "enable TLS on the server, or remove nats.tls and use nats:// in nats.url",
 			errors.New("the server does not offer TLS"))
-	case strings.Contains(words, "authorization violation"), strings.Contains(words, "authentication expired"),
-		strings.Contains(words, "authentication revoked"), errors.Is(err, natsgo.ErrNkeysNotSupported):
-		e := t.servers.Auth.rejected(err)
-		e.Address = t.addr
-		return e
+	case isAuthError(err), errors.Is(err, natsgo.ErrNkeysNotSupported):
+		return t.access.Auth.rejected(err)
 	case t.session.Refused(err), errors.Is(err, natsgo.ErrTLS):
 		if both, ok := err.(interface{ Unwrap() []error }); ok { // ErrTLS and the cause
 			err = both.Unwrap()[1]
@@ -166,10 +162,17 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 		return t.session.Failure(t.addr, t.timeout, err)
 	case access.TimedOut(err), errors.Is(err, natsgo.ErrTimeout):
 		err = access.Words(os.ErrDeadlineExceeded, "it accepts the connection, but does not respond within %v", t.timeout)
-		return t.fail(sinks.StepProtocol, key, check+" that does not require TLS at once (handshake_first)", err)
+		return fail(sinks.StepProtocol, key, check+" that does not require TLS at once (handshake_first)", err)
 	case strings.HasPrefix(t.url.Scheme, "ws"):
 		err = access.Words(err, "it does not respond as a WebSocket")
-		return t.fail(sinks.StepProtocol, key, "check that nats.url has the WebSocket port of a NATS server", err)
+		return fail(sinks.StepProtocol, key, "check that nats.url has the WebSocket port of a NATS server", err)
 	}
-	return t.fail(sinks.StepProtocol, key, check+" with room for another client", access.Plain(err))
+	return fail(sinks.StepProtocol, key, check+" with room for another client", access.Plain(err))
+}
+
+// isAuthError reports whether the server rejected the credentials. nats.go wraps its own errors for that only partly.
+func isAuthError(err error) bool {
+	text := strings.ToLower(fmt.Sprint(err))
+	return strings.Contains(text, "authorization violation") || strings.Contains(text, "authentication expired") ||
+		strings.Contains(text, "authentication revoked")
 }

@@ -29,28 +29,37 @@ type Auth struct {
 
 // credential describes the credentials of a client.
 type credential struct {
-	file   string // the file with the secret; empty without authentication
-	key    string // the configuration key of the file
-	who    string // the identity of the client as the server knows it
-	remedy string // the remedy if the server rejects the credentials
+	file   string        // the file with the secret; empty without authentication
+	key    string        // the configuration key of the file
+	who    string        // the identity of the client as the server knows it
+	remedy string        // the remedy if the server rejects the credentials
+	option natsgo.Option // lets nats.go read the file for every connection; nil without authentication
 }
 
 // read reads and checks the file with the secret. If it returns an error, c lacks only the details from the content of
 // the file. The error contains nothing from the content of the file.
 func (a *Auth) read() (c credential, err error) {
+	current := func() string { // if the file is missing, the secret is empty and the server rejects it
+		secret, _ := access.Secret(c.key, c.file)
+		return secret
+	}
 	switch {
 	case a.CredentialsFile != "":
 		c = credential{file: a.CredentialsFile, key: "nats.credentialsFile", who: "the credentials"}
 		c.remedy = "check that nats.credentialsFile is of an account of this server, and neither expired nor revoked"
+		c.option = natsgo.UserCredentials(c.file)
 	case a.NkeyFile != "":
 		c = credential{file: a.NkeyFile, key: "nats.nkeyFile", who: "the nkey"}
 		c.remedy = "add that public key to the server's users, or correct the seed in nats.nkeyFile"
+		c.option, _ = natsgo.NkeyOptionFromSeed(c.file) // the error would be the same as that of the check below
 	case a.TokenFile != "":
 		c = credential{file: a.TokenFile, key: "nats.tokenFile", who: "the token"}
 		c.remedy = "check the content of nats.tokenFile"
+		c.option = natsgo.TokenHandler(current)
 	case a.User != "":
 		c = credential{file: a.PasswordFile, key: "nats.passwordFile", who: fmt.Sprintf("user %q", a.User)}
 		c.remedy = "check nats.user and the content of nats.passwordFile"
+		c.option = natsgo.UserInfoHandler(func() (string, string) { return a.User, current() })
 	default:
 		c = credential{key: "nats.credentialsFile", who: "a client without credentials"}
 		c.remedy = "set nats.credentialsFile, nats.nkeyFile, nats.tokenFile, or nats.user and nats.passwordFile"
@@ -78,30 +87,6 @@ func (a *Auth) read() (c credential, err error) {
 func (a *Auth) Who() string {
 	c, _ := a.read() // who is set even if read fails
 	return c.who
-}
-
-// options checks the files. With the returned options, nats.go reads the files again for every connection.
-func (a *Auth) options() ([]natsgo.Option, error) {
-	c, err := a.read()
-	if err != nil {
-		return nil, err
-	}
-	read := func() string { // if the file is missing, the secret is empty and the server rejects it
-		secret, _ := access.Secret(c.key, c.file)
-		return secret
-	}
-	switch {
-	case a.CredentialsFile != "":
-		return []natsgo.Option{natsgo.UserCredentials(c.file)}, nil
-	case a.NkeyFile != "":
-		option, err := natsgo.NkeyOptionFromSeed(c.file)
-		return []natsgo.Option{option}, err
-	case a.TokenFile != "":
-		return []natsgo.Option{natsgo.TokenHandler(read)}, nil
-	case a.User != "":
-		return []natsgo.Option{natsgo.UserInfoHandler(func() (string, string) { return a.User, read() })}, nil
-	}
-	return nil, nil
 }
 
 // rejected returns the error for credentials that the server rejects. err is an error from the server or from nats.go.

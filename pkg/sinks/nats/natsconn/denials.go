@@ -28,7 +28,7 @@ func (d *Denials) note(err error) {
 	}
 	_, rest, _ := strings.Cut(err.Error(), `Permissions Violation for Publish to "`)
 	if subject, _, ok := strings.Cut(rest, `"`); ok {
-		Offer(d.Forbidden, subject)
+		offer(d.Forbidden, subject)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

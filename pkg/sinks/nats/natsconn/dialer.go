@@ -1,54 +1,49 @@
 package natsconn
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"net"
 	"sync"
-	"sync/atomic"
 
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
-// dialer opens the TCP connections of a client. It stores two values that nats.go does not expose: the current
-// connection, which it can close to end a blocked write, and the cause of the last failure, which nats.go replaces with
-// ErrNoServers.
+// dialer opens the TCP connections of a client, and can close the current one to end a blocked write.
 type dialer struct {
 	mu   sync.Mutex
 	ctx  context.Context // context of the current Connect; the background context while nats.go reconnects
-	best atomic.Value    // string: the address that accepted a connection most recently
+	best string          // the address that accepted a connection most recently
 	conn net.Conn
-	err  error
 }
 
-// connect calls nats.go and interrupts it when ctx ends. If nats.go returns ErrNoServers, connect returns the cause
-// instead.
+// connect calls nats.go and interrupts it when ctx ends.
 func (d *dialer) connect(ctx context.Context, url string, opts []natsgo.Option) (*natsgo.Conn, error) {
-	d.set(ctx, nil)
+	d.setContext(ctx)
+	defer d.setContext(context.Background()) // used for later connections, which nats.go opens by itself
 	defer context.AfterFunc(ctx, d.interrupt)()
-	conn, err := natsgo.Connect(url, append(opts, natsgo.SetCustomDialer(d))...)
-	cause := d.lastError()
-	if cause != nil && errors.Is(err, natsgo.ErrNoServers) {
-		err = cause
-	}
-	d.set(context.Background(), cause) // used for later connections, which nats.go opens by itself
-	return conn, err
+	return natsgo.Connect(url, append(opts, natsgo.SetCustomDialer(d))...)
 }
 
-func (d *dialer) set(ctx context.Context, err error) {
+func (d *dialer) setContext(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ctx, d.err = ctx, err
+	d.ctx = ctx
+}
+
+// prefer sets the address that is available.
+func (d *dialer) prefer(address string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.best = address
 }
 
 // Dial implements nats.CustomDialer.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	d.mu.Lock()
 	ctx, timeout := d.ctx, connectTimeout
-	if best := d.best.Load(); best != nil && best != address {
+	if d.best != "" && d.best != address {
 		// nats.go tries the servers one after another, so an unavailable server must not delay the best one for long.
 		timeout = reach.Interval
 	}
@@ -56,13 +51,13 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := reach.Dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.err = err
-	if err == nil {
-		d.conn = conn
-	}
-	return conn, err
+	d.conn = conn
+	return conn, nil
 }
 
 // interrupt closes the connection, which ends any blocked read or write. nats.go then reconnects.
@@ -74,15 +69,8 @@ func (d *dialer) interrupt() {
 	}
 }
 
-// note records err as the cause of the next failure.
-func (d *dialer) note(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.err = cmp.Or(err, d.err)
-}
+// opened is a connection that is open already. nats.go takes it instead of dialing.
+type opened struct{ net.Conn }
 
-func (d *dialer) lastError() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.err
-}
+// Dial implements nats.CustomDialer.
+func (o opened) Dial(string, string) (net.Conn, error) { return o.Conn, nil }
