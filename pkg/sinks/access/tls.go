@@ -66,13 +66,12 @@ type Session struct {
 // as "kafka.tls".
 func (t *TLS) NewSession(section string) (*Session, error) {
 	s := &Session{tls: *t, section: section}
-	if _, err := s.RootCAs(); err != nil {
-		return nil, err
+	_, err := s.RootCAs()
+	if err == nil {
+		_, err = s.certificate()
 	}
-	if t.CertFile != "" {
-		if _, err := s.certificate(); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -94,7 +93,11 @@ func (s *Session) RootCAs() (*x509.CertPool, error) {
 	return pool, nil
 }
 
+// certificate reads the client certificate. It is empty if none is configured.
 func (s *Session) certificate() (*tls.Certificate, error) {
+	if s.tls.CertFile == "" {
+		return new(tls.Certificate), nil
+	}
 	cert, err := tls.LoadX509KeyPair(s.tls.CertFile, s.tls.KeyFile)
 	if err != nil {
 		key := s.section + ".certFile"
@@ -125,9 +128,6 @@ func (s *Session) Config(host string) (*tls.Config, error) {
 // list the issuing CA. Then the server's error is about this certificate and not about a missing one.
 func (s *Session) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	s.asked.Store(true)
-	if s.tls.CertFile == "" {
-		return new(tls.Certificate), nil
-	}
 	return s.certificate()
 }
 
@@ -255,10 +255,7 @@ func (s *Session) Details(state tls.ConnectionState) (text string, warn bool) {
 		text += fmt.Sprintf("; the server's certificate (signed by %q) %s", leaf.Issuer, validity(leaf))
 		warn = time.Until(leaf.NotAfter) < soon
 	}
-	if s.tls.CertFile == "" {
-		return text, warn
-	}
-	if own, err := s.certificate(); err == nil {
+	if own, err := s.certificate(); err == nil && own.Leaf != nil {
 		text += fmt.Sprintf("; the client's (%q) %s", own.Leaf.Subject, validity(own.Leaf))
 		warn = warn || time.Until(own.Leaf.NotAfter) < soon
 	}

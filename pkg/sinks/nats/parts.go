@@ -54,14 +54,10 @@ func (s *Sink) partError(m *event.Message, subject string, a *ack) {
 // forbid settles the messages with a subject that the server denies. The server does not answer such messages.
 func (s *Sink) forbid(subject string) {
 	f := &s.flight
-	for token, i := range f.sent {
-		if f.status[i] == flying && f.subjects[token] == subject {
-			err := s.client.Denied(
-				"not published",
-				errors.New(`Permissions Violation for Publish to "`+subject+`"`),
-				s.stream.Wildcard,
-			)
-			f.settle(i, s.unavailable(f.batch[i], err))
+	for i, m := range f.batch {
+		if f.status[i] == flying && f.subjects[i] == subject {
+			err := errors.New(`Permissions Violation for Publish to "` + subject + `"`)
+			f.settle(int32(i), s.unavailable(m, s.client.Denied("not published", err, s.stream.Wildcard)))
 		}
 	}
 }

@@ -40,8 +40,8 @@ type PayloadStore struct {
 	own    bool // client is not shared with a sink
 	log    *slog.Logger
 
-	store jetstream.ObjectStore
-	kept  jetstream.Stream // the stream that contains the objects of store
+	js    jetstream.JetStream
+	store jetstream.ObjectStore // nil if the object store must be opened
 }
 
 var _ sinks.PayloadStore = (*PayloadStore)(nil)
@@ -104,10 +104,9 @@ func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Me
 	if err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return err
 	}
-	ttl := c.kept.CachedInfo().Config.MaxAge
-	if err == nil && (ttl == 0 || time.Since(info.ModTime) < ttl/2) {
-		whole, err := c.isWhole(ctx, info, digest, len(m.Data))
-		if err != nil || whole {
+	if err == nil {
+		complete, err := c.isComplete(ctx, info, digest, len(m.Data))
+		if err != nil || complete {
 			return err // stored before a crash; storing it again would disturb readers of the object
 		}
 	}
@@ -121,19 +120,22 @@ func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Me
 	return err
 }
 
-// isWhole reports whether an object has the given digest and size in bytes, and whether all its chunks exist. The
-// metadata of an object does not prove that, because a full bucket can accept the metadata although it rejected the
-// chunks.
-func (c *PayloadStore) isWhole(ctx context.Context, info *jetstream.ObjectInfo, digest string, size int) (bool, error) {
-	if info.Digest != digest || info.Size != uint64(size) {
-		return false, nil
-	}
-	parts := fmt.Sprintf("$O.%s.C.%s", c.cfg.Bucket, info.NUID)
-	stream, err := c.kept.Info(ctx, jetstream.WithSubjectFilter(parts))
+// isComplete reports whether an object has the given digest and size in bytes, whether all its chunks exist, and whether
+// they are kept for long enough. The metadata of an object does not prove that its chunks exist, because a full bucket
+// can accept the metadata although it rejected the chunks.
+func (c *PayloadStore) isComplete(ctx context.Context, o *jetstream.ObjectInfo, digest string, size int) (bool, error) {
+	stream, err := c.js.Stream(ctx, c.streamName())
 	if err != nil {
 		return false, err
 	}
-	return stream.State.Subjects[parts] == uint64(info.Chunks), nil
+	chunks := fmt.Sprintf("$O.%s.C.%s", c.cfg.Bucket, o.NUID)
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(chunks))
+	if err != nil {
+		return false, err
+	}
+	ttl := info.Config.MaxAge
+	return o.Digest == digest && o.Size == uint64(size) && info.State.Subjects[chunks] == uint64(o.Chunks) &&
+		(ttl == 0 || time.Since(o.ModTime) < ttl/2), nil
 }
 
 // open opens the object store. If the object store does not exist, open creates it if the configuration allows that.
@@ -155,14 +157,10 @@ func (c *PayloadStore) open(ctx context.Context) error {
 			c.log.Info("created object store", "bucket", c.cfg.Bucket)
 		}
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		c.js, c.store = js, store
 	}
-	if c.kept, err = js.Stream(ctx, c.streamName()); err != nil {
-		return err
-	}
-	c.store = store
-	return nil
+	return err
 }
 
 // streamName returns the name of the stream that contains the objects.
@@ -179,8 +177,7 @@ func (c *PayloadStore) failure(err error) error {
 		e.Err = access.Words(err, "object store %s does not exist", c.cfg.Bucket)
 		e.Remedy = "create it, correct claimCheck.bucket, or set claimCheck.create: true"
 	}
-	api, isAPI := errors.AsType[jetstream.JetStreamError](err)
-	e.Rejected = isAPI && (api.APIError() == nil || !natscheck.IsTemporary(api.APIError()))
+	e.Rejected = e.Remedy != "" || natscheck.IsAnswer(err)
 	return e
 }
 

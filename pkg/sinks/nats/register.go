@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"strings"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 )
 
 const (
@@ -137,17 +137,11 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 		default:
 			_, err = kv.Update(ctx, s.registerKey(owner.Cluster), text, revision)
 		}
-		if isConflict(err) { // another cluster was faster
-			return nil
+		if errors.Is(err, jetstream.ErrKeyExists) || errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+			return nil // another cluster was faster
 		}
 		return err
 	})
-}
-
-func isConflict(err error) bool {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return errors.Is(err, jetstream.ErrKeyExists) || ok && (api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
-		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) // the error of a bucket with replicas
 }
 
 // registerInMetadata adds the registration to the metadata of the stream. If two clusters register a name at the same
@@ -180,29 +174,23 @@ func (s *Sink) useRegister(
 	if err != nil {
 		return err
 	}
-	kv, err := s.openRegister(ctx, js, create)
-	if err != nil {
-		return err
-	}
-	err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, kv) })
-	if kv != nil && errors.Is(err, sinks.ErrNoRegister) { // the bucket exists, but the user has no permission to use it
+	err = s.askRegister(ctx, func(ctx context.Context) error {
+		kv, err := s.openRegister(ctx, js, create)
+		if err != nil {
+			return err
+		}
+		return do(ctx, js, kv)
+	})
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, sinks.ErrNoRegister) {
 		err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, nil) })
 	}
 	return err
 }
 
-// openRegister returns the bucket of names. It returns nil if the bucket does not exist and create is false, or if the
-// client has no permission to open or create the bucket.
-func (s *Sink) openRegister(
-	ctx context.Context,
-	js jetstream.JetStream,
-	create bool,
-) (kv jetstream.KeyValue, err error) {
-	err = s.askRegister(ctx, func(ctx context.Context) error {
-		kv, err = js.KeyValue(ctx, registerBucket)
-		if !create || !errors.Is(err, jetstream.ErrBucketNotFound) {
-			return err
-		}
+// openRegister returns the bucket of names. If the bucket does not exist, openRegister creates it if create is true.
+func (s *Sink) openRegister(ctx context.Context, js jetstream.JetStream, create bool) (jetstream.KeyValue, error) {
+	kv, err := js.KeyValue(ctx, registerBucket)
+	if create && errors.Is(err, jetstream.ErrBucketNotFound) {
 		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: registerBucket, Replicas: max(1, s.info.Config.Replicas),
 			Description: "which cluster writes to which stream under which name; created by deltabridge",
@@ -210,10 +198,6 @@ func (s *Sink) openRegister(
 		if errors.Is(err, jetstream.ErrBucketExists) { // another client has just created it
 			kv, err = js.KeyValue(ctx, registerBucket)
 		}
-		return err
-	})
-	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, sinks.ErrNoRegister) {
-		return nil, nil
 	}
 	return kv, err
 }
@@ -223,14 +207,8 @@ func (s *Sink) askRegister(ctx context.Context, do func(context.Context) error) 
 	s.client.Forget()
 	defer s.client.Forget()
 	err := s.client.Ask(ctx, do)
-	if errors.Is(err, natsgo.ErrPermissionViolation) || isAPIError(err) && !errors.Is(err, jetstream.ErrBucketNotFound) {
+	if errors.Is(err, natsgo.ErrPermissionViolation) || natscheck.IsAnswer(err) {
 		return fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}
 	return err
-}
-
-// isAPIError reports whether err is an error of the JetStream API that will probably not change soon.
-func isAPIError(err error) bool {
-	api, ok := errors.AsType[jetstream.JetStreamError](err)
-	return ok && api.APIError() != nil && api.APIError().Code != http.StatusServiceUnavailable
 }

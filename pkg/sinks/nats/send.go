@@ -36,9 +36,8 @@ type flight struct {
 	next     []int32 // next[i] is the message after batch[i] in its chain; -1 if there is none
 	ready    []int32 // ready[readyAt:] are the messages that may be published now
 	readyAt  int
-	subjects []string // subjects[k] is the subject of the message sent[k]
-	sent     []int32  // sent[k] is the message whose reply token is base+k
-	base     uint64
+	subjects []string            // subjects[i] is the subject of batch[i] if it was published
+	base     uint64              // base+i is the reply token of batch[i]
 	flying   int                 // number of published messages without a result
 	open     int                 // number of messages without a result
 	last     map[event.Key]int32 // the last message per key so far
@@ -54,13 +53,13 @@ const (
 
 func (f *flight) begin(batch []*event.Message, results []error) {
 	n := len(batch)
-	f.base += uint64(len(f.sent)) // tokens are never reused, so a late answer is never assigned to another message
+	f.base += uint64(len(f.status)) // tokens are never reused, so a late answer is never assigned to another message
 	f.batch, f.results, f.open, f.flying = batch, results, n, 0
 	f.status = append(f.status[:0], make([]status, n)...)
 	f.next = append(f.next[:0], make([]int32, n)...)
-	f.ready, f.readyAt, f.sent = f.ready[:0], 0, f.sent[:0]
+	f.ready, f.readyAt = f.ready[:0], 0
 	clear(f.subjects)
-	f.subjects = f.subjects[:0]
+	f.subjects = append(f.subjects[:0], make([]string, n)...)
 	if f.last == nil {
 		f.last = make(map[event.Key]int32, n)
 	}
@@ -169,37 +168,6 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	}
 }
 
-// prepare waits for the connection and checks the stream again if necessary. If prepare fails, nothing was sent.
-func (s *Sink) prepare(ctx context.Context) error {
-	if s.answered != nil {
-		if err := s.client.Connect(ctx); err != nil {
-			return err
-		}
-	}
-	if s.answered == nil || s.answered != s.client.Conn() {
-		if err := s.Connect(ctx); err != nil {
-			return err
-		}
-	}
-	discard(s.client.Lost)      // errors of a connection that was already replaced
-	discard(s.client.Forbidden) // denials for a batch that was given up
-	discard(s.acks)             // answers to messages that were given up
-	if s.recheck {
-		if err := s.checkStream(ctx); err != nil {
-			return err
-		}
-		s.recheck = false
-	}
-	return nil
-}
-
-// discard removes all values that are currently in a channel.
-func discard[T any](ch chan T) {
-	for n := len(ch); n > 0; n-- {
-		<-ch
-	}
-}
-
 // fill publishes ready messages until MaxInFlight messages are flying.
 func (s *Sink) fill(ctx context.Context) {
 	f := &s.flight
@@ -209,11 +177,9 @@ func (s *Sink) fill(ctx context.Context) {
 		}
 		i := f.ready[f.readyAt]
 		f.readyAt++
-		token := f.base + uint64(len(f.sent))
-		f.sent, f.subjects = append(f.sent, i), append(f.subjects, "")
 		f.status[i] = flying
 		f.flying++
-		if err := s.publish(f.batch[i], token); err != nil {
+		if err := s.publish(i); err != nil {
 			f.settle(i, err)
 			if !sinks.IsPermanent(err) { // the connection failed, so all other messages would fail too
 				f.giveUp(fmt.Errorf("the connection broke: %w", err))
@@ -222,16 +188,18 @@ func (s *Sink) fill(ctx context.Context) {
 	}
 }
 
-func (s *Sink) publish(m *event.Message, token uint64) error {
+func (s *Sink) publish(i int32) error {
+	f := &s.flight
+	m := f.batch[i]
 	text, err := s.appendSubject(s.text[:0], m)
 	if err != nil {
 		return err
 	}
 	subject := len(text)
-	s.text = strconv.AppendUint(append(text, s.inbox...), token, 36)
+	s.text = strconv.AppendUint(append(text, s.inbox...), f.base+uint64(i), 36)
 	both := string(s.text) // a single allocation for both strings
-	s.flight.subjects[len(s.flight.subjects)-1] = both[:subject]
-	s.msg = natsgo.Msg{Subject: both[:subject], Reply: both[subject:], Header: s.headers.set(m), Data: m.Data}
+	f.subjects[i] = both[:subject]
+	s.msg = natsgo.Msg{Subject: f.subjects[i], Reply: both[subject:], Header: s.headers.set(m), Data: m.Data}
 	if m.Structured {
 		s.body = m.AppendStructured(s.body[:0])
 		s.msg.Data = s.body
@@ -257,15 +225,12 @@ func (s *Sink) appendSubject(dst []byte, m *event.Message) ([]byte, error) {
 func (s *Sink) answer(m *natsgo.Msg) {
 	f := &s.flight
 	token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, s.inbox), 36, 64)
-	if err != nil || token < f.base || token >= f.base+uint64(len(f.sent)) {
-		return // a late answer to a message of an earlier batch
-	}
-	i := f.sent[token-f.base]
-	if f.status[i] != flying {
-		return
+	i := int32(token - f.base)
+	if err != nil || token < f.base || token >= f.base+uint64(len(f.batch)) || f.status[i] != flying {
+		return // a late answer to a message that was given up
 	}
 	a := readAck(m, s.ackPrefix)
-	s.partError(f.batch[i], f.subjects[token-f.base], &a)
+	s.partError(f.batch[i], f.subjects[i], &a)
 	s.recheck = s.recheck || a.recheck
 	f.settle(i, a.err)
 }

@@ -62,7 +62,7 @@ func New(cfg Config) (*Sink, error) {
 		warned:  make(map[string]bool),
 		headers: newHeaders(&cfg),
 	}
-	s.client.Access = natsconn.Access{URLs: cfg.URLs, Auth: cfg.Auth, TLS: cfg.TLS, Timeout: cfg.AckTimeout}
+	s.client.Access = cfg.Servers
 	s.client.Lost = make(chan error, 1)
 	s.client.Forbidden = make(chan string, cfg.MaxInFlight)
 	if cfg.Embedded == nil {
@@ -81,6 +81,13 @@ func New(cfg Config) (*Sink, error) {
 // Connect implements sinks.Sink. It starts the embedded server if one is configured, connects, and checks the stream.
 // If the stream does not exist, Connect creates it if the configuration allows that.
 func (s *Sink) Connect(ctx context.Context) error {
+	s.recheck = true
+	return s.prepare(ctx)
+}
+
+// prepare connects if the sink is not connected, and checks the stream again if necessary. If prepare fails, nothing was
+// sent.
+func (s *Sink) prepare(ctx context.Context) error {
 	if s.cfg.Embedded != nil && s.server == nil {
 		server, err := embedded.Start(*s.cfg.Embedded, s.cfg.Logger)
 		if err != nil {
@@ -96,13 +103,25 @@ func (s *Sink) Connect(ctx context.Context) error {
 		if _, err := conn.ChanSubscribe(s.inbox+"*", s.acks); err != nil {
 			return fmt.Errorf("subscribe to the inbox: %w", err)
 		}
-		s.answered = conn
+		s.answered, s.recheck = conn, true
 	}
-	if err := s.checkStream(ctx); err != nil {
-		return err
+	discard(s.client.Lost)      // errors of a connection that was already replaced
+	discard(s.client.Forbidden) // denials for a batch that was given up
+	discard(s.acks)             // answers to messages that were given up
+	if s.recheck {
+		if err := s.checkStream(ctx); err != nil {
+			return err
+		}
+		s.recheck = false
 	}
-	s.recheck = false
 	return nil
+}
+
+// discard removes all values that are currently in a channel.
+func discard[T any](ch chan T) {
+	for n := len(ch); n > 0; n-- {
+		<-ch
+	}
 }
 
 // Close implements sinks.Sink. It also stops the embedded server.

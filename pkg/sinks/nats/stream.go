@@ -101,7 +101,7 @@ func lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream
 // noAnswer returns the error of messages that were not acknowledged in time.
 func (s *Sink) noAnswer() error {
 	err := fmt.Errorf("no acknowledgement within %s", s.cfg.AckTimeout.Round(time.Millisecond))
-	cause := s.client.LastError()
+	cause := s.client.Conn().LastError()
 	switch {
 	case cause == nil:
 		return err

@@ -18,17 +18,17 @@ const shortAge = time.Hour
 // doctorWarnings returns all warnings. In addition to [Stream.Warnings], it reports settings that lose no events during
 // delivery but that an operator may not expect.
 func (s *Stream) doctorWarnings(c *jetstream.StreamConfig, maxPayload int64) []diagnose.Finding {
-	w := warnings{stream: s, found: s.Warnings(c, maxPayload)}
-	w.add(s.Config.AllowMsgTTL && !c.AllowMsgTTL,
+	found := s.Warnings(c, maxPayload)
+	s.warn(&found, s.Config.AllowMsgTTL && !c.AllowMsgTTL,
 		"use nats stream edit "+c.Name+" --allow-msg-ttl (nats-server 2.11), or set nats.stream.deletionsKeptFor: 0s",
 		"it keeps deletions forever, because it allows no TTL for single messages (allow_msg_ttl)")
-	w.add(c.Replicas <= 1 && !s.Embedded, "use 3 replicas, in a cluster of at least 3 servers (num_replicas)",
+	s.warn(&found, c.Replicas <= 1 && !s.Embedded, "use 3 replicas, in a cluster of at least 3 servers (num_replicas)",
 		"it has one replica: if the server loses its data, acknowledged messages are lost")
-	w.add(c.Storage == jetstream.MemoryStorage && c.Replicas <= 1, "use storage: file",
+	s.warn(&found, c.Storage == jetstream.MemoryStorage && c.Replicas <= 1, "use storage: file",
 		"its storage is memory: a restart of the server removes its messages")
-	w.add(c.MaxAge > 0 && c.MaxAge < shortAge && !s.isLatest(), "raise max_age",
+	s.warn(&found, c.MaxAge > 0 && c.MaxAge < shortAge && !s.isLatest(), "raise max_age",
 		"it keeps messages for %v: consumers that are away for longer miss them", c.MaxAge)
-	return w.found
+	return found
 }
 
 func describe(c *jetstream.StreamConfig) string {

@@ -82,46 +82,40 @@ func (s *Stream) unfit(c *jetstream.StreamConfig) error {
 		"use nats stream edit %s --max-msgs-per-subject=1, or remove lastPerSubject", c.MaxMsgsPerSubject, c.Name)
 }
 
-// warnings collects findings about a stream.
-type warnings struct {
-	stream *Stream
-	found  []diagnose.Finding
-}
-
-func (w *warnings) add(applies bool, remedy, format string, args ...any) {
-	if applies {
-		f := w.stream.finding(fmt.Sprintf(format, args...))
-		f.Warn, f.Remedy = true, remedy
-		w.found = append(w.found, f)
-	}
-}
-
 // Warnings returns the settings that can lose events in the stream. maxPayload is the message size limit of the server.
-func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) []diagnose.Finding {
-	w := warnings{stream: s}
+func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) (found []diagnose.Finding) {
 	covers := func(filter string) bool { return server.SubjectMatchesFilter(s.Wildcard, filter) }
-	w.add(!slices.ContainsFunc(c.Subjects, covers), fmt.Sprintf("add %q to its subjects", s.Wildcard),
+	s.warn(&found, !slices.ContainsFunc(c.Subjects, covers), fmt.Sprintf("add %q to its subjects", s.Wildcard),
 		"its subjects %q include only a part of %q: other events are not delivered", c.Subjects, s.Wildcard)
 	old := c.Discard == jetstream.DiscardOld
-	w.add(old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "with discard: new, the bridge waits instead",
+	s.warn(&found, old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "with discard: new, the bridge waits instead",
 		"when full (max_bytes %d, max_msgs %d), it removes its oldest messages", c.MaxBytes, c.MaxMsgs)
-	w.add(c.MaxMsgsPerSubject > 0 && old && !s.isLatest(),
+	s.warn(&found, c.MaxMsgsPerSubject > 0 && old && !s.isLatest(),
 		"remove max_msgs_per_subject, or set nats.stream.lastPerSubject: true to keep only last states",
 		"it keeps only the last %d messages of each subject (max_msgs_per_subject)", c.MaxMsgsPerSubject)
-	w.add(c.Retention == jetstream.InterestPolicy, "use retention: limits",
+	s.warn(&found, c.Retention == jetstream.InterestPolicy, "use retention: limits",
 		"its retention is interest: it removes messages for which it has no consumer")
 	effect := "an event that is sent again later is stored twice"
 	if s.isLatest() {
 		effect = "an event that is sent again later can replace a newer state"
 	}
-	w.add(c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge),
+	s.warn(&found, c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge),
 		fmt.Sprintf("use %s or more", shortWindow), "its duplicate_window is only %s: %s", c.Duplicates, effect)
 	limit := maxMessage(c, maxPayload)
-	w.add(limit < largestObject, "raise max_payload of the server, and max_msg_size of the stream",
+	s.warn(&found, limit < largestObject, "raise max_payload of the server, and max_msg_size of the stream",
 		"it takes messages of %d bytes at most, and an object can have %d: see oversize of the sink", limit, largestObject)
-	w.add(s.isLatest() && c.MaxAge > 0, "set its max_age to 0",
+	s.warn(&found, s.isLatest() && c.MaxAge > 0, "set its max_age to 0",
 		"it removes objects that do not change for %v (max_age)", c.MaxAge)
-	return w.found
+	return found
+}
+
+// warn appends a warning about the stream to found if it applies.
+func (s *Stream) warn(found *[]diagnose.Finding, applies bool, remedy, format string, args ...any) {
+	if applies {
+		f := s.finding(fmt.Sprintf(format, args...))
+		f.Warn, f.Remedy = true, remedy
+		*found = append(*found, f)
+	}
 }
 
 // maxMessage returns the size in bytes of the largest message that both the server and the stream accept.
@@ -140,13 +134,10 @@ func (s *Stream) Error(err error) error {
 	switch {
 	case errors.Is(err, natsgo.ErrPermissionViolation):
 		return s.Access.Denied("stream "+name+" can't be looked up or created", err, s.Wildcard)
-	case errors.Is(err, natsgo.ErrNoResponders), isDisabled(err):
-		e.Key = ""
-		e.Err = access.Words(
-			err,
-			"JetStream is not enabled for the server or this account, or it has not started yet (%v)",
-			err,
-		)
+	case errors.Is(err, natsgo.ErrNoResponders), errors.Is(err, jetstream.ErrJetStreamNotEnabled),
+		errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		const text = "JetStream is not enabled for the server or this account, or it has not started yet (%v)"
+		e.Key, e.Err = "", access.Words(err, text, err)
 		e.Remedy = "enable JetStream on the server, and for the account of " + s.Access.Auth.Who()
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		e.Key = "nats.stream.create"
@@ -170,8 +161,10 @@ func IsTemporary(e *jetstream.APIError) bool {
 		code != server.JSInsufficientResourcesErr
 }
 
-func isDisabled(err error) bool {
-	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount)
+// IsAnswer reports whether err is an answer of JetStream that will probably not change soon.
+func IsAnswer(err error) bool {
+	api, ok := errors.AsType[jetstream.JetStreamError](err)
+	return ok && api.APIError() != nil && !IsTemporary(api.APIError())
 }
 
 // creationRemedy returns the configuration key to look at and the remedy if a stream can't be created.
