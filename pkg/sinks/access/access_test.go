@@ -3,6 +3,8 @@ package access_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/test/certs"
@@ -143,6 +146,69 @@ func TestTLSFiles(t *testing.T) {
 		ce, ok := errors.AsType[*sinks.ConnectError](err)
 		if !ok || ce.Step != sinks.StepFiles || ce.Key != c.key || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("%+v: %v", c.tls, err)
+		}
+	}
+}
+
+// Reach finds the address that accepts connections, and blames each of those that do not.
+func TestReach(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	explain := func(addr string, err error) error {
+		return fmt.Errorf("broker %w", access.DialError(t.Context(), addr, "x.url", time.Second, err))
+	}
+	var p reach.Prober
+	up := l.Addr().String()
+	if addr, err := access.Reach(t.Context(), &p, []string{"127.0.0.1:1", up}, explain); addr != up || err != nil {
+		t.Errorf("%q, %v", addr, err)
+	}
+	_, err = access.Reach(t.Context(), &p, []string{"127.0.0.1:1", "127.0.0.1:2"}, explain)
+	want := "broker 127.0.0.1:1: connect: nothing listens there (connection refused); start the broker, or correct the port in x.url"
+	want += "; " + strings.ReplaceAll(want, ":1:", ":2:")
+	if fmt.Sprint(err) != want || !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+	if _, err := access.Reach(t.Context(), &p, nil, explain); err == nil {
+		t.Error("no address, no error")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := access.Reach(ctx, &p, []string{"127.0.0.1:1"}, explain); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+}
+
+// A connection that the other side closed is told from one that timed out. Texts do not contain the local port.
+func TestClosedTimedOutPlain(t *testing.T) {
+	local := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 40001}
+	read := &net.OpError{Op: "read", Net: "tcp", Source: local, Addr: local, Err: syscall.ECONNRESET}
+	late := &net.OpError{Op: "read", Net: "tcp", Source: local, Err: os.ErrDeadlineExceeded}
+	dial := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ETIMEDOUT}
+	for _, c := range []struct {
+		err              error
+		closed, timedOut bool
+	}{
+		{fmt.Errorf("reading: %w", read), true, false},
+		{io.EOF, true, false},
+		{io.ErrUnexpectedEOF, true, false},
+		{fmt.Errorf("reading: %w", late), false, true},
+		{dial, false, true},
+		{context.DeadlineExceeded, false, true},
+		{errors.New("else"), false, false},
+	} {
+		if access.Closed(c.err) != c.closed || access.TimedOut(c.err) != c.timedOut {
+			t.Errorf("%v: closed %v, timed out %v", c.err, access.Closed(c.err), access.TimedOut(c.err))
+		}
+	}
+	if got := access.Plain(fmt.Errorf("a: %w", read)); got.Error() != "read tcp: connection reset by peer" {
+		t.Errorf("%v", got)
+	}
+	for _, err := range []error{dial, io.EOF} {
+		if got := access.Plain(err); !errors.Is(got, err) {
+			t.Errorf("%v became %v", err, got)
 		}
 	}
 }
