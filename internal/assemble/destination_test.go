@@ -74,7 +74,8 @@ func TestClose(t *testing.T) {
 		func(context.Context) error { order = append(order, "letters"); return nil },
 	}}
 	err := d.Close(t.Context())
-	if err == nil || err.Error() != "store hangs\nsink hangs" || !slices.Equal(order, []string{"store", "letters", "sink"}) {
+	if err == nil || err.Error() != "store hangs\nsink hangs" ||
+		!slices.Equal(order, []string{"store", "letters", "sink"}) {
 		t.Errorf("closed %q, %v", order, err)
 	}
 }

@@ -42,7 +42,8 @@ sinks:
 		if plain.Seen != nil || plain.Encoder.Redactor != nil || hidden.Seen == nil || hidden.Encoder.Redactor == nil {
 			t.Error("a sink sees what it is not sent, or the other way round")
 		}
-		if plain.Buffer.Overflow != engine.Block || hidden.Buffer.Overflow != engine.DropOldest || hidden.Resync.Hours() != 1 {
+		if plain.Buffer.Overflow != engine.Block || hidden.Buffer.Overflow != engine.DropOldest ||
+			hidden.Resync.Hours() != 1 {
 			t.Errorf("%+v, %+v", plain, hidden)
 		}
 	}
@@ -62,7 +63,9 @@ func TestEnrichment(t *testing.T) {
 			t.Errorf("%s: awaited %t", resource, !awaited)
 		}
 	}
-	o, err := object.New([]byte(`{"kind":"Secret","metadata":{"name":"a","uid":"u","resourceVersion":"1"},"data":{"a":"aHVudGVyMg=="}}`))
+	o, err := object.New(
+		[]byte(`{"kind":"Secret","metadata":{"name":"a","uid":"u","resourceVersion":"1"},"data":{"a":"aHVudGVyMg=="}}`),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,12 @@ func TestServeFinishesRequests(t *testing.T) {
 	go func() { ended <- Serve(ctx, listener, handler) }()
 	go func() {
 		defer http.DefaultClient.CloseIdleConnections()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String(), http.NoBody)
+		request, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodGet,
+			"http://"+listener.Addr().String(),
+			http.NoBody,
+		)
 		if err != nil {
 			t.Error(err)
 		}

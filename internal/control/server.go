@@ -50,7 +50,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	err := server.Shutdown(last)
-	<-ended
+	_ = <-ended // http.ErrServerClosed
 	return err
 }
 

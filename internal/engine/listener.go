@@ -233,7 +233,8 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	if err != nil {
 		m, at = l.unencodable(ev, err), time.Time{}
 	}
-	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: l.ledger.Track(l.pipeline.Name, ev.Time)}
+	seq := l.ledger.Track(l.pipeline.Name, ev.Time)
+	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: seq}
 	l.counters.Queue(m)
 	if err = l.pipeline.queue.Push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
 		l.counters.Unqueue(m)

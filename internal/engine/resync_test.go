@@ -236,7 +236,11 @@ func TestRequestResyncOfAllSinks(t *testing.T) {
 		got[report.Sink] = report.Error
 		return nil
 	})
-	if diff := cmp.Diff(map[string]string{"a": "nothing is watched yet", "b": "nothing is watched yet"}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(
+		map[string]string{"a": "nothing is watched yet", "b": "nothing is watched yet"},
+		got,
+	); diff != "" ||
+		err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if _, err := r.find("c"); err == nil || err.Error() != `there is no sink "c"; there are a, b` {

@@ -111,7 +111,7 @@ func TestWhatWaitsOutlivesTheQueue(t *testing.T) {
 	policies := []string{Block, Compact, DropOldest}
 	for n, before := range policies {
 		after := policies[(n+1)%len(policies)]
-		t.Run(string(before+", then "+after), func(t *testing.T) {
+		t.Run(before+", then "+after, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
 				p, end := pipelineIn(t, dir, Buffer{Events: 100, Bytes: 1 << 20, Overflow: before, DiskBytes: 1})

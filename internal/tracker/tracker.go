@@ -135,7 +135,7 @@ func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, c
 		}
 		return err
 	})
-	t.fail(nil)
+	_ = t.fail(nil) // the reason is no longer current
 	if err != nil {
 		return ctx.Err()
 	}
