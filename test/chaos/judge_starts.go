@@ -299,11 +299,22 @@ func (j *sinkJudge) unseen(r *Rev) bool {
 		}
 		p := &j.Timeline.Processes[last]
 		filtered := p.Config.passes(j.dest, r) && !j.Timeline.Processes[n].Config.passes(j.dest, r)
-		if filtered || r.At.After(j.committed(p)) && r.RV <= j.listed(n) {
+		if filtered || r.At.After(j.knownUntil(last)) && r.RV <= j.listed(n) {
 			return true
 		}
 	}
 	return false
+}
+
+// knownUntil is the time up to which the bridge certainly knew the objects when a process had ended. A process that
+// ended soon may not have heard of what happened before it.
+func (j *sinkJudge) knownUntil(n int) time.Time {
+	for ; n >= 0 && j.Timeline.Processes[n].Config.At(j.dest) != nil; n-- {
+		if p := &j.Timeline.Processes[n]; j.caughtUp(p) {
+			return j.committed(p)
+		}
+	}
+	return time.Time{}
 }
 
 // lists reports whether a process may have begun with a list of what r belongs to, and when that had ended at the

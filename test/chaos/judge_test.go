@@ -317,6 +317,18 @@ func TestJudgeASpilledRecord(t *testing.T) {
 	}
 }
 
+// A process that ended soon may not have heard of a deletion before it. If its checkpoint is lost, nobody has.
+func TestJudgeADeletionBeforeAShortProcess(t *testing.T) {
+	for start, want := range map[float64][]Class{6.5: nil, 4.5: {StillThere}} {
+		s := tell(t, "x y y z x- y z z y", stream(Filter{}))
+		s.process(0, 4, Term, s.config()).process(6, 7, Term, s.config()).fault(Lose, "", 7, 7).process(8, 0, "", s.config())
+		s.in.Timeline.Processes[1].Start = second(start)
+		s.in.Timeline.Processes[2].ReadyRev = 8
+		s.got("s", "added 1", "added 2", "updated 3", "added 4", "updated 6@6.8", "updated 7", "initial 6@8.1", "initial 8@8.1", "updated 9").
+			ends(want...)
+	}
+}
+
 // What of a first list was sent is not known if a process could not finish it: all of it may leave.
 func TestJudgeALeaveAfterAFirstListInPart(t *testing.T) {
 	for ready, want := range map[int64][]Class{0: nil, 3: {Operation}} {
