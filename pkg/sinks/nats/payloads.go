@@ -120,9 +120,9 @@ func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Me
 	return err
 }
 
-// isComplete reports whether an object has the given digest and size in bytes, whether all its chunks exist, and whether
-// they are kept for long enough. The metadata of an object does not prove that its chunks exist, because a full bucket
-// can accept the metadata although it rejected the chunks.
+// isComplete reports whether an object has the given digest and size in bytes, whether all its chunks exist, and
+// whether they are kept for long enough. The metadata of an object does not prove that its chunks exist, because a full
+// bucket can accept the metadata although it rejected the chunks.
 func (c *PayloadStore) isComplete(ctx context.Context, o *jetstream.ObjectInfo, digest string, size int) (bool, error) {
 	stream, err := c.js.Stream(ctx, c.streamName())
 	if err != nil {

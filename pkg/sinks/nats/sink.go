@@ -85,8 +85,8 @@ func (s *Sink) Connect(ctx context.Context) error {
 	return s.prepare(ctx)
 }
 
-// prepare connects if the sink is not connected, and checks the stream again if necessary. If prepare fails, nothing was
-// sent.
+// prepare connects if the sink is not connected, and checks the stream again if necessary. If prepare fails, nothing
+// was sent.
 func (s *Sink) prepare(ctx context.Context) error {
 	if s.cfg.Embedded != nil && s.server == nil {
 		server, err := embedded.Start(*s.cfg.Embedded, s.cfg.Logger)

@@ -186,8 +186,8 @@ func (cfg *Config) streamConflict(at *strictyaml.Section, b *Config, name string
 	case len(ours) == 0 || len(theirs) == 0: // a template is invalid
 		return false
 	case same && (cfg.Stream.Create || b.Stream.Create) && !slices.Equal(ours, theirs):
-		at.Report(subjectKey, fmt.Sprintf("%q differs from %q, with which %s would create the same stream", ours, theirs, name),
-			"use the same subject, or another stream")
+		const problem = "%q differs from %q, with which %s would create the same stream"
+		at.Report(subjectKey, fmt.Sprintf(problem, ours, theirs, name), "use the same subject, or another stream")
 		return true
 	case same || !cfg.Stream.Create || !b.Stream.Create:
 		return false
