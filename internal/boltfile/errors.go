@@ -39,7 +39,7 @@ func Remedy(err error) string {
 		return "the disk or quota is full: make room or enlarge the volume; " +
 			"until then nothing is lost, but a restart sends the events since the last commit again"
 	case is(err, syscall.EFBIG):
-		return "the file must not grow further: raise the limit on the size of files (ulimit -f)"
+		return "the file has reached the maximum file size: raise the limit (ulimit -f)"
 	case is(err, syscall.EROFS):
 		return "the volume is mounted read-only: mount it writable, or set state.path to a writable directory"
 	case errors.Is(err, fs.ErrPermission):
@@ -53,11 +53,11 @@ func Remedy(err error) string {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return "another program has the file open: close it"
 	case is(err, syscall.ENOTDIR):
-		return "a part of the path is a file: set state.path to a directory"
+		return "part of the path is a file, not a directory: set state.path to a directory"
 	case errors.Is(err, ErrDamaged):
-		return "another program changed the file: restart the bridge, which checks the file and replaces it if necessary"
+		return "restart the bridge, which checks the file and quarantines it if necessary"
 	case is(err, syscall.EIO):
-		return "the disk fails: read the kernel log, and move the directory to another volume"
+		return "the disk reports I/O errors: check the kernel log, and move the directory to another volume"
 	}
 	return ""
 }

@@ -289,8 +289,8 @@ func TestRemedy(t *testing.T) {
 		&fs.PathError{Err: syscall.EROFS}:         "mounted read-only",
 		&fs.PathError{Err: syscall.EACCES}:        "fsGroup",
 		files.ErrLocked:                           "another bridge uses this directory",
-		&fs.PathError{Err: syscall.ENOTDIR}:       "a part of the path is a file",
-		errors.Join(errors.New("x"), syscall.EIO): "the disk fails",
+		&fs.PathError{Err: syscall.ENOTDIR}:       "part of the path is a file, not a directory",
+		errors.Join(errors.New("x"), syscall.EIO): "the disk reports I/O errors",
 		errors.New("something else"):              "",
 	} {
 		if got := Remedy(err); !strings.Contains(got, want) || want == "" && got != "" {

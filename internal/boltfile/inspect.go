@@ -69,7 +69,7 @@ func inspect(path string) (Usage, error) {
 		return Usage{}, err
 	}
 	if m.Pages < 4 || m.Pages > uint64(info.Size()/pageSize) {
-		return Usage{}, damaged("%d pages of %d bytes in a file of %d bytes", m.Pages, pageSize, info.Size())
+		return Usage{}, damaged("impossible size: %d pages of %d bytes in a file of %d bytes", m.Pages, pageSize, info.Size())
 	}
 	// Both this walk and bbolt access pages in random order. If the disk is slow, it is much faster to read the whole file
 	// sequentially first.
@@ -104,7 +104,7 @@ func newestMeta(file *os.File) (newest boltMeta, err error) {
 		case err != nil:
 			return newest, err
 		case m.PageSize != pageSize:
-			return newest, damaged("the pages have %d bytes", m.PageSize)
+			return newest, damaged("unsupported page size of %d bytes", m.PageSize)
 		case newest.Magic == 0 || m.Txid > newest.Txid:
 			newest = m
 		}
@@ -129,7 +129,7 @@ func metaAt(file *os.File, at int64) (m boltMeta, err error) {
 	case m.Magic != boltMagic:
 		err = damaged("not a bbolt file")
 	case m.Version != boltVersion:
-		err = damaged("bbolt file of version %d", m.Version)
+		err = damaged("unsupported bbolt version %d", m.Version)
 	case m.Sum != sum.Sum64():
 		err = damaged("checksum of the meta page is wrong")
 	}
@@ -151,7 +151,7 @@ func newPage(id uint64, b []byte) boltPage {
 // page reads a page.
 func (in *inspection) page(id uint64) (p boltPage, err error) {
 	if id < 2 || id >= in.pages {
-		return p, damaged("page %d of %d", id, in.pages)
+		return p, damaged("invalid reference to page %d (the file has %d pages)", id, in.pages)
 	}
 	at, b := int64(id)*pageSize, make([]byte, pageSize)
 	if err := in.read(b, at); err != nil {
@@ -159,7 +159,7 @@ func (in *inspection) page(id uint64) (p boltPage, err error) {
 	}
 	self, more := binary.NativeEndian.Uint64(b), uint64(binary.NativeEndian.Uint32(b[12:]))
 	if self != id || more >= in.pages-id {
-		return p, damaged("page %d says that it is page %d and %d more", id, self, more)
+		return p, damaged("page %d has an invalid header: id %d, %d overflow pages", id, self, more)
 	}
 	for i := id; i <= id+more; i++ {
 		if in.seen[i] {
@@ -183,14 +183,14 @@ func (in *inspection) read(b []byte, at int64) error {
 // tree checks a page and all pages below it. The keys must be at least low and less than high; nil means no bound.
 func (in *inspection) tree(id uint64, low, high []byte, depth int) error {
 	if depth == maxDepth {
-		return damaged("more than %d pages deep", maxDepth)
+		return damaged("the page tree is deeper than %d levels", maxDepth)
 	}
 	p, err := in.page(id)
 	if err != nil {
 		return err
 	}
 	if p.flags != pageLeaf && (p.flags != pageBranch || p.count == 0) {
-		return damaged("page %d has flags %#x and %d elements", id, p.flags, p.count)
+		return damaged("page %d is not a valid leaf or branch page (flags %#x, %d elements)", id, p.flags, p.count)
 	}
 	return in.elements(p, low, high, depth)
 }
@@ -223,18 +223,18 @@ func (in *inspection) elements(p boltPage, low, high []byte, depth int) error {
 // bucket checks a value that is a bucket. A small bucket consists of a single page, which the value contains.
 func (in *inspection) bucket(id uint64, value []byte, depth int) error {
 	if len(value) < bucketSize {
-		return damaged("page %d: bucket of %d bytes", id, len(value))
+		return damaged("page %d: a bucket of %d bytes is too short", id, len(value))
 	}
 	if root := binary.NativeEndian.Uint64(value); root != 0 {
 		return in.tree(root, nil, nil, depth)
 	}
 	inline := value[bucketSize:]
 	if len(inline) < pageHeaderSize || depth == maxDepth {
-		return damaged("page %d: inline bucket of %d bytes", id, len(inline))
+		return damaged("page %d: an inline bucket of %d bytes is too short or nested too deeply", id, len(inline))
 	}
 	p := newPage(id, inline)
 	if p.flags != pageLeaf {
-		return damaged("page %d: inline bucket with flags %#x", id, p.flags)
+		return damaged("page %d: an inline bucket has unexpected flags %#x", id, p.flags)
 	}
 	return in.elements(p, nil, nil, depth)
 }
@@ -242,7 +242,7 @@ func (in *inspection) bucket(id uint64, value []byte, depth int) error {
 // check checks that all elements are within the page, and that the keys are in ascending order and within the bounds.
 func (p boltPage) check(low, high []byte) error {
 	if pageHeaderSize+p.count*elementSize > len(p.b) {
-		return damaged("page %d: %d elements", p.id, p.count)
+		return damaged("page %d: %d elements do not fit into the page", p.id, p.count)
 	}
 	for i := range p.count {
 		e, ok := p.element(i)

@@ -118,7 +118,7 @@ type Watch struct {
 func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("configuration file: %w (name the file with --config)", err)
+		return nil, fmt.Errorf("configuration file: %w (specify the file with --config)", err)
 	}
 	return Parse(path, data)
 }

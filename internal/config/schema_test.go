@@ -295,8 +295,8 @@ func TestSchemaRefusesMistakes(t *testing.T) {
 		"1ms is too small", // a number is one however it is written, a text is none
 		"no such file", "is not a regular file",
 		"has no server",
-		"begins without a stream",
-		"is the name of",
+		"starts without a stream",
+		"is also the name of",
 	}
 	for _, name := range []string{"wrong-types", "unknown-keys", "ranges", "missing", "names", "empty-lists", "secrets", "list", "text"} {
 		data, err := os.ReadFile("testdata/" + name + ".bad.yaml")

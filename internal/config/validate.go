@@ -19,7 +19,7 @@ import (
 // Validate reports invalid values. The values must already have the correct type.
 func (c *Config) Validate(at *strictyaml.Section) {
 	if c.Cluster == "" || len(validation.IsValidLabelValue(c.Cluster)) > 0 {
-		at.Report("cluster", strictyaml.Quote(c.Cluster)+" can't be the name of a cluster",
+		at.Report("cluster", strictyaml.Quote(c.Cluster)+" is not a valid cluster name",
 			"use at most 63 letters, digits, -, _ and ., beginning and ending with a letter or digit")
 	}
 	at.NotEmpty("state.path", c.State.Path, "write ./state")
@@ -30,8 +30,8 @@ func (c *Config) Validate(at *strictyaml.Section) {
 	validateOverlaps(at, c.Watch)
 	if path := c.RedactionKeyFile; path != "" {
 		if info, err := os.Stat(path); err == nil && info.Size() < redact.MinKey {
-			problem := fmt.Sprintf("%q has %d bytes, and the key must have at least %d", path, info.Size(), redact.MinKey)
-			at.Report("redactionKeyFile", problem, "make one: openssl rand -hex 32")
+			problem := fmt.Sprintf("%q has %d bytes, but the key requires at least %d", path, info.Size(), redact.MinKey)
+			at.Report("redactionKeyFile", problem, "create a key with openssl rand -hex 32")
 		}
 	}
 	for i := range c.Redact {
@@ -45,7 +45,7 @@ func (c *Config) Validate(at *strictyaml.Section) {
 		}
 		c.Sinks[i].validate(at.At(key))
 		if first, ok := names[name]; ok && name != "" {
-			at.Report(key+".name", fmt.Sprintf("%q is the name of sinks[%d] too", name, first), "choose another name")
+			at.Report(key+".name", fmt.Sprintf("%q is also the name of sinks[%d]", name, first), "choose another name")
 		} else {
 			names[name] = i
 		}
@@ -111,7 +111,7 @@ func validateFilters(at *strictyaml.Section, rules []filter.Rule) {
 	for key, all := range problems {
 		remedy := "" // the example of the key
 		if strings.HasSuffix(key, ".when") {
-			remedy = "it is CEL over object, old and operation"
+			remedy = "write a CEL expression with the variables object, old and operation"
 		}
 		at.Report(key, strings.Join(all, "; "), remedy)
 	}

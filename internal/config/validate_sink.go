@@ -19,13 +19,13 @@ const leastResync = time.Minute
 
 func (s *Sink) validate(at *strictyaml.Section) {
 	if len(validation.IsDNS1123Label(s.Name)) > 0 && at.Has("name") {
-		at.Report("name", strictyaml.Quote(s.Name)+" can't be the name of a sink",
+		at.Report("name", strictyaml.Quote(s.Name)+" is not a valid sink name",
 			"use at most 63 lower-case letters, digits and -, beginning and ending with a letter or digit")
 	}
 	validateFilters(at, s.Filters)
 	s.validatePayload(at)
 	if s.Resync > 0 && s.Resync < leastResync {
-		at.Report("resync", fmt.Sprintf("is less than %v: the sink would be sent everything without end", leastResync),
+		at.Report("resync", fmt.Sprintf("is less than %v: the bridge would re-send all objects continuously", leastResync),
 			"write 6h, or 0s for never")
 	}
 	s.validateRejections(at)
@@ -44,7 +44,7 @@ func (s *Sink) validateDestinations(at *strictyaml.Section) {
 	}
 	switch given := at.Given(kinds...); {
 	case len(given) > 1:
-		at.Report(given[1], "is a second destination besides "+given[0], "make a sink of its own for each")
+		at.Report(given[1], "cannot be used together with "+given[0], "configure one sink for each destination")
 	case len(given) == 0 && s.Destination() == nil:
 		at.Report("", "has no destination", "add "+strictyaml.OrList(kinds))
 	}
@@ -56,9 +56,9 @@ func (s *Sink) validateEnrich(at *strictyaml.Section) {
 	switch {
 	case !at.Has("enrich") || !at.Fine("enrich"):
 	case s.Enrich.Needs == (enrich.Needs{}) && len(at.Given(needs...)) == 0:
-		at.Report("enrich", "asks for nothing", "write owner: true, namespaceLabels: true or involvedObject: true")
+		at.Report("enrich", "selects no data", "write owner: true, namespaceLabels: true or involvedObject: true")
 	case s.Enrich.As == EnrichData && s.Payload == event.PayloadObject && at.Fine("payload"):
-		at.Report("enrich.as", "is data, and payload: object is the object as the API server sent it, and nothing else",
+		at.Report("enrich.as", "is data, but with payload: object an event contains only the unmodified object",
 			"write as: attributes, or payload: change or metadata")
 	}
 }
@@ -68,9 +68,9 @@ func (s *Sink) validatePayload(at *strictyaml.Section) {
 	switch {
 	case !at.Fine("payload"):
 	case s.Payload != event.PayloadChange && at.Has("patch"):
-		at.Report("patch", "has no meaning without payload: change", "remove it, or write payload: change")
+		at.Report("patch", "has no effect without payload: change", "remove it, or write payload: change")
 	case s.Payload == event.PayloadChange && s.Buffer.Overflow == OverflowCompact:
-		at.Report("buffer.overflow", "is compact, which gives up states between: a change would not say what changed",
+		at.Report("buffer.overflow", "is compact, which discards intermediate states: a change event would not contain all changes",
 			"write block or drop-oldest, or payload: object")
 	}
 }
@@ -80,7 +80,7 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 	if s.Stdout != nil {
 		for _, key := range []string{"oversize", "claimCheck", "deadLetter"} {
 			if at.Has(key) {
-				at.Report(key, "has no meaning for stdout, which accepts every event", "remove it")
+				at.Report(key, "has no effect for stdout, which accepts every event", "remove it")
 			}
 		}
 		return
@@ -90,19 +90,19 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 	case s.Oversize == sinks.OutcomeClaimCheck && !at.Has("claimCheck"):
 		at.Report(
 			"oversize",
-			"is claimCheck, and there is no claimCheck",
+			"is claimCheck, but the sink has no claimCheck section",
 			"add claimCheck: {bucket: k8s-claims, create: true}",
 		)
 	case s.Oversize == sinks.OutcomeDeadLetter && !at.Has("deadLetter"):
-		at.Report("oversize", "is deadLetter, and there is no deadLetter", "add deadLetter: {file: {}}")
+		at.Report("oversize", "is deadLetter, but the sink has no deadLetter section", "add deadLetter: {file: {}}")
 	}
 	if c := s.ClaimCheck; c != nil && at.Fine("claimCheck") {
 		if s.Oversize != sinks.OutcomeClaimCheck && at.Fine("oversize") {
-			at.Report("claimCheck", "is given, and oversize is not claimCheck", "write oversize: claimCheck, or remove it")
+			at.Report("claimCheck", "is set, but oversize is not claimCheck", "write oversize: claimCheck, or remove it")
 		}
 		c.Validate(at.At("claimCheck"))
 		if s.NATS == nil && s.Destination() != nil && !at.Has("claimCheck.nats") {
-			at.Report("claimCheck", "has no NATS server, and the sink does not write to NATS",
+			at.Report("claimCheck", "requires a nats section, because the sink does not write to NATS",
 				"add nats: {url: nats://127.0.0.1:4222}")
 		}
 	}
@@ -115,9 +115,9 @@ func (s *Sink) validateDeadLetter(at *strictyaml.Section) {
 	d := s.DeadLetter
 	switch given := at.Given("file", "topic", "subject"); {
 	case len(given) > 1:
-		at.Report(given[1], "is given besides "+given[0], "keep one of them")
+		at.Report(given[1], "cannot be used together with "+given[0], "keep one of them")
 	case len(given) == 0:
-		at.Report("", "has no place", "add file: {}")
+		at.Report("", "has no destination", "add file: {}")
 	}
 	if d.Topic != "" {
 		sinks.CheckTemplate(at, "topic", d.Topic, event.EscapeTopic, "dead-letters.{cluster}")
@@ -125,7 +125,7 @@ func (s *Sink) validateDeadLetter(at *strictyaml.Section) {
 	if d.Subject != "" {
 		sinks.CheckTemplate(at, "subject", d.Subject, event.EscapeSubject, "dead.{cluster}.{resource}")
 	} else if d.Stream != "" {
-		at.Report("stream", "has no meaning without subject", "remove it, or add subject")
+		at.Report("stream", "has no effect without subject", "remove it, or add subject")
 	}
 	if destination := s.Destination(); destination != nil {
 		destination.ValidateLetters(at, &d.LetterPlace)

@@ -93,7 +93,8 @@ func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 			at.Report(
 				fmt.Sprintf("watch[%d].fieldSelector", n),
 				fmt.Sprintf(
-					"differs from the one of watch[%d], and both may select the same objects, which are watched only once",
+					"differs from the fieldSelector of watch[%d]; both entries may select the same objects, "+
+						"but each object is watched only once",
 					than,
 				),
 				"use the same fieldSelector for both, or different resources or namespaces, or a filter of the sink instead",

@@ -39,7 +39,7 @@ func Decode[T any](name string, data []byte) (*T, *Section) {
 		d.unreadable = true
 		d.syntaxError(data, err)
 	case len(documents) > 1:
-		d.add(documents[1].Line, documents[1].Column, "", "there is a second document", "keep one, and remove the lines ---")
+		d.add(documents[1].Line, documents[1].Column, "", "the file contains a second document", "keep one, and remove the --- lines")
 	}
 	// A file that contains only comments has no document. A file that contains only --- has a document that is null.
 	if err == nil && len(documents) > 0 && documents[0].Content[0].Tag != "!!null" {
@@ -58,7 +58,7 @@ func (d *decoder) report(path, problem, remedy string) {
 	d.broken[path] = true
 	if remedy == "" {
 		key, _, _ := strings.Cut(path[strings.LastIndexByte(path, '.')+1:], "[")
-		remedy = "as in " + key + ": " + d.tags[path].Get("example")
+		remedy = "example: " + key + ": " + d.tags[path].Get("example")
 	}
 	at := path
 	for d.nodes[at] == nil && at != "" {
@@ -262,7 +262,7 @@ func (d *decoder) findFile(path, file string) string {
 		file = filepath.Join(filepath.Dir(d.file), file)
 	}
 	if err := checkFile(file); err != nil {
-		d.report(path, err.Error(), "name a file that the bridge can read")
+		d.report(path, err.Error(), "set it to a file that the bridge can read")
 	}
 	return file
 }

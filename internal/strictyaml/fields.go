@@ -117,7 +117,7 @@ func (d *decoder) unknownKey(path string, key *yaml.Node, t reflect.Type) (near 
 	case near != "":
 		remedy = "did you mean " + near + "?"
 	case len(known) == 0:
-		remedy = "there are no keys: write {}"
+		remedy = "this object has no keys: write {}"
 	}
 	d.add(key.Line, key.Column, path, problem, remedy)
 	return near

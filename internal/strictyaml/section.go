@@ -108,7 +108,7 @@ func (s *Section) Together(a, b string) {
 		if given[0] == a {
 			missing = b
 		}
-		s.Report(missing, "is missing, but "+given[0]+" is given", "give both or none")
+		s.Report(missing, "is missing, but "+given[0]+" is given", "set both or neither")
 	}
 }
 

@@ -101,13 +101,13 @@ func ParseTemplate(text string, escape Escape) (*Template, error) {
 		all := variables()
 		k := slices.Index(names(all), name)
 		if k < 0 {
-			return fail(offset, "there is no variable %q; there are %s", name, strings.Join(names(all), ", "))
+			return fail(offset, "there is no variable %q; the variables are %s", name, strings.Join(names(all), ", "))
 		}
 		t.parts = append(t.parts, templatePart{variable: all[k]})
 		rest = after
 	}
 	if (escape == EscapeSubject || escape == EscapeKey) && slices.Contains(strings.Split(text, "."), "") {
-		return fail(0, "a subject cannot have an empty token (two dots, or a dot at an end)")
+		return fail(0, "a subject cannot have an empty token (two dots in a row, or a dot at the beginning or end)")
 	}
 	return t, nil
 }

@@ -119,7 +119,7 @@ func (e environment) compile(
 func wrongType(t *cel.Type) error {
 	remedy := ""
 	if t.Kind() == cel.OpaqueKind && t.TypeName() == "optional_type" {
-		remedy = ": end it with .orValue(false) or .hasValue()"
+		remedy = ": end the expression with .orValue(false) or .hasValue()"
 	}
 	return fmt.Errorf("the result must be a boolean, not %s%s", cel.FormatCELType(t), remedy)
 }

@@ -29,10 +29,10 @@ func ParsePattern(text string) (ResourcePattern, error) {
 	case text == "":
 		return ResourcePattern{}, errors.New("empty")
 	case strings.HasPrefix(text, "!"):
-		return ResourcePattern{}, errors.New("resources have no exclusions with \"!\"")
+		return ResourcePattern{}, errors.New("resources cannot be excluded with \"!\"")
 	case strings.Contains(text, "/"):
 		return ResourcePattern{}, errors.New(
-			"subresources cannot be watched; write a group after the resource and a dot, as in deployments.apps",
+			"subresources cannot be watched; to specify a group, separate it with a dot, as in deployments.apps",
 		)
 	case strings.ToLower(text) != text:
 		return ResourcePattern{}, errors.New("write the resource as its lower-case plural, as in configmaps")

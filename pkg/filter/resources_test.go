@@ -81,7 +81,7 @@ func TestResourcePattern(t *testing.T) {
 func TestResourcePatternMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"":              "empty",
-		"!pods":         "exclusions",
+		"!pods":         "cannot be excluded",
 		"pods/status":   "subresources",
 		"apps/v1":       "subresources",
 		"Pod":           "lower-case",

@@ -64,7 +64,7 @@ func (p *LetterPlace) String() string {
 func CheckTemplate(at *strictyaml.Section, key, text string, escape event.Escape, example string) *event.Template {
 	t, err := event.ParseTemplate(text, escape)
 	if err != nil {
-		at.Report(key, err.Error(), "as in "+example)
+		at.Report(key, err.Error(), "example: "+example)
 		return nil
 	}
 	return t

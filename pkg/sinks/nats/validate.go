@@ -31,7 +31,7 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 		at.Address("embedded.listen", e.Listen, false, "write 127.0.0.1:4222")
 		at.NotEmpty("embedded.storeDir", e.StoreDir, "write ./data/nats")
 		if !cfg.Stream.Create {
-			at.Report("stream.create", "is not true, and an embedded server begins without a stream",
+			at.Report("stream.create", "must be true, because an embedded server starts without a stream",
 				"write stream: {create: true}")
 		}
 	}
@@ -41,7 +41,7 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 	if cfg.LastOnly() {
 		cfg.validateLatest(at, template)
 	} else if at.Has("stream.deletionsKeptFor") {
-		at.Report("stream.deletionsKeptFor", "has no meaning without lastPerSubject",
+		at.Report("stream.deletionsKeptFor", "has no effect without lastPerSubject or bucket",
 			"remove it, or write lastPerSubject: true, or name a bucket")
 	}
 }
@@ -67,8 +67,8 @@ func (cfg *Config) validateStream(at *strictyaml.Section, template *event.Templa
 		validateName(at, "name", s.Name, streamName)
 	}
 	if s.MaxAge > 0 && s.DuplicateWindow > s.MaxAge {
-		problem := fmt.Sprintf("%v is longer than maxAge, %v", s.DuplicateWindow, s.MaxAge)
-		at.Report("duplicateWindow", problem, "make it at most as long")
+		problem := fmt.Sprintf("%v is longer than maxAge, which is %v", s.DuplicateWindow, s.MaxAge)
+		at.Report("duplicateWindow", problem, "set it to at most maxAge")
 	}
 	valid := at.Fine("subjects")
 	for i, subject := range s.Subjects {
@@ -103,7 +103,7 @@ func (cfg *Config) validateBucket(at *strictyaml.Section) {
 		}
 	}
 	if strings.Contains(cfg.Subject, "$") {
-		at.Report("subject", "contains $, which is not allowed in a key", "write only the key")
+		at.Report("subject", "contains $, which is not allowed in a key", "write the key without $KV and the bucket name")
 	}
 }
 
@@ -120,7 +120,7 @@ func (cfg *Config) validateLatest(at *strictyaml.Section, template *event.Templa
 		at.Report("stream.maxAge", "would remove objects that do not change", "remove it")
 	}
 	if cfg.Bucket == "" && (s.MaxBytes > 0 || s.MaxMsgs > 0) && s.Discard != "new" { // a full bucket always waits
-		at.Report("stream.discard", "is old: a full stream would remove objects",
+		at.Report("stream.discard", `cannot be "old": a full stream would remove objects`,
 			"write discard: new, with which the bridge waits")
 	}
 	if template == nil {
@@ -133,7 +133,7 @@ func (cfg *Config) validateLatest(at *strictyaml.Section, template *event.Templa
 			"remove it, as in "+defaultSubject())
 	case !uses("uid") && !(uses("group") && uses("resource") && uses("namespace") && uses("name")):
 		at.Report("subject", "is the same for several objects, and only one of them would be kept",
-			"name them by {group}, {resource}, {namespace} and {name}, or by {uid}, as in "+defaultSubject())
+			"use {group}, {resource}, {namespace} and {name}, or {uid}, as in "+defaultSubject())
 	}
 }
 
@@ -147,7 +147,7 @@ func (cfg *Config) ValidateLetters(at *strictyaml.Section, to *sinks.LetterPlace
 	case cfg.Embedded != nil:
 		at.Report("subject", "cannot be used with an embedded server", "write file: {}")
 	case to.Stream == "" && at.Fine("stream"):
-		at.Report("", "has a subject and no stream", "add the stream that has the subject, as in stream: DEAD")
+		at.Report("", "has a subject, but no stream", "add the stream that has the subject, as in stream: DEAD")
 	case to.Stream == cfg.resolved().Stream.Name:
 		at.Report("stream", "is the stream of the sink", "use another stream")
 	}
@@ -186,7 +186,7 @@ func (cfg *Config) streamConflict(at *strictyaml.Section, b *Config, name string
 	case len(ours) == 0 || len(theirs) == 0: // a template is invalid
 		return false
 	case same && (cfg.Stream.Create || b.Stream.Create) && !slices.Equal(ours, theirs):
-		const problem = "%q differs from %q, with which %s would create the same stream"
+		const problem = "%q differs from %q, the subjects with which %s creates the same stream"
 		at.Report(subjectKey, fmt.Sprintf(problem, ours, theirs, name), "use the same subject, or another stream")
 		return true
 	case same || !cfg.Stream.Create || !b.Stream.Create:
