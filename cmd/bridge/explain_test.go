@@ -141,7 +141,7 @@ sinks:
 		"must be table or json":                       {file, "-o", "xml"},
 		"no such file":                                {filepath.Join(dir, "nowhere")},
 		"different uids":                              {file, "--old", write("other.json", strings.Replace(pod, `"u1"`, `"u2"`, 1))},
-		"no apiVersion and kind":                      {write("bare.json", `{"metadata":{"name":"x"}}`)},
+		"lacks apiVersion or kind":                    {write("bare.json", `{"metadata":{"name":"x"}}`)},
 		"no metadata.name":                            {write("nameless.json", `{"kind":"Pod","apiVersion":"v1"}`)},
 	} {
 		if _, err := command(

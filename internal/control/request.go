@@ -60,7 +60,7 @@ func RequestResync(ctx context.Context, state, sink string, each func(*ResyncRep
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("the bridge ended during the resync, or has another version: %w", err)
+			return fmt.Errorf("the bridge stopped during the resync, or is a different version: %w", err)
 		}
 		if err := each(&report); err != nil {
 			return err

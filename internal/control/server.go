@@ -32,7 +32,7 @@ func ServeSocket(ctx context.Context, state string, handler http.Handler, log *s
 	case ctx.Err() == nil:
 		log.Warn("control socket failed, bridge resync is unavailable", "err", err)
 	case err != nil:
-		log.Warn("control socket was closed while a command was served", "err", err)
+		log.Warn("control socket closed before a command finished", "err", err)
 	}
 }
 

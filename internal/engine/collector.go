@@ -27,7 +27,8 @@ func (c *stateCollector) Describe(chan<- *prometheus.Desc) {}
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, p := range c.pipelines {
 		r := rows{ch, prometheus.Labels{"sink": p.Name}}
-		r.gauge("sink_connected", "1 if the sink's destination takes events.", boolean(p.drain.Connected()))
+		r.gauge("sink_connected", "1 if the sink has connected to its destination since the bridge started.",
+			boolean(p.drain.Connected()))
 		r.counter("queue_blocked_total", "Pushes that had to wait because the queue was full.", p.queue.Stats().Blocked)
 		r.collectParked(p)
 		r.collectSpill(p)
@@ -95,8 +96,9 @@ func (r rows) collectInformer(s informer.Status) {
 	r.gauge("informer_resumed", "1 if the watch continued where the checkpoint ended, without a list.", boolean(s.Resumed))
 	r.gauge("informer_checkpoint_refused", "1 if the checkpoint is ahead of the cluster.", boolean(s.Refused))
 	r.version("informer_resource_version", "Last resourceVersion that the informer saw.", s.ResourceVersion)
-	r.time("informer_last_contact_timestamp_seconds", "When the informer last heard of the API server.", s.LastContact)
-	r.counter("informer_relists_total", "Lists after the first one: the watch could not be continued.", s.Relists)
+	r.time("informer_last_contact_timestamp_seconds", "When the informer last received a response from the API server.",
+		s.LastContact)
+	r.counter("informer_relists_total", "Lists after the initial list, because the watch could not be continued.", s.Relists)
 	r.counter("informer_errors_total", "List and watch requests that failed.", s.Errors)
 }
 
@@ -126,7 +128,7 @@ func (r rows) collectParked(p *pipeline) {
 	}
 	bytes, lost := p.drain.Parked.Bytes()
 	r.gauge("parked_bytes", "Bytes of the parked events of the sink.", float64(bytes))
-	r.counter("parked_lost_events_total", "Parked events that a damaged file has lost.", lost)
+	r.counter("parked_lost_events_total", "Parked events that were lost because the file was damaged.", lost)
 }
 
 func (r rows) collectSpill(p *pipeline) {
@@ -135,7 +137,7 @@ func (r rows) collectSpill(p *pipeline) {
 	r.gauge("spill_bytes", "Bytes of the events in the sink's spill.", float64(bytes))
 	r.gauge("spill_file_bytes", "Size of the files of the sink's spill.", float64(fileBytes))
 	r.counter("spill_errors_total", "Writes to the spill that failed and were tried again.", errs)
-	r.counter("spill_lost_events_total", "Events that damaged files of the spill have lost.", p.unreadable.Load())
+	r.counter("spill_lost_events_total", "Spilled events that were lost because files were damaged.", p.unreadable.Load())
 }
 
 // collectLetters writes the number and size of the dead letters. It reads both from the file because commands change
@@ -149,8 +151,8 @@ func (r rows) collectLetters(p *pipeline) {
 		p.log.Warn("cannot count the dead letters", "err", err)
 		return
 	}
-	r.gauge("dead_letters", "Dead letters in the sink's file.", float64(letters))
-	r.gauge("dead_letter_bytes", "Bytes of the dead letters in the sink's file.", float64(size))
+	r.gauge("dead_letters", "Dead letters that the sink has stored on disk.", float64(letters))
+	r.gauge("dead_letter_bytes", "Bytes of the dead letters that the sink has stored on disk.", float64(size))
 }
 
 func (r rows) collectLag(lag ledger.Lag) {
@@ -166,8 +168,8 @@ func (r rows) collectLag(lag ledger.Lag) {
 
 func (r rows) collectCheckpoint(stats checkpoint.Stats) {
 	r.gauge("checkpoint_bytes", "Size of the checkpoint's file.", float64(stats.SizeBytes))
-	r.counter("checkpoint_commits_total", "Transactions of the checkpoint.", stats.Commits)
-	r.counter("checkpoint_errors_total", "Transactions of the checkpoint that failed.", stats.Errors)
+	r.counter("checkpoint_commits_total", "Commits to the checkpoint.", stats.Commits)
+	r.counter("checkpoint_errors_total", "Commits to the checkpoint that failed.", stats.Errors)
 	r.counter("checkpoint_refused_total", "Checkpoint files that were quarantined.", stats.Quarantined)
 	r.time("checkpoint_last_commit_timestamp_seconds", "When the checkpoint was last written.", stats.LastCommit)
 }

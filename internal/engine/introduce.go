@@ -63,7 +63,7 @@ func (r *resyncer) arrive(ctx context.Context, p *pipeline, name string, ready f
 		}
 	}
 	if before := p.books.Destination(p.Name); before != "" && before != name {
-		p.log.Warn("the destination has changed: the waiting events are sent to it, and then all objects as an initial list",
+		p.log.Warn("destination has changed, sending it the queued events and then an initial list of all objects",
 			"before", before, "now", name, "waiting", p.queue.Stats().Items)
 		note(partOf + name)
 		objects, err := r.introduce(ctx, p, ready)

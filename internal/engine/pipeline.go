@@ -195,7 +195,7 @@ func (p *pipeline) earlier(of schema.GroupVersionResource, filters []string) (ea
 			var err error
 			if compiled, err = p.compileOld(text); err != nil {
 				p.log.Warn(
-					"cannot compile an earlier filter of the sink: no leave is sent for objects that only that filter let through",
+					"cannot compile a previous filter of the sink; objects that only that filter passed get no leave event",
 					"err",
 					err,
 				)
@@ -228,7 +228,7 @@ func (p *pipeline) close(ctx context.Context) {
 	}
 	if store := p.drain.Parked; store != nil {
 		if err := store.Close(); err != nil {
-			p.log.Error("cannot close the parked events", "err", err)
+			p.log.Error("cannot close the file of parked events", "err", err)
 		}
 	}
 }

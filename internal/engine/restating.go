@@ -114,7 +114,7 @@ func (p *pipeline) lossCheck(resource *metrics.Resource) func() error {
 		s := p.queue.Stats()
 		switch n := resource.NotSent.Load() - rejected; {
 		case n > 0:
-			return fmt.Errorf(none+"%d events of the resource were rejected; gap events say which", n)
+			return fmt.Errorf(none+"%d events of the resource were rejected; see the gap events", n)
 		case s.Dropped > before.Dropped:
 			return fmt.Errorf(none+"the queue dropped %d events during the resync", s.Dropped-before.Dropped)
 		case s.Merged > before.Merged:

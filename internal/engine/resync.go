@@ -54,14 +54,14 @@ func (r *resyncer) find(sink string) ([]*pipeline, error) {
 		}
 		names = append(names, p.Name)
 	}
-	return nil, fmt.Errorf("there is no sink %q; there are %s", sink, strings.Join(names, ", "))
+	return nil, fmt.Errorf("there is no sink %q; existing sinks: %s", sink, strings.Join(names, ", "))
 }
 
 // resyncSink resyncs one sink. If a resync of the sink is already running, it returns a report with an error. why is
 // the reason that is logged.
 func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
 	log := p.log.With("why", why)
-	log.Info("resync begins")
+	log.Info("resync started")
 	began := time.Now()
 	report := control.ResyncReport{Sink: p.Name}
 	select {
@@ -75,11 +75,11 @@ func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
 		"took", time.Since(began).Round(time.Millisecond))
 	switch {
 	case report.Error != "":
-		log.Warn("resync was not finished", "err", report.Error)
+		log.Warn("resync failed", "err", report.Error)
 	case len(report.Skipped) > 0:
 		log.Warn("resync finished, some resources were skipped", "skipped", report.Skipped)
 	default:
-		log.Info("resync ended")
+		log.Info("resync finished")
 	}
 	return report
 }
@@ -143,7 +143,8 @@ func (p *pipeline) resyncResource(ctx context.Context, group []*informer.Informe
 	case err != nil:
 		return err
 	case r.suppressed > 0:
-		return fmt.Errorf("operations or when in the sink's filters suppress %d objects of the resource", r.suppressed)
+		return fmt.Errorf("%d objects of the resource are suppressed by `operations` or `when` in the sink's filters",
+			r.suppressed)
 	}
 	if err := p.awaitSettled(ctx, check); err != nil {
 		return err

@@ -183,7 +183,7 @@ func TestRequestResync(t *testing.T) {
 		err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, err := request(state, "tset"); err == nil || err.Error() != `there is no sink "tset"; there are test` {
+	if _, err := request(state, "tset"); err == nil || err.Error() != `there is no sink "tset"; existing sinks: test` {
 		t.Errorf("another sink: %v", err)
 	}
 	if _, err := request(
@@ -298,11 +298,11 @@ func TestEndOfAResync(t *testing.T) {
 		},
 		"some are kept back": {
 			rule: filter.Rule{When: "operation == 'added' || object.status.phase == 'Running'"}, want: []string{"restated u1.3"},
-			report: control.ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: operations or when in the sink's filters suppress 1 objects of the resource"}},
+			report: control.ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: 1 objects of the resource are suppressed by `operations` or `when` in the sink's filters"}},
 		},
 		"one is refused": {
 			refuse: "u1.4", want: []string{"restated u1.3", "gap u1.4.gap"},
-			report: control.ResyncReport{Sink: "test", Objects: 2, Skipped: []string{"pods: no synced event was sent: 1 events of the resource were rejected; gap events say which"}},
+			report: control.ResyncReport{Sink: "test", Objects: 2, Skipped: []string{"pods: no synced event was sent: 1 events of the resource were rejected; see the gap events"}},
 		},
 		"some are not for the sink": {
 			rule: filter.Rule{When: "object.status.phase == 'Running'"}, want: []string{"restated u1.3", "synced {pods 10 1}"},

@@ -74,7 +74,7 @@ func (e *explainer) find(name string) (discovery.Served, error) {
 	}
 	switch len(matches) {
 	case 0:
-		return discovery.Served{}, fmt.Errorf("the cluster serves no %s that can be listed and watched", name)
+		return discovery.Served{}, fmt.Errorf("the cluster has no resource %s that can be listed and watched", name)
 	case 1:
 		return matches[0], nil
 	}

@@ -83,8 +83,8 @@ func TestFind(t *testing.T) {
 	for name, want := range map[string]string{
 		"pods": "pods", "Pod": "pods", "PODS": "pods", "deployments.apps": "deployments.apps", "deployments": "deployments.apps",
 		"deployments.v1beta1.apps": "deployments.apps", "widgets.b.com": "widgets.b.com", "Deployment": "deployments.apps",
-		"deployments.v2.apps": "the cluster serves no deployments.v2.apps that can be listed and watched",
-		"gadgets":             "the cluster serves no gadgets that can be listed and watched",
+		"deployments.v2.apps": "the cluster has no resource deployments.v2.apps that can be listed and watched",
+		"gadgets":             "the cluster has no resource gadgets that can be listed and watched",
 		"widgets":             "widgets is ambiguous; use one of [widgets.a.com widgets.b.com]",
 		"pods/log":            "pods/log: subresources cannot be watched",
 	} {
@@ -120,7 +120,7 @@ func TestReadLive(t *testing.T) {
 		{"pods", "gone", "", `pods "gone" not found in the cluster (namespace "default")`},
 		{"nodes", "gone", "", `nodes "gone" not found in the cluster (namespace "")`},
 		{"pods", "shop/secret", "", "read pods shop/secret: not for you"},
-		{"gadgets", "x", "", "the cluster serves no gadgets"},
+		{"gadgets", "x", "", "the cluster has no resource gadgets"},
 	} {
 		e.Namespace = tt.namespace
 		s, err := e.readLive(t.Context(), tt.resource, tt.name)

@@ -179,7 +179,7 @@ func (e *explainer) explainSink(ctx context.Context, part engine.Sink, c *config
 		out.Message.Incomplete = p.Unknown.Error()
 	}
 	if p.Limit > 0 && p.Size > p.Limit {
-		out.Message.Oversize = "oversize: " + string(c.Oversize) + " applies"
+		out.Message.Oversize = "the sink's setting oversize: " + string(c.Oversize) + " applies"
 	}
 	return out, nil
 }

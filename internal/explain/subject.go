@@ -110,7 +110,7 @@ func (e *explainer) readLive(ctx context.Context, resource, name string) (*subje
 func (e *explainer) servedOf(state *unstructured.Unstructured) (served discovery.Served, note []string, err error) {
 	gvk := state.GroupVersionKind()
 	if gvk.Kind == "" || gvk.Version == "" {
-		return served, nil, errors.New("the object has no apiVersion and kind")
+		return served, nil, errors.New("an object in the file lacks apiVersion or kind")
 	}
 	if served, ok := e.servedAs(gvk); ok {
 		return served, nil, nil
@@ -179,7 +179,7 @@ func (e *explainer) finish(ctx context.Context, s *subject, served discovery.Ser
 	}
 	if s.now.UID == unknownUID || s.now.ResourceVersion == unknownVersion {
 		s.Notes = append(s.Notes,
-			"the object has no uid or no resourceVersion, of which the event's id consists; the API server sets them")
+			"the object lacks the uid or resourceVersion that form the event id; the API server sets them")
 	}
 	if err := e.readOld(s, served, stdin); err != nil {
 		return err
@@ -216,7 +216,7 @@ func (e *explainer) readOld(s *subject, served discovery.Served, stdin io.Reader
 		return errors.New("--old: the two states have different uids, so this is not an update:" +
 			" one object was deleted and another added")
 	case s.old.Key() != s.now.Key():
-		return fmt.Errorf("--old: the file has the object %s instead of %s", s.old.Key(), s.now.Key())
+		return fmt.Errorf("--old: the file contains object %s, not %s", s.old.Key(), s.now.Key())
 	case s.old.ResourceVersion == s.now.ResourceVersion && s.now.ResourceVersion != unknownVersion:
 		s.Notes = append(s.Notes, "both states have the same resourceVersion, so `bridge run` would not see a change")
 	}

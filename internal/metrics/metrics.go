@@ -93,12 +93,13 @@ func (m *Metrics) ForSink(name string) *Sink {
 		resources: map[schema.GroupResource]*Resource{},
 		send:      f.histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement."),
 		lag:       f.histogram("event_lag_seconds", "Time from seeing a change until its acknowledgement."),
-		refusals: f.counters("refusals_total", "Events that the destination rejected, by reason and by what was done: "+
-			"metadata, claimCheck, deadLetter, gap, or lost (a gap event, because the dead letters were full).",
+		refusals: f.counters("refusals_total", "Events that the destination rejected, by reason and outcome: "+
+			"metadata, claimCheck, deadLetter, gap, or lost (replaced by a gap event because there was no room for "+
+			"dead letters).",
 			"reason", "outcome"),
 		FilterErrors: f.counter("filter_errors_total",
 			"Evaluations of a filter expression that failed on an object. The event passed."),
-		Resyncs: f.counter("resyncs_total", "Resyncs that were begun, at intervals and on request."),
+		Resyncs: f.counter("resyncs_total", "Resyncs that were started, periodically or on request."),
 	}
 	// Every label combination is created at the start because increase() does not count the step from an absent series to
 	// its first value.
@@ -147,17 +148,17 @@ func (s *Sink) newResource(name string) *Resource {
 		Merged: f.counter("events_merged_total",
 			"Events that a full queue merged into a later one of the same object (overflow: compact)."),
 		Oversize: f.counter("events_oversize_total",
-			"Events that were larger than the destination accepts, whatever was done about them."),
+			"Events that were larger than the destination accepts, regardless of the outcome."),
 		Rejected: f.counter("events_refused_total",
-			"Events in whose place a gap event stands: they could not be encoded, or the destination rejected them."),
+			"Events that a gap event replaced because they could not be encoded or the destination rejected them."),
 		Gaps: f.counter("gap_events_total",
 			"Gap events that were delivered: places in the stream where states may be missing."),
-		Restated: f.counter("events_restated_total", "Objects that a resync re-sent, as they were then: no changes."),
-		Events:   f.gauge("queue_events", "Events that wait or are in flight."),
-		Bytes:    f.gauge("queue_bytes", "Bytes of the events that wait or are in flight."),
-		Suppressed: f.counters("events_suppressed_total", "Changes that a condition on the change suppressed, although the "+
-			"object passes the sink's filter, by condition: operations, when, onlyChanges, or the entry of ignoreChanges "+
-			"that covers the whole change. They are included in events_filtered_total.", "reason"),
+		Restated: f.counter("events_restated_total", "Objects that resyncs re-sent in their current state. They are not changes."),
+		Events:   f.gauge("queue_events", "Events that are queued or in flight."),
+		Bytes:    f.gauge("queue_bytes", "Bytes of the events that are queued or in flight."),
+		Suppressed: f.counters("events_suppressed_total", "Changes that were suppressed although the object passes the "+
+			"sink's filter, by reason: operations, when, onlyChanges, or the ignoreChanges entry that covers the whole "+
+			"change. They are included in events_filtered_total.", "reason"),
 	}
 }
 

@@ -106,7 +106,7 @@ func (e *entry) grant(w *config.Watch, scopes map[string]grants) error {
 		namespaces = []string{""}
 	}
 	if e.Named == nil && !e.Namespaces.All() {
-		e.note("namespaces: [%s] is watched and granted in the whole cluster, because not all entries are plain names",
+		e.note("namespaces: [%s] contains patterns or exclusions, so access is granted in the whole cluster",
 			strings.Join(w.Namespaces, ", "))
 	}
 	e.secrets = slices.ContainsFunc(e.Resources, func(p filter.ResourcePattern) bool {

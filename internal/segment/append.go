@@ -216,7 +216,7 @@ func (l *Log) remove(s *segment) error {
 	if name := files.QuarantineName(l.dir, "damaged", time.Now()); !damaged {
 		err = os.Remove(s.path)
 	} else if err = os.Rename(s.path, name); err == nil {
-		l.log.Error("damaged spill segment quarantined", "path", s.path, "renamed", name)
+		l.log.Error("damaged spill segment quarantined", "path", s.path, "renamedTo", name)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -82,8 +82,8 @@ func Open(dir string, segmentBytes int64, log *slog.Logger) (l *Log, damage, err
 	if renameErr != nil {
 		return nil, nil, fmt.Errorf("%s cannot be used (%w), and renaming it failed: %w", dir, err, renameErr)
 	}
-	log.Error("cannot use the spill; it was renamed, and the queue starts with an empty one",
-		"path", dir, "renamed", aside, "err", err)
+	log.Error("spill quarantined because it cannot be used; starting with an empty one",
+		"path", dir, "renamedTo", aside, "err", err)
 	return newLog(dir, segmentBytes, log), err, nil
 }
 
@@ -133,7 +133,7 @@ func (l *Log) load(flags int, patience time.Duration) error {
 	}
 	state, err := openState(filepath.Join(l.dir, stateName), flags, patience)
 	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: it is missing", errState)
+		err = fmt.Errorf("%w: its state file is missing", errState)
 	}
 	if errors.Is(err, errState) && len(l.segments) == 0 {
 		return nil // the first record was not written, or all records were acknowledged

@@ -29,8 +29,8 @@ const (
 // StateBytes is the size of the state file.
 const StateBytes = slotDistance + slotBytes
 
-// errState is wrapped by errors about a state file that cannot be used.
-var errState = errors.New("the spill's state file cannot be used")
+// errState is wrapped by errors about a spill that cannot be used.
+var errState = errors.New("the spill cannot be used")
 
 // state is a slot of the state file.
 type state struct {
@@ -74,7 +74,7 @@ func createState(path string, seed uint32, acked, last uint64) (s *stateFile, er
 	}
 	s = &stateFile{file: file}
 	if err = files.LockFile(file, 0); err == nil && s.read() == nil {
-		err = errors.New("another process has just created it")
+		err = errors.New("another process has just created the file")
 	}
 	s.state, s.slot = state{Seed: seed}, 0
 	if err == nil {
@@ -103,14 +103,15 @@ func (s *stateFile) read() error {
 			continue
 		}
 		if read.Format != stateFormat {
-			return fmt.Errorf("%w: it has format %d, but only format %d is supported", errState, read.Format, stateFormat)
+			return fmt.Errorf("%w: its state file has format %d, but only format %d is supported",
+				errState, read.Format, stateFormat)
 		}
 		if !found || read.Generation > s.Generation {
 			s.state, s.slot, found = read, 1-slot, true
 		}
 	}
 	if !found {
-		return errState
+		return fmt.Errorf("%w: its state file is damaged", errState)
 	}
 	return nil
 }

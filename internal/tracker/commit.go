@@ -65,7 +65,7 @@ func (t *Tracker) report(err error) {
 	}
 	switch before := t.fail(why); {
 	case err == nil && before != nil:
-		t.log.Info("checkpoint is written again")
+		t.log.Info("checkpoint can be written again")
 	case err != nil && before == nil:
 		t.log.Error(
 			"cannot write the checkpoint, retrying: after a restart, more events would be repeated, and deletions could be missing",

@@ -76,7 +76,7 @@ func (t *Tracker) rescope(state *ledger.State, scope string) {
 	target, interrupted := strings.CutPrefix(state.Source.Scope, changingTo)
 	if interrupted {
 		t.log.Info(
-			"the previous process ended before all effects of a changed watch were sent; all sinks are sent an initial list",
+			"previous process ended before it had sent all effects of a changed `watch`, sending an initial list to all sinks",
 			"source",
 			state.Source.Name,
 		)

@@ -201,7 +201,7 @@ func (t *Tracker) load(uid string) error {
 	}
 	for _, sink := range slices.Sorted(maps.Keys(changed)) {
 		t.log.Info(
-			"the filter has changed: the sink is sent the objects that now pass it and those that no longer do",
+			"filter has changed, sending added and leave events for objects that pass it now or no longer pass it",
 			"sink",
 			sink,
 		)

@@ -247,20 +247,20 @@ func TestDamagedRow(t *testing.T) {
 		key   string
 		value []byte
 	}{
-		"bit":             {"ns/a", append(row[:len(row)-1:len(row)-1], row[len(row)-1]^1)},
-		"short":           {"ns/a", row[:3]},
-		"no bytes":        {"ns/a", []byte{}},
-		"no content":      {"ns/a", content()},
-		"unknown kind":    {"ns/a", content(9, 0, '{', '}')},
-		"no manager":      {"ns/a", content(bodyRaw)},
-		"long manager":    {"ns/a", content(bodyRaw, 200, 1, 'x')},
-		"no s2":           {"ns/a", content(bodyS2, 0, 255, 255, 255)},
-		"no JSON":         {"ns/a", content(bodyRaw, 0, 'x')},
-		"another's":       {"ns/a", codec.encode("ns/a", other)},
-		"of another key":  {"ns/b", row},
-		"one more":        {"ns/b", codec.encode("ns/b", other)},
-		"not what it was": {"ns/a", codec.encode("ns/a", small(t, "ns", "a", "2"))},
-		"one less":        {"ns/a", nil},
+		"bit":                   {"ns/a", append(row[:len(row)-1:len(row)-1], row[len(row)-1]^1)},
+		"short":                 {"ns/a", row[:3]},
+		"no bytes":              {"ns/a", []byte{}},
+		"no content":            {"ns/a", content()},
+		"unknown encoding":      {"ns/a", content(9, 0, '{', '}')},
+		"length of the manager": {"ns/a", content(bodyRaw)},
+		"long manager":          {"ns/a", content(bodyRaw, 200, 1, 'x')},
+		"no s2":                 {"ns/a", content(bodyS2, 0, 255, 255, 255)},
+		"no JSON":               {"ns/a", content(bodyRaw, 0, 'x')},
+		"another's":             {"ns/a", codec.encode("ns/a", other)},
+		"of another key":        {"ns/b", row},
+		"one more":              {"ns/b", codec.encode("ns/b", other)},
+		"not what it was":       {"ns/a", codec.encode("ns/a", small(t, "ns", "a", "2"))},
+		"one less":              {"ns/a", nil},
 	}
 	for name, test := range rows {
 		t.Run(name, func(t *testing.T) {

@@ -109,7 +109,7 @@ func (s *Store) sweep() error {
 		if usable[name] {
 			continue
 		}
-		s.logger.Warn("removing a source from the checkpoint: its first list was not completed, or its record is damaged",
+		s.logger.Warn("removing a source from the checkpoint: its initial list was not completed, or its record is damaged",
 			"source", name, "path", s.path)
 		if err := s.Forget(name); err != nil {
 			return err

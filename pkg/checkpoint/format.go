@@ -213,7 +213,7 @@ func (c *rowCodec) expand(kind byte, body []byte) ([]byte, error) {
 		}
 		return raw, err
 	default:
-		return nil, fmt.Errorf("unknown kind %d", kind)
+		return nil, fmt.Errorf("unknown encoding %d", kind)
 	}
 }
 
@@ -229,7 +229,7 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	kind, rest := content[0], content[1:]
 	length, n := binary.Uvarint(rest)
 	if n <= 0 || length > uint64(len(rest)-n) {
-		return nil, fmt.Errorf("%w: row %q has no manager", boltfile.ErrDamaged, key)
+		return nil, fmt.Errorf("%w: row %q: the length of the manager is invalid", boltfile.ErrDamaged, key)
 	}
 	manager, body := string(rest[n:n+int(length)]), rest[n+int(length):]
 	if kind == bodySealed {

@@ -12,7 +12,7 @@ import (
 )
 
 // errNoState is wrapped by the error of Fetch if the store does not contain the requested state.
-var errNoState = errors.New("the checkpoint does not have this state")
+var errNoState = errors.New("object state not found")
 
 // States returns all sources without their rows, sorted by name. It omits sources whose record cannot be read, and
 // sources whose initial list is not complete.
@@ -105,7 +105,7 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 		return err
 	})
 	if err == nil && (o.UID != id.UID || o.ResourceVersion != id.ResourceVersion) {
-		err = fmt.Errorf("%w: row %q is %s@%s, not %s@%s", errNoState,
+		err = fmt.Errorf("%w: row %q contains uid@resourceVersion %s@%s, expected %s@%s", errNoState,
 			key, o.UID, o.ResourceVersion, id.UID, id.ResourceVersion)
 	}
 	if err != nil {

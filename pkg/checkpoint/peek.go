@@ -37,7 +37,7 @@ func Peek(dir string) (Summary, error) {
 		return Summary{}, nil
 	}
 	if err != nil {
-		return Summary{}, boltfile.Explain("look at the checkpoint", path, err)
+		return Summary{}, boltfile.Explain("read the checkpoint", path, err)
 	}
 	s := Summary{Exists: true, LastCommit: info.ModTime()}
 	lockPath := filepath.Join(dir, lockName)

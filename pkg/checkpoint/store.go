@@ -67,7 +67,7 @@ const (
 // Open reads the whole file, and compacts the file if more than half of it is free.
 func Open(opts Options) (*Store, error) {
 	if err := os.MkdirAll(opts.Path, 0o700); err != nil {
-		return nil, boltfile.Explain("make the directory of the checkpoint", opts.Path, err)
+		return nil, boltfile.Explain("create the directory of the checkpoint", opts.Path, err)
 	}
 	unlock, err := files.Lock(filepath.Join(opts.Path, lockName), lockPatience)
 	if err != nil {
@@ -193,5 +193,5 @@ func (s *Store) BeginCluster(uid string) error {
 	defer s.writing.Unlock()
 	err := s.quarantine("other-cluster", uid, fmt.Errorf(
 		"it belongs to cluster %q with uid %s, but this is cluster %q with uid %s", is.ClusterName, is.ClusterUID, name, uid))
-	return boltfile.Explain("begin the checkpoint of another cluster", s.path, err)
+	return boltfile.Explain("replace the checkpoint of another cluster", s.path, err)
 }

@@ -158,7 +158,7 @@ func (s *Spill[T]) failed(err error) {
 	s.lastErr = err.Error()
 	s.mu.Unlock()
 	if isNews {
-		s.opts.Logger.Error("spill fails, retrying", "path", s.opts.Path, "err", err)
+		s.opts.Logger.Error("cannot write or read the spill, retrying", "path", s.opts.Path, "err", err)
 	}
 }
 
@@ -169,7 +169,7 @@ func (s *Spill[T]) recovered() {
 	s.failing, s.lastErr = false, ""
 	s.mu.Unlock()
 	if worked {
-		s.opts.Logger.Info("spill works again", "path", s.opts.Path)
+		s.opts.Logger.Info("spill can be written and read again", "path", s.opts.Path)
 	}
 }
 

@@ -27,7 +27,7 @@ var tooOld = regexp.MustCompile(`too old resource version: ([0-9]+) \(([0-9]+)\)
 // watchFailed implements ListerWatcher.Failed.
 func (i *Informer) watchFailed(err error) {
 	if errors.Is(err, object.ErrMalformed) && i.status.requested(verbWatch, err) {
-		i.log.Warn("the watch contained a document that is not an event, watching again",
+		i.log.Warn("watch contained a document that is not an event, restarting the watch",
 			"after", i.LastSyncResourceVersion(), "err", err)
 	}
 	match := tooOld.FindStringSubmatch(err.Error())

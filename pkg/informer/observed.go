@@ -129,7 +129,7 @@ func (l *observedListWatch) checkPosition(ctx context.Context, resourceVersion s
 	}
 	err := probe(ctx, resourceVersion)
 	if errors.Is(err, ErrFutureVersion) {
-		l.informer.log.Warn("checkpoint is ahead of the cluster, listing; was etcd restored from a backup?",
+		l.informer.log.Warn("checkpoint is ahead of the cluster, listing all objects; was etcd restored from a backup?",
 			"resourceVersion", resourceVersion)
 		l.informer.status.update(func(s *Status) { s.Refused = true })
 	} else if !unreachable(err) {

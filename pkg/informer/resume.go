@@ -14,7 +14,7 @@ import (
 )
 
 // ErrFutureVersion is the error that a probe returns if the cluster has not reached a resourceVersion.
-var ErrFutureVersion = errors.New("the cluster has not reached this resourceVersion: was it restored from a backup?")
+var ErrFutureVersion = errors.New("the cluster has not reached this resourceVersion; was etcd restored from a backup?")
 
 // ProbeName is the name of the object that a probe requests. For the probe, RBAC needs to allow `get` for this name
 // only.

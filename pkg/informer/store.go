@@ -262,7 +262,8 @@ func (i *Informer) announceGap(to string) {
 	from := i.position
 	why := "the watch could not be continued at resourceVersion " + from + ", and the resource was listed again"
 	if i.config.Relist && !i.HasSynced() {
-		why = "what is watched of the resource has changed since resourceVersion " + from + ", and the resource was listed"
+		why = "the `watch` configuration of the resource has changed since resourceVersion " + from +
+			", so the resource was listed again"
 	} else {
 		i.status.update(func(s *Status) { s.Relists++ })
 	}
@@ -271,7 +272,8 @@ func (i *Informer) announceGap(to string) {
 	}
 	log := i.log.With("from", from, "to", to)
 	if order, err := resourceversion.CompareResourceVersion(to, from); err == nil && order < 0 {
-		why = "the cluster went back from resourceVersion " + from + ", and the resource was listed again: was it restored from a backup?"
+		why = "the resourceVersion went backwards from " + from +
+			", so the resource was listed again; was etcd restored from a backup?"
 		i.status.update(func(s *Status) { s.Refused = true })
 		log.Warn("the resourceVersion went backwards, so the resource was listed again; was etcd restored from a backup?")
 	} else {

@@ -84,7 +84,7 @@ func (d *WatchDecoder) line() ([]byte, error) {
 			return part, nil
 		}
 		if size := len(d.long) + len(part); size > MaxDocument {
-			return nil, malformed("larger than MaxDocument", size)
+			return nil, malformed("larger than the maximum size of a document", size)
 		}
 		d.long = append(d.long, part...)
 		switch {

@@ -288,7 +288,7 @@ func TestWatchBigDocuments(t *testing.T) {
 	for _, test := range []struct {
 		size, events int
 		end          string
-	}{{20 << 20, 2, "EOF"}, {MaxDocument, 0, "larger than MaxDocument"}} {
+	}{{20 << 20, 2, "EOF"}, {MaxDocument, 0, "larger than the maximum size of a document"}} {
 		r := decodeWatch(io.NopCloser(io.MultiReader(big(test.size), strings.NewReader(small))), "")
 		if len(r.Events) != test.events || !strings.Contains(r.End, test.end) {
 			t.Errorf("%d bytes: %d events, end %s", test.size, len(r.Events), r.End)

@@ -175,7 +175,7 @@ func TestLatestStates(t *testing.T) {
 		"--sink",
 		"none",
 	); err == nil ||
-		!strings.Contains(stderr, `there is no sink "none"; there are jetstream, kafka, bucket`) {
+		!strings.Contains(stderr, `there is no sink "none"; existing sinks: jetstream, kafka, bucket`) {
 		t.Errorf("an unknown sink: %v, %s", err, stderr)
 	}
 	m.b.stop()

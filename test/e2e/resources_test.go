@@ -75,7 +75,7 @@ func TestCustomResourcesComeAndGo(t *testing.T) { // alone: it watches all names
 		t.Fatal(err)
 	}
 	eventually(t, 30*time.Second, func() error {
-		if !strings.Contains(b.log.String(), "resource is gone from the cluster") {
+		if !strings.Contains(b.log.String(), "resource is no longer served by the cluster") {
 			return errors.New("the informer has not ended")
 		}
 		return nil

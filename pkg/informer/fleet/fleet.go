@@ -235,7 +235,7 @@ func (s *Fleet) reconcile(ctx context.Context, found *discovery.Catalog, p *plan
 		case found.FailedGroup(gvr.Group) || !s.discovery.Gone(ctx, gvr, r.wanted.served.Aggregated):
 			settled = false
 		default:
-			s.log.Info("resource is gone from the cluster, ending its informer", "resource", key.String())
+			s.log.Info("resource is no longer served by the cluster, stopping its informer", "resource", key.String())
 			r.cancel()
 			s.mu.Lock()
 			r.ending, r.absent = r.wanted.served.Defined, !r.wanted.served.Defined
@@ -336,7 +336,7 @@ func (r *running) notReady(name string) string {
 	case !status.Synced:
 		return name + ": initial list is not delivered yet"
 	case status.Stale:
-		return fmt.Sprintf("%s: nothing was heard of its watch since %s", name, status.LastContact.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("%s: nothing received on its watch since %s", name, status.LastContact.UTC().Format(time.RFC3339))
 	}
 	return ""
 }

@@ -113,7 +113,7 @@ func TestDiscoveryThatLacksAResource(t *testing.T) {
 		w.record(crd.name()).Lines("mine"),
 	)
 	n := len(w.started("configmaps")) + len(w.started(crd.name()))
-	if n != 2 || w.isRemoved(crd.name()) || strings.Contains(w.log.String(), "resource is gone") {
+	if n != 2 || w.isRemoved(crd.name()) || strings.Contains(w.log.String(), "resource is no longer served") {
 		t.Errorf("%d informers were started", n)
 	}
 }

@@ -101,7 +101,8 @@ func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 				named = named || !pattern.Wildcard && !scope.Auxiliary
 			}
 			if version != "" && version != asked {
-				p.problems = append(p.problems, served.String()+" is watched in version "+version+" only, not in "+asked+" too")
+				p.problems = append(p.problems,
+					served.String()+" is already watched in version "+version+"; version "+asked+" is ignored")
 				continue
 			}
 			version = asked
@@ -211,7 +212,7 @@ func (p *plan) add(scope *Scope, r resource, named bool) {
 	case !r.served.Namespaced && scope.outside():
 		if named {
 			p.problems = append(p.problems,
-				r.served.String()+" is cluster-scoped, and `namespaces` does not include it; add \"\" to watch it")
+				r.served.String()+" is cluster-scoped, but `namespaces` does not contain \"\"; add \"\" to watch it")
 		}
 		return
 	case !r.served.Namespaced, len(namespaces) == 0:

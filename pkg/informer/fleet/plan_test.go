@@ -112,7 +112,7 @@ func TestPlan(t *testing.T) {
 			name:     "two versions of one resource",
 			scopes:   []Scope{{Patterns: patterns(t, "deployments.apps")}, {Patterns: patterns(t, "deployments.v1beta2.apps"), LabelSelector: "x=y"}},
 			want:     []string{"deployments.apps@v1 (named)"},
-			problems: []string{"deployments.apps is watched in version v1 only, not in v1beta2 too"},
+			problems: []string{"deployments.apps is already watched in version v1; version v1beta2 is ignored"},
 		}, {
 			name:   "everything: one storage under two names once",
 			scopes: []Scope{{Patterns: patterns(t, "*")}},
@@ -143,7 +143,7 @@ func TestPlan(t *testing.T) {
 			name:     "cluster-scoped resources lie in no namespace",
 			scopes:   []Scope{{Patterns: patterns(t, "pods", "nodes"), Namespaces: []string{"a"}}, {Patterns: patterns(t, "nodes"), Accept: only("b"), AcceptText: "b"}},
 			want:     []string{"pods@v1 in a (named)"},
-			problems: []string{"nodes is cluster-scoped, and `namespaces` does not include it; add \"\" to watch it"},
+			problems: []string{"nodes is cluster-scoped, but `namespaces` does not contain \"\"; add \"\" to watch it"},
 		}, {
 			name:   "and only those that are named are missed",
 			scopes: []Scope{{Patterns: patterns(t, "nodes")}, {Patterns: patterns(t, "*"), Namespaces: []string{"a"}, Exclude: excluding(t, "*.?*")}},

@@ -48,7 +48,7 @@ func (s *Fleet) resume(config *informer.Config) {
 	config.Known, config.ResumeAt = memory.Known, memory.At
 	config.Relist = memory.At != "" && memory.Scope != source.Scope
 	if config.Relist {
-		s.log.Info("watch has changed for a resource, listing its objects",
+		s.log.Info("the `watch` configuration of a resource has changed, listing its objects",
 			"source", source.Name, "was", memory.Scope, "is", source.Scope)
 	}
 }
@@ -100,18 +100,18 @@ func (s *Fleet) reconcileRemembered(ctx context.Context, found *discovery.Catalo
 			continue
 		case !served && s.asksFor(key, source.Resource) && !source.Defined:
 			// The objects may still exist.
-			s.log.Info("resource is not served, its objects stay known", "source", source.Name)
+			s.log.Info("resource is not served, keeping its objects in the checkpoint", "source", source.Name)
 		case !served && s.asksFor(key, source.Resource):
 			if found.FailedGroup(source.Resource.Group) || !s.discovery.Gone(ctx, source.Resource, false) {
 				settled = false
 				continue
 			}
-			s.log.Info("resource was removed while the bridge was down, sending its deletions", "source", source.Name)
+			s.log.Info("resource was removed while the bridge was down, sending deletions of its objects", "source", source.Name)
 			s.bury(key, source, (*informer.Informer).DeleteAll)
 		case key.auxiliary:
 			s.config.State.Forget(source.Name)
 		default:
-			s.log.Info("source is no longer watched, reporting that its objects left", "source", source.Name)
+			s.log.Info("source is no longer watched, sending leave events for its objects", "source", source.Name)
 			source.Scope = none
 			s.bury(key, source, (*informer.Informer).LeaveAll)
 		}
