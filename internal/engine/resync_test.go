@@ -243,7 +243,7 @@ func TestRequestResyncOfAllSinks(t *testing.T) {
 		err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if _, err := r.find("c"); err == nil || err.Error() != `there is no sink "c"; there are a, b` {
+	if _, err := r.find("c"); err == nil || err.Error() != `there is no sink "c"; existing sinks: a, b` {
 		t.Error(err)
 	}
 }

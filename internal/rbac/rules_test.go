@@ -69,7 +69,7 @@ func TestFor(t *testing.T) {
 			name:  "globs of namespaces",
 			watch: []config.Watch{{Resources: []string{"pods"}, Namespaces: []string{"team-*", "a"}}},
 			want:  []string{"core: pods get,list,watch", always},
-			note:  "namespaces: [team-*, a] is watched and granted in the whole cluster",
+			note:  "namespaces: [team-*, a] contains patterns or exclusions, so access is granted in the whole cluster",
 		},
 		{
 			name:  "a group",
@@ -131,7 +131,7 @@ func TestFor(t *testing.T) {
 			watch: []config.Watch{{Resources: []string{"pods"}, Namespaces: []string{"a", "a"}}, {Resources: []string{"services", "pods"}, Namespaces: []string{"a"}}, {Resources: []string{"nodes"}, Namespaces: []string{"!x"}}, {Resources: []string{"nodes"}, Namespaces: []string{"!x"}}},
 			want:  []string{"core: nodes get,list,watch", always},
 			in:    map[string][]string{"a": {"core: pods,services get,list,watch"}},
-			note:  "namespaces: [!x] is watched and granted in the whole cluster",
+			note:  "namespaces: [!x] contains patterns or exclusions, so access is granted in the whole cluster",
 		},
 		{
 			name:  "Secrets of another entry",

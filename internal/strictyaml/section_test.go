@@ -21,8 +21,8 @@ point: &p {}
 `, "\n"))
 	want := []string{
 		`f:1:1: inner: is missing too (add inner: {})`,
-		`f:1:12: more[0].x: "a" is not a valid integer (as in x: 8)`,
-		`f:1:20: more[1].y: "b" is not a valid integer (as in y: 9)`,
+		`f:1:12: more[0].x: "a" is not a valid integer (example: x: 8)`,
+		`f:1:20: more[1].y: "b" is not a valid integer (example: y: 9)`,
 		`f:1:23: more[1]: unknown key "z" (the keys are x, y)`, // a key of one letter is similar to no other
 		`f:2:8: sides: 1 is too small (the minimum is 3)`,
 		`f:3:7: name: 5 is not a valid string (quote it: "5")`,

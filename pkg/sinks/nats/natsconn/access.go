@@ -61,7 +61,7 @@ func ParseURL(raw string) (addr, problem, remedy string) {
 	case err != nil || u.Host == "" || !strings.Contains(raw, "://"):
 		problem = strictyaml.Quote(raw) + " is not the URL of a server"
 	case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
-		problem, remedy = strictyaml.Quote(u.Scheme)+" is not a scheme of NATS", "write nats, tls, ws or wss"
+		problem, remedy = strictyaml.Quote(u.Scheme)+" is not a NATS URL scheme", "write nats, tls, ws or wss"
 	case strings.Trim(u.Path, "/") != "" && !strings.HasPrefix(u.Scheme, "ws") || u.RawQuery != "" || u.Fragment != "":
 		problem = strictyaml.Quote(raw) + " has more than scheme, host and port"
 	}
