@@ -23,12 +23,12 @@ func newClaimCommand(stdout io.Writer) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "claim",
-		Short: "Register this cluster under a name that another cluster has registered at a destination",
+		Short: "Take over a cluster name that is registered for another cluster",
 		Long: "Each cluster is registered at its destinations with its name and the uid of its namespace kube-system. A\n" +
 			"bridge sends nothing to a destination where its name is registered with another uid. Either another\n" +
 			"cluster has the same name, or this cluster was rebuilt. claim is for rebuilt clusters: it registers the\n" +
-			"name with the uid of the kubeconfig's cluster, in place of the other uid. A running bridge that waits\n" +
-			"for this starts to send within seconds.\n\n" +
+			"name with the uid of the kubeconfig's cluster, in place of the other uid. A running bridge that is\n" +
+			"waiting for the name starts to send within seconds.\n\n" +
 			"If a bridge of the other cluster is still running, stop it first: it loses the name.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -42,7 +42,7 @@ func newClaimCommand(stdout io.Writer) *cobra.Command {
 		},
 	}
 	configFlag(cmd.Flags(), &path)
-	cmd.Flags().StringVar(&sink, "sink", "", "`name` of the only sink (empty: all)")
+	cmd.Flags().StringVar(&sink, "sink", "", "claim the name only for the sink with this `name` (default: all sinks)")
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "time limit for the command")
 	return cmd
 }
@@ -90,7 +90,7 @@ func claimName(ctx context.Context, s *config.Sink, owner sinks.Owner) (result s
 	}
 	d, ok := client.Sink.(sinks.Identified)
 	if !ok {
-		return "its destination has no register of names", nil
+		return "nothing to do: the destination does not register cluster names", nil
 	}
 	defer closeDestination(ctx, client)
 	if err := client.Connect(ctx); err != nil {

@@ -27,7 +27,7 @@ const configVariable = "DELTABRIDGE_CONFIG"
 // configFlag adds --config to the flags of a command.
 func configFlag(flags *pflag.FlagSet, path *string) {
 	flags.StringVarP(path, "config", "c", os.Getenv(configVariable),
-		"configuration `file`, by default the one in "+configVariable)
+		"configuration `file` (default: the value of "+configVariable+")")
 }
 
 // loadConfig reads the configuration file that --config specifies. It returns an error if path is empty.

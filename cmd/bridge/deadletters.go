@@ -32,8 +32,8 @@ func newDeadLettersCommand(stdout, stderr io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead-letters",
 		Short: "List, show, re-send or drop events that destinations have rejected",
-		Long: "dead-letters reads and changes the directories of sinks with deadLetter.file, in the state directory. It works\n" +
-			"whether or not the bridge is running. A dead letter has the id of its event.",
+		Long: "dead-letters reads and changes the dead letters that sinks with deadLetter.file store in the state directory.\n" +
+			"It works whether or not the bridge is running. A dead letter has the id of its event.",
 		Example: "  bridge dead-letters list -c bridge.yaml\n" +
 			"  bridge dead-letters show -c bridge.yaml 6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.48213\n" +
 			"  bridge dead-letters resend -c bridge.yaml --sink audit --all\n" +

@@ -18,7 +18,7 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check everything that run requires, and change nothing",
+		Short: "Check everything that `bridge run` requires, without changing anything",
 		Long: "doctor checks the API server, the state directory, the machine and each destination, step by step. It\n" +
 			"prints what it found, with a remedy for each problem, and exits with 1 if a step failed. Warnings are\n" +
 			"not failures.",

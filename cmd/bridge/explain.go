@@ -20,9 +20,9 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 			"kubeconfig. It shows which entry of `watch` covers the object, which filters of each sink it passes, and\n" +
 			"which message each sink would send: id, subject or topic, key and partition, headers, and size compared\n" +
 			"with the limit of the destination.\n\n" +
-			"It runs the same code as `bridge run`, but sends nothing and changes nothing. It queries the API server\n" +
-			"for the resource of an object from a file, and the destinations for their partitions and limits. With\n" +
-			"--offline it queries neither.",
+			"It runs the same code as `bridge run`, but sends nothing and changes nothing. For an object from a file,\n" +
+			"it asks the API server which resource the object belongs to. It asks the destinations for their\n" +
+			"partitions and limits. With --offline it asks neither.",
 		Example: "  bridge explain -c bridge.yaml web.yaml\n" +
 			"  bridge explain -c bridge.yaml pods default/web\n" +
 			"  bridge explain -c bridge.yaml deployments.apps shop/web --operation deleted\n" +

@@ -97,7 +97,7 @@ func TestOrphanedEventsAreRefused(t *testing.T) {
 	_, run := command(t, "run", "--config", file)
 	for _, err := range []error{checked, run} {
 		if err == nil || !strings.Contains(err.Error(), "1 events of k8s.pods for sink old-name") ||
-			!strings.Contains(err.Error(), "put the sink back under its name") {
+			!strings.Contains(err.Error(), "restore the sink with its old name") {
 			t.Error(err)
 		}
 	}

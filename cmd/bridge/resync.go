@@ -35,7 +35,7 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 		},
 	}
 	configFlag(cmd.Flags(), &path)
-	cmd.Flags().StringVar(&sink, "sink", "", "`name` of the only sink to resync (empty: all)")
+	cmd.Flags().StringVar(&sink, "sink", "", "resync only the sink with this `name` (default: all sinks)")
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func printResync(out io.Writer, r *control.ResyncReport) error {
 	objects, resources := console.Count(int64(r.Objects)), console.Count(int64(r.Resources))
 	lines := []string{fmt.Sprintf("%s: %s objects of %s resources re-sent", r.Sink, objects, resources)}
 	for _, skipped := range r.Skipped {
-		lines = append(lines, "  without "+skipped)
+		lines = append(lines, "  incomplete: "+skipped)
 	}
 	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
 	return err

@@ -80,7 +80,7 @@ func TestResyncCommand(t *testing.T) {
 	}
 	part := answering(t, `{"sink":"a","resources":2,"objects":12345,"skipped":["pods: forbidden"]}`)
 	var incomplete *exitError
-	want = "a: 12,345 objects of 2 resources re-sent\n  without pods: forbidden\n"
+	want = "a: 12,345 objects of 2 resources re-sent\n  incomplete: pods: forbidden\n"
 	if out, err := command(
 		t,
 		"resync",

@@ -25,7 +25,7 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run",
-		Short: "Stream changes until a signal stops it",
+		Short: "Stream changes until SIGINT or SIGTERM",
 		Long: "run watches the cluster and delivers events until SIGINT or SIGTERM. Then it delivers the queued events\n" +
 			"for at most shutdownTimeout. A second signal stops it immediately.\n\n" +
 			"Without --config it watches all resources of the kubeconfig's cluster, delivers to an embedded JetStream\n" +

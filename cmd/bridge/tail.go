@@ -79,7 +79,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.StringVar(&o.sink, "sink", "", "`name` of the sink in the configuration to read from (default: the only one)")
 	flags.StringVar(&o.nats, "nats", "", "read from the NATS servers at this `URL`, without a configuration")
 	flags.StringVar(&o.stream, "stream", "K8S", "JetStream stream, with --nats")
-	flags.StringVar(&o.kafka, "kafka", "", "read from the Kafka `brokers` at these host:port, without a configuration")
+	flags.StringVar(&o.kafka, "kafka", "", "read from these Kafka `brokers` (host:port), without a configuration")
 	flags.StringVar(&o.topic, "topic", "k8s.{resource}",
 		"Kafka topic, with --kafka; placeholders such as {resource} match any text")
 	flags.StringSliceVarP(&o.namespaces, "namespace", "n", nil,

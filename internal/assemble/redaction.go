@@ -163,7 +163,7 @@ func redactionKey(cfg *config.Config) ([]byte, error) {
 		key, err = makeKey(path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: key for the fingerprints of secret values: %w", setting, err)
+		return nil, fmt.Errorf("%s: cannot read or create the key for fingerprints of secret values: %w", setting, err)
 	}
 	// Editors add a newline at the end.
 	if text := bytes.TrimRight(key, "\r\n"); cfg.RedactionKeyFile != "" && len(text) >= redact.MinKey {

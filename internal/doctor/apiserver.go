@@ -22,7 +22,7 @@ import (
 
 const (
 	stepKubeconfig = "kubeconfig"
-	rbacRemedy     = "grant what `bridge rbac --config FILE` prints"
+	rbacRemedy     = "apply the output of `bridge rbac --config FILE`"
 )
 
 func (e *examination) checkAPIServer(ctx context.Context) {
@@ -58,7 +58,7 @@ func (e *examination) kubeconfigName() string {
 	if _, err := rest.InClusterConfig(); err == nil {
 		return "service account of the pod"
 	}
-	return "default of kubectl"
+	return "default kubeconfig"
 }
 
 // connect requests the version of the API server. It reports the connection and the version. It returns false if it
@@ -89,19 +89,19 @@ func (e *examination) connect(ctx context.Context, client rest.Interface, insecu
 func explainFailure(server *url.URL, err error) diagnose.Finding {
 	f := diagnose.Finding{
 		Step: sinks.StepTLS, Target: server.Host, Err: err,
-		Remedy: "check that the server certificate is valid now, and certificate-authority, tls-server-name and the client " +
-			"certificate in the kubeconfig",
+		Remedy: "check that the server certificate has not expired, and check certificate-authority, tls-server-name and " +
+			"the client certificate in the kubeconfig",
 	}
 	var dns *net.DNSError
 	var op *net.OpError
 	switch {
 	case errors.As(err, &dns):
 		f.Step, f.Target = sinks.StepResolve, server.Hostname()
-		f.Remedy = "correct the server in the kubeconfig, or the DNS (egress to port 53)"
+		f.Remedy = "correct the server in the kubeconfig, or check DNS (including egress to port 53)"
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &op) && op.Op == "dial":
 		f.Step = sinks.StepConnect
-		f.Remedy = "correct the server in the kubeconfig, or check that the API server is running, and firewalls, " +
-			"NetworkPolicies and proxies on the way"
+		f.Remedy = "correct the server in the kubeconfig, or check that the API server is running and that " +
+			"no firewall, NetworkPolicy or proxy blocks the connection"
 	}
 	return f
 }

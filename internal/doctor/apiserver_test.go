@@ -187,11 +187,11 @@ func TestCheckWatched(t *testing.T) {
 		{"not counted", answers{list: some, watch: ""}, false, false, "ok", "some objects", ""},
 		{"one", answers{list: one, watch: ""}, false, false, "ok", "1 objects", ""},
 		{"get is not served", answers{get: 405, list: one, watch: ""}, false, false, "ok", "1 objects", ""},
-		{"get", answers{get: 403, list: one, watch: ""}, true, false, "warning", "get is not allowed, so the bridge detects late", rbacRemedy},
-		{"list, named", answers{list: 403, watch: ""}, true, false, "failed", "list is not allowed", rbacRemedy},
-		{"both, named", answers{list: 403, watch: 403}, true, false, "failed", "list, watch is not allowed", rbacRemedy},
-		{"watch, by wildcard", answers{list: one, watch: 403}, false, false, "warning", "watch is not allowed: it will be missing", rbacRemedy + ", or exclude it"},
-		{"for enrichment", answers{list: 403, watch: ""}, false, true, "warning", "a sink's `enrich` will lack it", rbacRemedy},
+		{"get", answers{get: 403, list: one, watch: ""}, true, false, "warning", "no permission to get: the bridge detects only later", rbacRemedy},
+		{"list, named", answers{list: 403, watch: ""}, true, false, "failed", "no permission to list", rbacRemedy},
+		{"both, named", answers{list: 403, watch: 403}, true, false, "failed", "no permission to list, watch", rbacRemedy},
+		{"watch, by wildcard", answers{list: one, watch: 403}, false, false, "warning", "no permission to watch: the bridge will not send its events", rbacRemedy + ", or exclude it"},
+		{"for enrichment", answers{list: 403, watch: ""}, false, true, "warning", "events will not be enriched with this resource", rbacRemedy},
 		{"selector", answers{list: 400, watch: ""}, true, false, "failed", "list: ", "correct labelSelector or fieldSelector"},
 		{"broken", answers{list: one, watch: 418}, true, false, "failed", "watch: ", checkLog},
 	} {
@@ -224,7 +224,7 @@ func TestOwnRights(t *testing.T) {
 		result, text string
 	}{
 		{none, "ok", "list"},
-		{403, "warning", "list is not allowed: the bridge does not recognize aggregated APIs"},
+		{403, "warning", "no permission to list: the bridge does not recognize aggregated APIs"},
 		{418, "warning", "the bridge does not recognize aggregated APIs"},
 		{404, "ok", "list"},
 	} {

@@ -107,7 +107,8 @@ func (e *examination) checkName(ctx context.Context, s *sink) []diagnose.Finding
 	switch {
 	case err != nil:
 		f.Warn, f.Detail = true, "cannot read which cluster has registered this name: "+err.Error()
-		f.Remedy = "allow the bridge to read the names of clusters, or make sure that no other cluster uses this name there"
+		f.Remedy = "allow the bridge to read the register of cluster names, or make sure that no other cluster uses this " +
+			"name at the destination"
 	case registered.UID == "":
 		f.Detail = "no cluster has registered this name yet"
 	case owner.UID == "":

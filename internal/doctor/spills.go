@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	orphanRemedy = "put the sink back under its name until its events are delivered; " +
+	orphanRemedy = "restore the sink with its old name until its events are delivered, " +
 		"or remove the file or directory, which loses these events"
-	earlierRemedy = "run the version that wrote it until its events are delivered, or re-sent (bridge dead-letters); or remove the file, which loses them"
+	earlierRemedy = "run the earlier version until its events are delivered or re-sent (bridge dead-letters), " +
+		"or remove the file, which loses these events"
 )
 
 // OrphanedEvents returns an error and a remedy if the state directory contains events that the bridge would never

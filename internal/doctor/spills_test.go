@@ -58,7 +58,7 @@ func TestOrphanedEvents(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "spill-gone contains 5 events for sink gone") {
 		t.Errorf("OrphanedEvents = %v", err)
 	}
-	if !strings.Contains(remedy, "put the sink back") {
+	if !strings.Contains(remedy, "restore the sink") {
 		t.Errorf("remedy %q", remedy)
 	}
 	if n := spillBytes(dir, "here"); n < 4096 {

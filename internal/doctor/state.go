@@ -120,7 +120,8 @@ func (e *examination) checkCheckpoint(dir string) {
 			"if that is a different bridge, give each bridge its own state.path")
 	case s.Unusable != "":
 		e.warn(stepCheckpoint, "", "it will be quarantined: "+s.Unusable,
-			"restore the file from a backup if there is one; without it, the bridge does not know what was deleted meanwhile")
+			"restore the file from a backup if there is one; "+
+				"without it, the bridge does not know which objects were deleted while it was down")
 	case e.cluster != "" && s.ClusterUID != "" && s.ClusterUID != checkpoint.UnknownCluster && s.ClusterUID != e.cluster:
 		e.warn(stepCheckpoint, "",
 			fmt.Sprintf("it belongs to another cluster (%q, uid %s) and will be quarantined", s.ClusterName, s.ClusterUID),

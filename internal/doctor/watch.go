@@ -85,7 +85,7 @@ func (e *examination) checkOwnRights(ctx context.Context) {
 
 const checkLog = "check the API server's log"
 
-func notAllowed(verbs []string) string { return strings.Join(verbs, ", ") + " is not allowed" }
+func notAllowed(verbs []string) string { return "no permission to " + strings.Join(verbs, ", ") }
 
 // checkWatched checks one resource with the requests of an informer.
 func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) diagnose.Finding {
@@ -106,13 +106,13 @@ func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) diagno
 	case len(forbidden) == 0:
 		f.Detail = objects
 	case slices.Equal(forbidden, []string{"get"}):
-		f.Warn, f.Detail = true, notAllowed(forbidden)+", so the bridge detects late that etcd was restored from a backup"
+		f.Warn, f.Detail = true, notAllowed(forbidden)+": the bridge detects only later that etcd was restored from a backup"
 	case w.Named:
 		f.Err = errors.New(notAllowed(forbidden))
 	case w.Auxiliary:
-		f.Warn, f.Detail = true, notAllowed(forbidden)+": a sink's `enrich` will lack it"
+		f.Warn, f.Detail = true, notAllowed(forbidden)+": events will not be enriched with this resource"
 	default: // the bridge runs without the resource and becomes ready
-		f.Warn, f.Detail = true, notAllowed(forbidden)+": it will be missing"
+		f.Warn, f.Detail = true, notAllowed(forbidden)+": the bridge will not send its events"
 		f.Remedy += ", or exclude it"
 	}
 	return f

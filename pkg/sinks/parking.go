@@ -152,7 +152,7 @@ func (d *Drain) beginParking(part string, cause error) {
 	if d.Parked.Holds(part) {
 		return
 	}
-	d.Logger.Warn("destination accepts no events, parking them on disk", "destination", part, "err", cause)
+	d.Logger.Warn("destination does not accept events, parking its events on disk", "destination", part, "err", cause)
 	r := d.retryOf(part)
 	r.cause, r.at = cause, time.Now().Add(r.wait.NextBackOff())
 }

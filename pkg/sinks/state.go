@@ -40,7 +40,7 @@ func (d *Drain) Delivering() bool {
 func (d *Drain) Status() string {
 	status := d.connectionStatus()
 	if parts := d.Unavailable(); len(parts) > 0 {
-		status += fmt.Sprintf("; %d destinations with parked events, first %s since %s",
+		status += fmt.Sprintf("; %d destinations have parked events, the first is %s, since %s",
 			len(parts), parts[0].Destination, parts[0].Since.UTC().Format(time.RFC3339))
 		if parts[0].Cause != nil {
 			status += ": " + parts[0].Cause.Error()

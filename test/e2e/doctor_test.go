@@ -120,7 +120,7 @@ sinks:
 `, namespace, js.url())
 	dir := t.TempDir()
 	single := "sink jetstream | stream | stream E2E | warning...one replica"
-	small := "sink jetstream | stream | stream E2E | warning...it takes messages of 1048576 bytes at most...raise max_payload"
+	small := "sink jetstream | stream | stream E2E | warning...it accepts messages of at most 1048576 bytes...raise max_payload"
 	d := examine(t, dir, c.Kubeconfig(), config)
 	d.expect(t, single, small)
 	for _, want := range []string{
@@ -173,10 +173,10 @@ sinks: [{name: lines, enrich: {namespaceLabels: true}, stdout: {}}]
 		"discover...failed...the cluster does not serve unheardof.example.com...watch",
 		"authorize | customresourcedefinitions | warning...noticed after 30 seconds...bridge rbac",
 		"authorize | apiservices | warning...bridge rbac",
-		"watch | pods in default | failed...get, list, watch is not allowed...bridge rbac",
-		"watch | secrets | failed...get, list, watch is not allowed...bridge rbac",
-		"watch | deployments.apps | warning...it will be missing...or exclude it",
-		"watch | namespaces | warning...get, list, watch is not allowed...`enrich` will lack it...bridge rbac",
+		"watch | pods in default | failed...no permission to get, list, watch...bridge rbac",
+		"watch | secrets | failed...no permission to get, list, watch...bridge rbac",
+		"watch | deployments.apps | warning...the bridge will not send its events...or exclude it",
+		"watch | namespaces | warning...no permission to get, list, watch...events will not be enriched with this resource...bridge rbac",
 		"watch | statefulsets.apps | warning", "watch | daemonsets.apps | warning", "watch | replicasets.apps | warning", "watch | controllerrevisions.apps | warning",
 	)
 }
@@ -197,7 +197,7 @@ func TestDoctorAPIServer(t *testing.T) {
 	}{
 		{"wrong CA", func(_, ca, _ *string) { *ca = otherCA(t) }, "TLS...failed...certificate signed by unknown authority...certificate-authority"},
 		{"wrong port", func(server, _, _ *string) { *server = "https://127.0.0.1:1" }, "connect | 127.0.0.1:1 | failed...connection refused...correct the server in the kubeconfig"},
-		{"no such host", func(server, _, _ *string) { *server = "https://nowhere.invalid:6443" }, "resolve | nowhere.invalid | failed...correct the server in the kubeconfig, or the DNS"},
+		{"no such host", func(server, _, _ *string) { *server = "https://nowhere.invalid:6443" }, "resolve | nowhere.invalid | failed...correct the server in the kubeconfig, or check DNS"},
 		{"wrong token", func(_, _, token *string) { *token = "wrong" }, "authenticate...failed...asked for the client to provide credentials...renew the token"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestDoctorNATS(t *testing.T) {
 			"sink js | stream | stream E2E | failed...stream E2E does not exist...nats.stream.create: true",
 		}},
 		{"too small", fmt.Sprintf("{url: %q, stream: {name: SMALL}, subject: \"small.{uid}\"}", js.url()), []string{
-			"stream SMALL | warning...it takes messages of 1000 bytes at most, and an object can have...max_msg_size", "stream SMALL | warning...one replica",
+			"stream SMALL | warning...it accepts messages of at most 1000 bytes, but objects can have up to...max_msg_size", "stream SMALL | warning...one replica",
 		}},
 		{"wrong CA", fmt.Sprintf("{url: \"tls://%s\", stream: {name: E2E}, tls: {caFile: %q}}", secured.addr(), ca), []string{
 			"sink js | TLS | " + secured.addr() + " | failed...its certificate is signed by...nats.tls.caFile",

@@ -72,13 +72,13 @@ func TestDialError(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&net.OpError{Op: "dial", Err: &net.DNSError{Name: "a", IsNotFound: true}}, `a:1: resolve: there is no host "a"; correct the name in x.url, or the DNS`},
+		{&net.OpError{Op: "dial", Err: &net.DNSError{Name: "a", IsNotFound: true}}, `a:1: resolve: there is no host "a"; correct the name in x.url, or the DNS record`},
 		{
 			&net.DNSError{Name: "a", Err: "server misbehaving", Server: "10.0.0.1:53", IsTemporary: true},
-			`a:1: resolve: the DNS does not say where "a" is: server misbehaving; look at the DNS of this machine or pod (egress to port 53) (see x.url)`,
+			`a:1: resolve: cannot resolve "a": server misbehaving; check DNS on this machine or pod (including egress to port 53) (see x.url)`,
 		},
 		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "a:1: connect: nothing listens there (connection refused); start the broker, or correct the port in x.url"},
-		{os.ErrDeadlineExceeded, "a:1: connect: no answer within 2s; look at firewalls and NetworkPolicies on the way, and at x.url"},
+		{os.ErrDeadlineExceeded, "a:1: connect: no answer within 2s; check x.url, and check that no firewall or NetworkPolicy blocks the connection"},
 		{errors.New("else"), "a:1: connect: else (see x.url)"},
 	} {
 		err := access.DialError(t.Context(), "a:1", "x.url", 2*time.Second, c.err)

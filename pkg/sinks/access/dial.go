@@ -58,16 +58,16 @@ func DialError(ctx context.Context, address, key string, timeout time.Duration, 
 	switch {
 	case isDNS && dns.IsNotFound:
 		e.Step, e.Err = sinks.StepResolve, Words(err, "there is no host %q", dns.Name)
-		e.Remedy = "correct the name in " + key + ", or the DNS"
+		e.Remedy = "correct the name in " + key + ", or the DNS record"
 	case isDNS:
-		e.Step, e.Err = sinks.StepResolve, Words(err, "the DNS does not say where %q is: %s", dns.Name, dns.Err)
-		e.Remedy = "look at the DNS of this machine or pod (egress to port 53)"
+		e.Step, e.Err = sinks.StepResolve, Words(err, "cannot resolve %q: %s", dns.Name, dns.Err)
+		e.Remedy = "check DNS on this machine or pod (including egress to port 53)"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		e.Err = Words(err, "nothing listens there (connection refused)")
 		e.Remedy = "start the broker, or correct the port in " + key
 	case TimedOut(err):
 		e.Err = Words(os.ErrDeadlineExceeded, "no answer within %v", timeout)
-		e.Remedy = "look at firewalls and NetworkPolicies on the way, and at " + key
+		e.Remedy = "check " + key + ", and check that no firewall or NetworkPolicy blocks the connection"
 	default:
 		e.Err = Plain(err)
 	}

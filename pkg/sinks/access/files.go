@@ -29,7 +29,7 @@ func fileError(key string, err error) *sinks.ConnectError {
 	case errors.Is(err, fs.ErrNotExist):
 		e.Remedy = "mount the file, or correct " + key
 	case errors.Is(err, fs.ErrPermission):
-		e.Remedy = "let the user that the bridge runs as read the file"
+		e.Remedy = "make the file readable for the user that runs the bridge"
 	}
 	return e
 }

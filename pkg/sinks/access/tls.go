@@ -175,10 +175,10 @@ func (s *Session) Failure(address string, timeout time.Duration, err error) erro
 	case s.Refused(err):
 		s.explainRefused(e, err)
 	case errors.As(err, &header), Closed(err):
-		e.Err = Words(err, "it does not answer in TLS")
+		e.Err = Words(err, "the server does not respond with TLS")
 		e.Remedy = "remove " + s.section + ", or connect to the port of the TLS listener"
 	case TimedOut(err):
-		e.Err = Words(os.ErrDeadlineExceeded, "it does not answer the handshake within %v", timeout)
+		e.Err = Words(os.ErrDeadlineExceeded, "no response to the TLS handshake within %v", timeout)
 		e.Remedy = "check that the port is a TLS listener, or remove " + s.section
 	default:
 		e.Err = Plain(err)
@@ -198,7 +198,7 @@ func (s *Session) explainUntrusted(e *sinks.ConnectError, err error) {
 		e.Remedy = "add the certificate of that CA to " + e.Key
 	case errors.As(err, &host):
 		e.Key = s.section + ".serverName"
-		e.Remedy = "connect by a name in the certificate, or set " + e.Key
+		e.Remedy = "use a host name that is in the certificate, or set " + e.Key
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		e.Key, e.Err = "", Words(err, "its certificate %s", validity(invalid.Cert)) // err's text contains the current time
 		e.Remedy = "renew the certificate of the server or its CA, or correct the clock of this machine"
@@ -256,7 +256,7 @@ func (s *Session) Details(state tls.ConnectionState) (text string, warn bool) {
 		warn = time.Until(leaf.NotAfter) < soon
 	}
 	if own, err := s.certificate(); err == nil && own.Leaf != nil {
-		text += fmt.Sprintf("; the client's (%q) %s", own.Leaf.Subject, validity(own.Leaf))
+		text += fmt.Sprintf("; the client certificate (%q) %s", own.Leaf.Subject, validity(own.Leaf))
 		warn = warn || time.Until(own.Leaf.NotAfter) < soon
 	}
 	return text, warn

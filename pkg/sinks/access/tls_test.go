@@ -134,12 +134,12 @@ func TestHandshake(t *testing.T) {
 	}{
 		{"well", plain, withCA, "-", `TLS 1.3; the server's certificate (signed by "CN=ours") is valid until 20`, false},
 		{"well for an hour", serveTLS(t, ours, brief, false), withCA, "-", "is valid until 20", true},
-		{"mutual", mutual, client(ours, 240*time.Hour), "-", `; the client's ("CN=bridge") is valid until 20`, false},
-		{"mutual for an hour", mutual, client(ours, time.Hour), "-", `; the client's ("CN=bridge")`, true},
+		{"mutual", mutual, client(ours, 240*time.Hour), "-", `; the client certificate ("CN=bridge") is valid until 20`, false},
+		{"mutual for an hour", mutual, client(ours, time.Hour), "-", `; the client certificate ("CN=bridge")`, true},
 		{"unknown CA", serveTLS(t, other, server, false), withCA, "x.tls.caFile", `is signed by "CN=other"`, false},
 		{
 			"other name", plain, access.TLS{CAFile: caFile, ServerName: "b.example.com"}, "x.tls.serverName",
-			"connect by a name in the certificate, or set x.tls.serverName", false,
+			"use a host name that is in the certificate, or set x.tls.serverName", false,
 		},
 		{
 			"expired", serveTLS(t, ours, old, false), withCA, "",
@@ -148,9 +148,9 @@ func TestHandshake(t *testing.T) {
 		{"no client certificate", mutual, withCA, "x.tls.certFile", "it requires a client certificate; set x.tls.certFile", false},
 		{"expired client certificate", mutual, client(ours, -time.Hour), "x.tls.certFile", "it rejects the client certificate", false},
 		{"client certificate of another CA", mutual, client(other, time.Hour), "x.tls.certFile", "that the server trusts its CA", false},
-		{"closed at once", closing, withCA, "x.tls", "it does not answer in TLS; remove x.tls, or connect to the port", false},
-		{"another protocol", greeting, withCA, "x.tls", "it does not answer in TLS", false},
-		{"silence", silent, withCA, "x.tls", "it does not answer the handshake within 1s; check that the port is a TLS listener", false},
+		{"closed at once", closing, withCA, "x.tls", "the server does not respond with TLS; remove x.tls, or connect to the port", false},
+		{"another protocol", greeting, withCA, "x.tls", "the server does not respond with TLS", false},
+		{"silence", silent, withCA, "x.tls", "no response to the TLS handshake within 1s; check that the port is a TLS listener", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			text, soon, err := shake(t, c.tls, c.address)

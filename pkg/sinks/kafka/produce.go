@@ -82,7 +82,7 @@ func (w *work) noteFailure(err error, sent []*partition) {
 		}
 	}
 	for _, p := range w.partitions {
-		w.fail(p, of(p, fmt.Errorf("another request failed: %w", err)))
+		w.fail(p, of(p, fmt.Errorf("not sent, because another request to the broker failed: %w", err)))
 	}
 }
 

@@ -251,13 +251,13 @@ func TestWrongAccess(t *testing.T) {
 			"credentials of another account", operated, func(c *nats.Config) {
 				c.Auth.CredentialsFile = writeFile(t, "bridge.creds", op.credentials(foreign, "bridge", 0))
 			},
-			blamed{sinks.StepAuthenticate, "nats.credentialsFile", `nats server ADDR: authenticate: it rejects the credentials with the public key NKEY (nats: Authorization Violation); check that nats.credentialsFile is of an account of this server, and neither expired nor revoked`},
+			blamed{sinks.StepAuthenticate, "nats.credentialsFile", `nats server ADDR: authenticate: it rejects the credentials with the public key NKEY (nats: Authorization Violation); check that the credentials in nats.credentialsFile belong to an account of this server and are neither expired nor revoked`},
 		},
 		{
 			"expired credentials", operated, func(c *nats.Config) {
 				c.Auth.CredentialsFile = writeFile(t, "bridge.creds", op.credentials(op.account, "bridge", -time.Hour))
 			},
-			blamed{sinks.StepAuthenticate, "nats.credentialsFile", `nats server ADDR: authenticate: it rejects the credentials with the public key NKEY (nats: Authorization Violation); check that nats.credentialsFile is of an account of this server, and neither expired nor revoked`},
+			blamed{sinks.StepAuthenticate, "nats.credentialsFile", `nats server ADDR: authenticate: it rejects the credentials with the public key NKEY (nats: Authorization Violation); check that the credentials in nats.credentialsFile belong to an account of this server and are neither expired nor revoked`},
 		},
 		{
 			"a file that holds no credentials", operated, func(c *nats.Config) { c.Auth.CredentialsFile = wrong },
@@ -281,7 +281,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"wrong host", secure, func(c *nats.Config) { c.TLS = access.TLS{CAFile: p.caFile, ServerName: "other.example.com"} },
-			blamed{sinks.StepTLS, "nats.tls.serverName", "nats server ADDR: TLS: tls: failed to verify certificate: x509: certificate is valid for nats.example.com, not other.example.com; connect by a name in the certificate, or set nats.tls.serverName"},
+			blamed{sinks.StepTLS, "nats.tls.serverName", "nats server ADDR: TLS: tls: failed to verify certificate: x509: certificate is valid for nats.example.com, not other.example.com; use a host name that is in the certificate, or set nats.tls.serverName"},
 		},
 		{
 			"expired certificate of the server", expired, func(c *nats.Config) { c.TLS.CAFile = p.caFile },
@@ -316,7 +316,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"unknown host", plain, func(c *nats.Config) { c.URLs = []string{"nats://nats.invalid"} },
-			blamed{sinks.StepResolve, "nats.url", `nats server nats.invalid:4222: resolve: there is no host "nats.invalid"; correct the name in nats.url, or the DNS`},
+			blamed{sinks.StepResolve, "nats.url", `nats server nats.invalid:4222: resolve: there is no host "nats.invalid"; correct the name in nats.url, or the DNS record`},
 		},
 		{
 			"silence", plain, func(c *nats.Config) { c.URLs = []string{"nats://" + silence}; c.AckTimeout = 300 * time.Millisecond },
@@ -328,7 +328,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"no WebSocket", plain, func(c *nats.Config) { c.URLs = []string{"ws://" + plain.Addr()} },
-			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: it does not respond as a WebSocket; check that nats.url has the WebSocket port of a NATS server"},
+			blamed{sinks.StepProtocol, "nats.url", "nats server ADDR: protocol: the WebSocket handshake failed; check that nats.url has the WebSocket port of a NATS server"},
 		},
 		{
 			"missing stream", plain, func(c *nats.Config) { c.Stream.Create = false },
@@ -336,7 +336,7 @@ func TestWrongAccess(t *testing.T) {
 		},
 		{
 			"too many replicas", plain, func(c *nats.Config) { c.Stream.Replicas = 3 },
-			blamed{sinks.StepStream, "nats.stream.replicas", "stream: cannot create stream K8S: replicas > 1 not supported in non-clustered mode; ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)"},
+			blamed{sinks.StepStream, "nats.stream.replicas", "stream: cannot create stream K8S: replicas > 1 not supported in non-clustered mode; set at most as many replicas as the cluster has servers with JetStream (see nats.stream.replicas)"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

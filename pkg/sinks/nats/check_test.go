@@ -53,13 +53,13 @@ func TestCheckStream(t *testing.T) {
 		{
 			"would be created, but the subjects are taken",
 			with(func(c *jetstream.StreamConfig) { c.Name, c.Subjects = "OTHER", []string{"k8s.test.>"} }), nil,
-			[]string{`FAIL stream stream K8S: stream: cannot create stream K8S: the subjects of stream OTHER overlap with "k8s.>"; name that stream in nats.stream.name, or choose other subjects (see nats.stream.subjects)` +
-				" -> name that stream in nats.stream.name, or choose other subjects (see nats.stream.subjects)"},
+			[]string{`FAIL stream stream K8S: stream: cannot create stream K8S: the subjects of stream OTHER overlap with "k8s.>"; set nats.stream.name to that stream, or use other subjects (see nats.stream.subjects)` +
+				" -> set nats.stream.name to that stream, or use other subjects (see nats.stream.subjects)"},
 		},
 		{
 			"would be created, but with too many replicas", nil, func(c *nats.Config) { c.Stream.Replicas = 3 },
-			[]string{"FAIL stream stream K8S: stream: cannot create stream K8S: 3 replicas are configured, and the server is not in a cluster; ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)" +
-				" -> ask for no more replicas than the cluster has servers with JetStream (see nats.stream.replicas)"},
+			[]string{"FAIL stream stream K8S: stream: cannot create stream K8S: 3 replicas are configured, but the server is not in a cluster; set at most as many replicas as the cluster has servers with JetStream (see nats.stream.replicas)" +
+				" -> set at most as many replicas as the cluster has servers with JetStream (see nats.stream.replicas)"},
 		},
 		{
 			"other subjects", with(func(c *jetstream.StreamConfig) { c.Subjects = []string{"orders.>"} }), nil,
@@ -71,10 +71,10 @@ func TestCheckStream(t *testing.T) {
 			}), nil,
 			[]string{
 				"ok stream stream K8S",
-				"warn stream stream K8S: when full (max_bytes -1, max_msgs 100), it removes its oldest messages -> with discard: new, the bridge waits instead",
+				"warn stream stream K8S: when full (max_bytes -1, max_msgs 100), it removes its oldest messages -> set its discard policy to new, with which the bridge waits instead",
 				"warn stream stream K8S: its retention is interest: it removes messages for which it has no consumer -> use retention: limits",
 				"warn stream stream K8S: its duplicate_window is only 1s: an event that is sent again later is stored twice -> use 2m0s or more",
-				"warn stream stream K8S: it takes messages of 5000 bytes at most, and an object can have 1572864: see oversize of the sink -> raise max_payload of the server, and max_msg_size of the stream",
+				"warn stream stream K8S: it accepts messages of at most 5000 bytes, but objects can have up to 1572864 bytes: see the sink's oversize setting -> raise max_payload of the server, and max_msg_size of the stream",
 				warnReplica, warnMemory,
 				"warn stream stream K8S: it keeps messages for 30m0s: consumers that are away for longer miss them -> raise max_age",
 			},
@@ -124,7 +124,7 @@ func TestCheckPermissions(t *testing.T) {
 			"",
 		},
 		{
-			"the server does not tell",
+			"the server does not report",
 			server.SubjectPermission{Deny: []string{"$SYS.>"}},
 			[]string{"ok authorize subject k8s.*.*.*.*.*", "ok stream stream K8S", warnReplica},
 			"",
@@ -133,7 +133,7 @@ func TestCheckPermissions(t *testing.T) {
 			"not to the subject",
 			server.SubjectPermission{Allow: []string{"$JS.API.>", "$SYS.REQ.USER.INFO"}},
 			[]string{
-				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user may not do what is needed: Permissions Violation for Publish to "k8s.*.*.*.*.*"; on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject` +
+				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user lacks a permission: Permissions Violation for Publish to "k8s.*.*.*.*.*"; on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject` +
 					` -> on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject`,
 				"ok stream stream K8S", warnReplica,
 			},
@@ -144,7 +144,7 @@ func TestCheckPermissions(t *testing.T) {
 			server.SubjectPermission{Allow: []string{"k8s.test.>", "$JS.API.>", "$SYS.REQ.USER.INFO"}},
 			[]string{
 				"ok authorize subject k8s.*.*.*.*.*",
-				`warn authorize subject k8s.*.*.*.*.*: the user may publish to a part of "k8s.*.*.*.*.*" only: events outside are not delivered -> on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject`,
+				`warn authorize subject k8s.*.*.*.*.*: the user may publish only to part of "k8s.*.*.*.*.*": other events are not delivered -> on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject`,
 				"ok stream stream K8S", warnReplica,
 			},
 			"",
@@ -153,7 +153,7 @@ func TestCheckPermissions(t *testing.T) {
 			"not to JetStream",
 			server.SubjectPermission{Allow: []string{"k8s.>", "$SYS.REQ.USER.INFO"}},
 			[]string{
-				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user may not do what is needed: Permissions Violation for Publish to "$JS.API.STREAM.CREATE.K8S"; on the server, allow user "bridge" to publish to $JS.API.STREAM.CREATE.K8S` +
+				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user lacks a permission: Permissions Violation for Publish to "$JS.API.STREAM.CREATE.K8S"; on the server, allow user "bridge" to publish to $JS.API.STREAM.CREATE.K8S` +
 					` -> on the server, allow user "bridge" to publish to $JS.API.STREAM.CREATE.K8S`,
 				`FAIL authorize stream K8S: authorize: stream K8S can't be looked up or created: Permissions Violation for Publish to "$JS.API.STREAM.INFO.K8S"; on the server, allow user "bridge" to publish to $JS.API.STREAM.INFO.K8S` +
 					` -> on the server, allow user "bridge" to publish to $JS.API.STREAM.INFO.K8S`,
@@ -217,7 +217,7 @@ func TestCheckServers(t *testing.T) {
 		case f.Step == sinks.StepTLS:
 			got[i] = strings.Split(got[i], ":")[0]
 			if !strings.Contains(f.Detail, `TLS 1.3; the server's certificate (signed by "CN=authority") is valid until`) ||
-				!strings.Contains(f.Detail, `the client's ("CN=bridge") is valid until`) {
+				!strings.Contains(f.Detail, `the client certificate ("CN=bridge") is valid until`) {
 				t.Errorf("TLS: %s", f.Detail)
 			}
 		case f.Step == sinks.StepAuthorize && f.Warn:
@@ -231,8 +231,8 @@ func TestCheckServers(t *testing.T) {
 		"ok protocol ADDR",
 		"warn TLS ADDR",
 		"ok authenticate ADDR",
-		`FAIL resolve nats.invalid:4222: nats.invalid:4222: resolve: there is no host "nats.invalid"; correct the name in nats.url, or the DNS -> correct the name in nats.url, or the DNS`,
-		"warn authorize subject k8s.*.*.*.*.* -> issue new credentials in time",
+		`FAIL resolve nats.invalid:4222: nats.invalid:4222: resolve: there is no host "nats.invalid"; correct the name in nats.url, or the DNS record -> correct the name in nats.url, or the DNS record`,
+		"warn authorize subject k8s.*.*.*.*.* -> renew the credentials",
 		"ok stream stream K8S",
 		warnReplica,
 	}

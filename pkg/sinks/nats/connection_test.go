@@ -256,7 +256,7 @@ func TestConfigMistakesAreReportedTogether(t *testing.T) {
 	_, err = nats.New(
 		nats.Config{Embedded: &embedded.Config{Listen: "nowhere"}, Stream: nats.StreamConfig{Name: "A"}, Subject: "a"},
 	)
-	for _, want := range []string{`embedded.listen: "nowhere" is not`, "embedded.storeDir: is empty", "stream.create: is not true"} {
+	for _, want := range []string{`embedded.listen: "nowhere" is not`, "embedded.storeDir: is empty", "stream.create: must be true"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("no mention of %q in: %v", want, err)
 		}
@@ -274,7 +274,7 @@ func TestBrokenConnectionIsNoticed(t *testing.T) {
 	defer cut.Stop()
 	results := try(t, sink, sinktest.Message("a", 2, 100), sinktest.Message("a", 3, 100), sinktest.Message("b", 1, 100))
 	for i, err := range results {
-		unclear := sinks.IsMaybeWritten(err) && strings.Contains(err.Error(), "the connection broke")
+		unclear := sinks.IsMaybeWritten(err) && strings.Contains(err.Error(), "connection lost")
 		if unclear != (i != 1) || errors.Is(err, sinks.ErrNotAttempted) != (i == 1) {
 			t.Errorf("message %d: %v", i, err)
 		}

@@ -112,7 +112,7 @@ func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Me
 	}
 	_, err = c.store.Put(ctx, jetstream.ObjectMeta{
 		Name:        name,
-		Description: "data of an event that its destination takes no message for",
+		Description: "data of an event that is too large for its destination",
 		Headers:     natsgo.Header{contentType: {"application/json"}},
 		Metadata:    map[string]string{"id": m.ID, "source": "/clusters/" + m.Cluster, "subject": m.Subject()},
 		Opts:        &jetstream.ObjectMetaOptions{ChunkSize: uint32(min(payloadChunk, c.client.Conn().MaxPayload()/2))},
@@ -210,7 +210,7 @@ func (c *PayloadStore) checkBucket(ctx context.Context, conn *natsgo.Conn) diagn
 		stream, err = js.Stream(ctx, c.streamName())
 	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) && c.cfg.Create {
-		f.Detail = "not there yet: it will be created with the first event that is too large"
+		f.Detail = "does not exist yet; the bridge creates it for the first event that is too large"
 		return f
 	}
 	if err == nil && stream.CachedInfo().Config.Sealed {

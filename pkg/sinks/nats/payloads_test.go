@@ -397,7 +397,7 @@ func TestPayloadsInABucketThatWent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = claims.Close(context.WithoutCancel(t.Context())) }) // the test is over
-	checked(t, claims, "it will be created")
+	checked(t, claims, "the bridge creates it")
 	if _, _, err := claims.Store(t.Context(), large("a", 1)); err != nil {
 		t.Fatal(err)
 	}

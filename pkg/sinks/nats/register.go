@@ -193,7 +193,7 @@ func (s *Sink) openRegister(ctx context.Context, js jetstream.JetStream, create 
 	if create && errors.Is(err, jetstream.ErrBucketNotFound) {
 		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: registerBucket, Replicas: max(1, s.info.Config.Replicas),
-			Description: "which cluster writes to which stream under which name; created by deltabridge",
+			Description: "register of cluster names by stream; created by deltabridge",
 		})
 		if errors.Is(err, jetstream.ErrBucketExists) { // another client has just created it
 			kv, err = js.KeyValue(ctx, registerBucket)

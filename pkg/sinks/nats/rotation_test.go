@@ -91,7 +91,7 @@ func TestRotatedFiles(t *testing.T) {
 			b.Stop(t)
 			c.revoke(b.opts)
 			b.Start(t)
-			_ = try(t, sink, sinktest.Message("a", 2, 100)) // the connection broke
+			_ = try(t, sink, sinktest.Message("a", 2, 100)) // connection lost
 			err := try(t, sink, sinktest.Message("a", 2, 100))[0]
 			if got := sinktest.Blame(t, err, b.Addr()); got.Key != c.key || sinks.IsPermanent(err) {
 				t.Errorf("with the old file: %+v", got)

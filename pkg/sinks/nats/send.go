@@ -156,7 +156,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 			quiet = false
 			s.forbid(subject)
 		case err := <-s.client.Lost:
-			f.giveUp(fmt.Errorf("the connection broke: %w", err))
+			f.giveUp(fmt.Errorf("connection lost: %w", err))
 		case <-silence.C:
 			if quiet {
 				f.giveUp(s.noAnswer())
@@ -182,7 +182,7 @@ func (s *Sink) fill(ctx context.Context) {
 		if err := s.publish(i); err != nil {
 			f.settle(i, err)
 			if !sinks.IsPermanent(err) { // the connection failed, so all other messages would fail too
-				f.giveUp(fmt.Errorf("the connection broke: %w", err))
+				f.giveUp(fmt.Errorf("connection lost: %w", err))
 			}
 		}
 	}

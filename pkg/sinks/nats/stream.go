@@ -53,7 +53,7 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 		stream, err = js.CreateStream(ctx, s.stream.Config)
 		if err == nil && s.info != nil {
 			s.cfg.Logger.Warn(
-				"the stream did not exist any more, so it was created again; all existing objects will be sent to it",
+				"stream no longer existed and was created again, sending all existing objects to it",
 				"stream",
 				name,
 			)

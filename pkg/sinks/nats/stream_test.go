@@ -57,7 +57,7 @@ func TestExistingStreamIsChecked(t *testing.T) {
 		},
 		"small messages": {
 			stream: jetstream.StreamConfig{Subjects: []string{"k8s.>"}, MaxMsgSize: 5000},
-			warns:  []string{"takes messages of 5000 bytes at most"},
+			warns:  []string{"accepts messages of at most 5000 bytes"},
 		},
 	}
 	b := newBroker(t)

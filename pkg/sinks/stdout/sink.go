@@ -42,7 +42,7 @@ func (s *Sink) Connect(ctx context.Context) error { return ctx.Err() }
 // Close implements sinks.Sink. It waits until the current write ends or ctx ends.
 func (s *Sink) Close(ctx context.Context) error {
 	if _, err := s.await(ctx); s.writing {
-		return fmt.Errorf("stdout: a write has not ended: %w", err)
+		return fmt.Errorf("stdout: a write has not finished: %w", err)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (s *Sink) await(ctx context.Context) (lines int, err error) {
 
 func reason(err error) error {
 	if errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) {
-		return fmt.Errorf("standard output is closed, nobody reads it: %w", err)
+		return fmt.Errorf("standard output was closed by the reading process: %w", err)
 	}
 	return err
 }

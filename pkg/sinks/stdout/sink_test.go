@@ -140,7 +140,7 @@ func TestClosedPipe(t *testing.T) {
 	_ = r.Close()
 	results := make([]error, 2)
 	stdout.New(w).Send(t.Context(), messages(2), results)
-	if !errors.Is(results[0], syscall.EPIPE) || !strings.Contains(results[0].Error(), "nobody reads") ||
+	if !errors.Is(results[0], syscall.EPIPE) || !strings.Contains(results[0].Error(), "closed by the reading process") ||
 		sinks.IsPermanent(results[0]) {
 		t.Errorf("closed pipe: %v", results[0])
 	}

@@ -23,7 +23,7 @@ import (
 
 const (
 	warnReplica = ": the topic has one replica: if a broker is lost, its acknowledged events are lost too -> increase the number of replicas to 3, and set min.insync.replicas to 2"
-	warnSize    = ": the topic accepts at most %d bytes (compressed), but an object can have 1572864: larger events become gap events -> increase max.message.bytes of the topic"
+	warnSize    = ": the topic accepts at most %d bytes (compressed), but objects can have up to 1572864 bytes: see the sink's oversize setting for larger events -> increase max.message.bytes of the topic"
 )
 
 // TestCheck: each step of the way, and the topic's settings against the promises. Nothing is created.
@@ -149,7 +149,7 @@ func TestCheckWay(t *testing.T) {
 		if f.Step == sinks.StepTLS || f.Step == sinks.StepFiles {
 			got[i] = strings.Split(got[i], ":")[0]
 			if f.Step == sinks.StepTLS &&
-				(!strings.Contains(f.Detail, "TLS 1.3; the server's certificate") || !strings.Contains(f.Detail, `the client's ("CN=bridge") is valid until`)) {
+				(!strings.Contains(f.Detail, "TLS 1.3; the server's certificate") || !strings.Contains(f.Detail, `the client certificate ("CN=bridge") is valid until`)) {
 				t.Errorf("TLS: %s", f.Detail)
 			}
 		}
@@ -160,7 +160,7 @@ func TestCheckWay(t *testing.T) {
 		"ok connect ADDR",
 		"warn TLS ADDR",
 		"ok protocol ADDR",
-		`FAIL resolve broker.invalid:9092: broker.invalid:9092: resolve: there is no host "broker.invalid"; correct the name in kafka.brokers, or the DNS -> correct the name in kafka.brokers, or the DNS`,
+		`FAIL resolve broker.invalid:9092: broker.invalid:9092: resolve: there is no host "broker.invalid"; correct the name in kafka.brokers, or the DNS record -> correct the name in kafka.brokers, or the DNS record`,
 		"ok authorize idempotent producer",
 		"ok authorize topic check-way",
 		"ok topic topic check-way",

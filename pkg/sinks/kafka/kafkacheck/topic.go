@@ -189,7 +189,8 @@ func (t *topic) replication() (replicas, inSync int64, leaderless int) {
 func (t *topic) checkSettings() {
 	if limit := t.number("max.message.bytes"); limit >= 0 && limit < largestObject {
 		t.warn("increase max.message.bytes of the topic",
-			"the topic accepts at most %d bytes (compressed), but an object can have %d: larger events become gap events",
+			"the topic accepts at most %d bytes (compressed), but objects can have up to %d bytes: "+
+				"see the sink's oversize setting for larger events",
 			limit, largestObject)
 	}
 	policy := t.settings["cleanup.policy"]

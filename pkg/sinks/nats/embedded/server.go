@@ -90,7 +90,7 @@ func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
 	}
 	if !address.IP.IsLoopback() {
 		log.Warn(
-			"embedded nats-server listens on other than loopback addresses, without authentication",
+			"embedded nats-server listens on a non-loopback address without authentication",
 			"address",
 			srv.Addr().String(),
 		)
@@ -113,7 +113,7 @@ func checkListen(address string) (*net.TCPAddr, error) {
 		return nil, &sinks.ConnectError{
 			Step: sinks.StepConnect, Address: address, Key: "nats.embedded.listen",
 			Remedy: "stop the other server there, or set another address in nats.embedded.listen",
-			Err:    fmt.Errorf("the embedded server can't listen there; is another server running? %w", access.Plain(err)),
+			Err:    fmt.Errorf("the embedded server cannot listen on this address: %w", access.Plain(err)),
 		}
 	}
 	return l.Addr().(*net.TCPAddr), l.Close()
@@ -150,7 +150,7 @@ func Check(cfg Config) []diagnose.Finding {
 	case err == nil:
 		_ = lock.Close()
 	case errors.Is(err, fs.ErrNotExist):
-		store.Detail = "the store of the embedded server does not exist, and is created at the start"
+		store.Detail = "the store of the embedded server does not exist yet; the bridge creates it at startup"
 	default:
 		store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, err)
 	}

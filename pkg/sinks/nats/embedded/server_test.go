@@ -32,7 +32,7 @@ func TestStart(t *testing.T) {
 		cfg  embedded.Config
 		want string
 	}{
-		"port":         {embedded.Config{Listen: listen, StoreDir: t.TempDir()}, "is another server running? listen tcp " + listen + ": bind: address already in use"},
+		"port":         {embedded.Config{Listen: listen, StoreDir: t.TempDir()}, "the embedded server cannot listen on this address: listen tcp " + listen + ": bind: address already in use"},
 		"store":        {embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir}, "is in use by another process"},
 		"address":      {embedded.Config{Listen: "nowhere", StoreDir: t.TempDir()}, "address nowhere: missing port"},
 		"not a number": {embedded.Config{Listen: "127.0.0.1:nats", StoreDir: t.TempDir()}, "unknown port"},
@@ -74,7 +74,7 @@ func TestCheck(t *testing.T) {
 	}
 	if got := check(l.Addr().String())[1]; !strings.HasPrefix(
 		got,
-		"FAIL connect ADDR: ADDR: connect: the embedded server can't listen there",
+		"FAIL connect ADDR: ADDR: connect: the embedded server cannot listen on this address",
 	) ||
 		!strings.HasSuffix(got, "-> stop the other server there, or set another address in nats.embedded.listen") {
 		t.Errorf("address in use: %s", got)

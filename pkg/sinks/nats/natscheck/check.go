@@ -144,14 +144,14 @@ func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []di
 	t.Forget() // removes a denial of the request itself
 	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "subject " + s.Wildcard}
 	if err != nil {
-		f.Detail = "the server does not tell what the user may do"
+		f.Detail = "the server does not report the user's permissions"
 		return []diagnose.Finding{f}
 	}
 	f.Detail = fmt.Sprintf("account %s, user %s", answer.Data.Account, answer.Data.UserID)
 	if left := answer.Data.Expires; left > 0 {
-		f.Detail += fmt.Sprintf(", for another %v", left.Round(time.Second))
+		f.Detail += fmt.Sprintf(", credentials expire in %v", left.Round(time.Second))
 		if left < expiresSoon {
-			f.Warn, f.Remedy = true, "issue new credentials in time"
+			f.Warn, f.Remedy = true, "renew the credentials"
 		}
 	}
 	denied := s.deniedOf(answer.Data.Permissions, f.Target)
@@ -171,7 +171,7 @@ func (s *Stream) deniedOf(may *server.Permissions, target string) (findings []di
 	}
 	denied := func(op, subject string) {
 		err := fmt.Errorf("%w: Permissions Violation for %s to %q", natsgo.ErrPermissionViolation, op, subject)
-		err = s.Access.Denied("the user may not do what is needed", err, s.Wildcard)
+		err = s.Access.Denied("the user lacks a permission", err, s.Wildcard)
 		findings = append(findings, diagnose.Failed(sinks.StepAuthorize, target, err))
 	}
 	if all, _ := allows(may.Subscribe, "_INBOX.*.*"); !all {
@@ -187,7 +187,7 @@ func (s *Stream) deniedOf(may *server.Permissions, target string) (findings []di
 	case !all:
 		findings = append(findings, diagnose.Finding{
 			Step: sinks.StepAuthorize, Target: target, Warn: true,
-			Detail: fmt.Sprintf("the user may publish to a part of %q only: events outside are not delivered", s.Wildcard),
+			Detail: fmt.Sprintf("the user may publish only to part of %q: other events are not delivered", s.Wildcard),
 			Remedy: s.Access.Denied("", errors.New(""), s.Wildcard).Remedy,
 		})
 	}

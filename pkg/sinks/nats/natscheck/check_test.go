@@ -107,13 +107,13 @@ func TestCheck(t *testing.T) {
 		{"created at the start", url, create, nil, []string{"ok stream stream K8S", replica}, "stream K8S, not created yet"},
 		{
 			"created with too many replicas", url, func(s *Stream) { create(s); s.Config.Replicas = 3 }, nil,
-			[]string{"FAIL stream stream K8S: stream: cannot create stream K8S: 3 replicas are configured, and the server is not in a cluster; " +
-				"ask for no more replicas than the cluster has servers with JetStream"}, "stream K8S, not created yet",
+			[]string{"FAIL stream stream K8S: stream: cannot create stream K8S: 3 replicas are configured, but the server is not in a cluster; " +
+				"set at most as many replicas as the cluster has servers with JetStream"}, "stream K8S, not created yet",
 		},
 		{
 			"subjects of another stream", url, create, func(c *jetstream.StreamConfig) { c.Name = "OTHER" },
 			[]string{`FAIL stream stream K8S: stream: cannot create stream K8S: the subjects of stream OTHER overlap with "k8s.>"; ` +
-				"name that stream in nats.stream.name"}, "stream K8S, not created yet",
+				"set nats.stream.name to that stream"}, "stream K8S, not created yet",
 		},
 		{"fit", url, nil, func(*jetstream.StreamConfig) {}, []string{"ok stream stream K8S", replica, memory}, "stream K8S, created 20"},
 		{
@@ -200,7 +200,7 @@ func TestCheckPermissions(t *testing.T) {
 			[]string{"ok: ", `warns: on the server, allow user "bridge" to publish to k8s.*.*, or change nats.subject`},
 		},
 		{
-			"the server does not tell", allowed("$JS.API.>"), inbox, true, []string{"ok: "},
+			"the server does not report", allowed("$JS.API.>"), inbox, true, []string{"ok: "},
 		},
 		{
 			"part of the inbox", allowed("k8s.>", "$JS.API.>", info), &server.SubjectPermission{

@@ -39,7 +39,7 @@ func describe(c *jetstream.StreamConfig) string {
 
 // CheckConfigured returns findings about the stream as it would be created.
 func (s *Stream) CheckConfigured(maxPayload int64) []diagnose.Finding {
-	ok := s.finding("it is created at the start if it does not exist: " + describe(&s.Config))
+	ok := s.finding("the bridge creates it at startup if it does not exist: " + describe(&s.Config))
 	return append([]diagnose.Finding{ok}, s.doctorWarnings(&s.Config, maxPayload)...)
 }
 
@@ -49,7 +49,7 @@ func (s *Stream) checkCreation(ctx context.Context, js jetstream.JetStream, t *n
 	if s.Config.Replicas > 1 && t.Conn.ConnectedClusterName() == "" {
 		problem = &jetstream.APIError{
 			ErrorCode:   jetstream.ErrorCode(server.JSStreamReplicasNotSupportedErr),
-			Description: fmt.Sprintf("%d replicas are configured, and the server is not in a cluster", s.Config.Replicas),
+			Description: fmt.Sprintf("%d replicas are configured, but the server is not in a cluster", s.Config.Replicas),
 		}
 	}
 	for _, subject := range s.Config.Subjects {

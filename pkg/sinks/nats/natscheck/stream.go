@@ -88,7 +88,7 @@ func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) (found []
 	s.warn(&found, !slices.ContainsFunc(c.Subjects, covers), fmt.Sprintf("add %q to its subjects", s.Wildcard),
 		"its subjects %q include only a part of %q: other events are not delivered", c.Subjects, s.Wildcard)
 	old := c.Discard == jetstream.DiscardOld
-	s.warn(&found, old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "with discard: new, the bridge waits instead",
+	s.warn(&found, old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "set its discard policy to new, with which the bridge waits instead",
 		"when full (max_bytes %d, max_msgs %d), it removes its oldest messages", c.MaxBytes, c.MaxMsgs)
 	s.warn(&found, c.MaxMsgsPerSubject > 0 && old && !s.isLatest(),
 		"remove max_msgs_per_subject, or set nats.stream.lastPerSubject: true to keep only last states",
@@ -103,7 +103,8 @@ func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) (found []
 		fmt.Sprintf("use %s or more", shortWindow), "its duplicate_window is only %s: %s", c.Duplicates, effect)
 	limit := maxMessage(c, maxPayload)
 	s.warn(&found, limit < largestObject, "raise max_payload of the server, and max_msg_size of the stream",
-		"it takes messages of %d bytes at most, and an object can have %d: see oversize of the sink", limit, largestObject)
+		"it accepts messages of at most %d bytes, but objects can have up to %d bytes: see the sink's oversize setting",
+		limit, largestObject)
 	s.warn(&found, s.isLatest() && c.MaxAge > 0, "set its max_age to 0",
 		"it removes objects that do not change for %v (max_age)", c.MaxAge)
 	return found
@@ -145,7 +146,7 @@ func (s *Stream) Error(err error) error {
 		e.Remedy = "create it, correct nats.stream.name, or set nats.stream.create: true"
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Err = access.Words(err, "stream %s: JetStream does not respond within %v", name, s.Access.Timeout)
-		e.Remedy = "see whether the cluster has a JetStream leader (nats server report jetstream)"
+		e.Remedy = "check whether the cluster has a JetStream leader (nats server report jetstream)"
 	case isAPI && api.APIError() != nil:
 		e.Err = access.Words(err, "cannot create stream %s: %s", name, api.APIError().Description)
 		e.Key, e.Remedy = creationRemedy(server.ErrorIdentifier(api.APIError().ErrorCode))
@@ -171,14 +172,14 @@ func IsAnswer(err error) bool {
 func creationRemedy(code server.ErrorIdentifier) (key, remedy string) {
 	switch code {
 	case server.JSStreamSubjectOverlapErr:
-		return "nats.stream.subjects", "name that stream in nats.stream.name, or choose other subjects"
+		return "nats.stream.subjects", "set nats.stream.name to that stream, or use other subjects"
 	case server.JSStreamReplicasNotSupportedErr, server.JSClusterNoPeersErrF:
-		return "nats.stream.replicas", "ask for no more replicas than the cluster has servers with JetStream"
+		return "nats.stream.replicas", "set at most as many replicas as the cluster has servers with JetStream"
 	case server.JSInsufficientResourcesErr, server.JSMemoryResourcesExceededErr, server.JSStorageResourcesExceededErr,
 		server.JSAccountResourcesExceededErr:
-		return "nats.stream.maxBytes", "raise the limits of the server or the account, or ask for less"
+		return "nats.stream.maxBytes", "raise the limits of the server or the account, or reduce the size limits of the stream"
 	case server.JSMaximumStreamsLimitErr:
-		return "nats.stream.create", "raise the account's limit of streams, or create it by hand"
+		return "nats.stream.create", "raise the account's limit on streams, or use an existing stream"
 	}
 	return "nats.stream", ""
 }

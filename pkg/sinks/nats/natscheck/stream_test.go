@@ -94,8 +94,8 @@ func TestWarnings(t *testing.T) {
 		{nil, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 }, large, true, "it keeps only the last 2 messages of each subject"},
 		{nil, func(c *jetstream.StreamConfig) { c.Retention = jetstream.InterestPolicy }, large, true, "its retention is interest"},
 		{nil, func(c *jetstream.StreamConfig) { c.Duplicates = time.Second }, large, true, "an event that is sent again later is stored twice"},
-		{nil, func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 }, large, true, "it takes messages of 1000 bytes at most"},
-		{nil, nil, 1 << 20, true, "it takes messages of 1048576 bytes at most"},
+		{nil, func(c *jetstream.StreamConfig) { c.MaxMsgSize = 1000 }, large, true, "it accepts messages of at most 1000 bytes"},
+		{nil, nil, 1 << 20, true, "it accepts messages of at most 1048576 bytes"},
 		{nil, func(c *jetstream.StreamConfig) { c.MaxAge = time.Minute }, large, false, "it keeps messages for 1m0s"},
 		{nil, func(c *jetstream.StreamConfig) { c.Replicas = 1 }, large, false, "it has one replica"},
 		{func(s *Stream) { s.Embedded = true }, func(c *jetstream.StreamConfig) { c.Replicas = 1 }, large, false, ""},
@@ -138,10 +138,10 @@ func TestError(t *testing.T) {
 		},
 		{natsgo.ErrNoResponders, said{`stream: JetStream is not enabled for the server or this account, or it has not started yet (nats: no responders available for request); enable JetStream on the server, and for the account of user "bridge"`, false}},
 		{jetstream.ErrStreamNotFound, said{"stream: stream K8S does not exist; create it, correct nats.stream.name, or set nats.stream.create: true", true}},
-		{context.DeadlineExceeded, said{"stream: stream K8S: JetStream does not respond within 1s; see whether the cluster has a JetStream leader (nats server report jetstream) (see nats.stream)", false}},
+		{context.DeadlineExceeded, said{"stream: stream K8S: JetStream does not respond within 1s; check whether the cluster has a JetStream leader (nats server report jetstream) (see nats.stream)", false}},
 		{
 			api(http.StatusBadRequest, server.JSMaximumStreamsLimitErr, "too many"),
-			said{"stream: cannot create stream K8S: too many; raise the account's limit of streams, or create it by hand (see nats.stream.create)", true},
+			said{"stream: cannot create stream K8S: too many; raise the account's limit on streams, or use an existing stream (see nats.stream.create)", true},
 		},
 		{
 			api(http.StatusServiceUnavailable, server.JSClusterNotAvailErr, "not available"),
@@ -149,7 +149,7 @@ func TestError(t *testing.T) {
 		},
 		{
 			api(http.StatusServiceUnavailable, server.JSInsufficientResourcesErr, "no room"),
-			said{"stream: cannot create stream K8S: no room; raise the limits of the server or the account, or ask for less (see nats.stream.maxBytes)", true},
+			said{"stream: cannot create stream K8S: no room; raise the limits of the server or the account, or reduce the size limits of the stream (see nats.stream.maxBytes)", true},
 		},
 		{errors.New("anything"), said{"stream: stream K8S: anything (see nats.stream)", false}},
 	} {

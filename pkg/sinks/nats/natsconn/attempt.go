@@ -73,7 +73,7 @@ func (a *Access) attempt(ctx context.Context, raw string) *Attempt {
 
 func (t *Attempt) connect(ctx context.Context, raw string) (err error) {
 	if t.url, t.addr, err = serverAddress(raw); err != nil { // err may contain credentials
-		err = errors.New("it is not a valid URL")
+		err = errors.New("the URL is not valid")
 		return &sinks.ConnectError{Step: sinks.StepResolve, Key: "nats.url", Err: err, Rejected: true}
 	}
 	var opts []natsgo.Option
@@ -164,10 +164,10 @@ func (t *Attempt) explain(ctx context.Context, err error) error {
 		err = access.Words(os.ErrDeadlineExceeded, "it accepts the connection, but does not respond within %v", t.timeout)
 		return fail(sinks.StepProtocol, key, check+" that does not require TLS at once (handshake_first)", err)
 	case strings.HasPrefix(t.url.Scheme, "ws"):
-		err = access.Words(err, "it does not respond as a WebSocket")
+		err = access.Words(err, "the WebSocket handshake failed")
 		return fail(sinks.StepProtocol, key, "check that nats.url has the WebSocket port of a NATS server", err)
 	}
-	return fail(sinks.StepProtocol, key, check+" with room for another client", access.Plain(err))
+	return fail(sinks.StepProtocol, key, check+", and that its connection limit is not reached", access.Plain(err))
 }
 
 // isAuthError reports whether the server rejected the credentials. nats.go wraps its own errors for that only partly.

@@ -105,7 +105,7 @@ func TestFailedAttempts(t *testing.T) {
 		},
 		{
 			"other name", "nats://" + tls, Auth{}, access.TLS{CAFile: caFile, ServerName: "other.example.com"},
-			sinks.StepTLS, "nats.tls.serverName", "connect by a name in the certificate", false,
+			sinks.StepTLS, "nats.tls.serverName", "use a host name that is in the certificate", false,
 		},
 		{
 			"expired", "nats://" + expired, Auth{}, withCA,
@@ -133,11 +133,11 @@ func TestFailedAttempts(t *testing.T) {
 		},
 		{
 			"no WebSocket", "ws://" + plain, Auth{}, access.TLS{},
-			sinks.StepProtocol, "nats.url", "it does not respond as a WebSocket", false,
+			sinks.StepProtocol, "nats.url", "the WebSocket handshake failed", false,
 		},
 		{
 			"full", "nats://" + full, Auth{}, access.TLS{},
-			sinks.StepProtocol, "nats.url", "with room for another client", false,
+			sinks.StepProtocol, "nats.url", ", and that its connection limit is not reached", false,
 		},
 		{
 			"no headers", "nats://" + headless, Auth{}, access.TLS{},

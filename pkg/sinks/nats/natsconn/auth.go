@@ -46,7 +46,7 @@ func (a *Auth) read() (c credential, err error) {
 	switch {
 	case a.CredentialsFile != "":
 		c = credential{file: a.CredentialsFile, key: "nats.credentialsFile", who: "the credentials"}
-		c.remedy = "check that nats.credentialsFile is of an account of this server, and neither expired nor revoked"
+		c.remedy = "check that the credentials in nats.credentialsFile belong to an account of this server and are neither expired nor revoked"
 		c.option = natsgo.UserCredentials(c.file)
 	case a.NkeyFile != "":
 		c = credential{file: a.NkeyFile, key: "nats.nkeyFile", who: "the nkey"}

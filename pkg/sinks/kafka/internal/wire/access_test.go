@@ -101,12 +101,12 @@ func TestAccess(t *testing.T) {
 		{
 			"no SASL where it is demanded", broker.SASLAddr(), none,
 			SASL{},
-			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: the broker closed the connection after the first request, like a listener that requires SASL; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
+			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: the broker closed the connection after the first request, as a listener that requires SASL does; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
 		},
 		{
 			"no SASL where it is demanded, over TLS", broker.SASLTLSAddr(), tls,
 			SASL{},
-			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: the broker closed the connection after the first request, like a listener that requires SASL; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
+			&blamed{sinks.StepAuthenticate, "kafka.sasl", "kafka broker ADDR: authenticate: the broker closed the connection after the first request, as a listener that requires SASL does; set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener"},
 		},
 		{
 			"SASL where there is none", broker.Addr(), none, sasl("PLAIN", testkafka.User, right),
@@ -115,11 +115,11 @@ func TestAccess(t *testing.T) {
 		{
 			"TLS to a plaintext port", broker.Addr(), tls,
 			SASL{},
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it does not answer in TLS; remove kafka.tls, or connect to the port of the TLS listener"},
+			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: the server does not respond with TLS; remove kafka.tls, or connect to the port of the TLS listener"},
 		},
 		{
 			"TLS to a SASL port without TLS", broker.SASLAddr(), tls, sasl("PLAIN", testkafka.User, right),
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it does not answer in TLS; remove kafka.tls, or connect to the port of the TLS listener"},
+			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: the server does not respond with TLS; remove kafka.tls, or connect to the port of the TLS listener"},
 		},
 		{
 			"plaintext to a TLS port", broker.TLSAddr(), none,
@@ -146,7 +146,7 @@ func TestAccess(t *testing.T) {
 			"wrong host", broker.TLSAddr(),
 			access.TLS{CAFile: broker.CAFile(), ServerName: "kafka.example.com"},
 			SASL{},
-			&blamed{sinks.StepTLS, "kafka.tls.serverName", "kafka broker ADDR: TLS: tls: failed to verify certificate: x509: certificate is valid for localhost, not kafka.example.com; connect by a name in the certificate, or set kafka.tls.serverName"},
+			&blamed{sinks.StepTLS, "kafka.tls.serverName", "kafka broker ADDR: TLS: tls: failed to verify certificate: x509: certificate is valid for localhost, not kafka.example.com; use a host name that is in the certificate, or set kafka.tls.serverName"},
 		},
 		{
 			"no client certificate", broker.MutualTLSAddr(), tls,
@@ -171,7 +171,7 @@ func TestAccess(t *testing.T) {
 		{
 			"unknown host", "broker.invalid:9092", none,
 			SASL{},
-			&blamed{sinks.StepResolve, "kafka.brokers", `kafka broker ADDR: resolve: there is no host "broker.invalid"; correct the name in kafka.brokers, or the DNS`},
+			&blamed{sinks.StepResolve, "kafka.brokers", `kafka broker ADDR: resolve: there is no host "broker.invalid"; correct the name in kafka.brokers, or the DNS record`},
 		},
 		{
 			"silence", silent(t), none,
@@ -181,7 +181,7 @@ func TestAccess(t *testing.T) {
 		{
 			"silence for TLS", silent(t), tls,
 			SASL{},
-			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: it does not answer the handshake within 300ms; check that the port is a TLS listener, or remove kafka.tls"},
+			&blamed{sinks.StepTLS, "kafka.tls", "kafka broker ADDR: TLS: no response to the TLS handshake within 300ms; check that the port is a TLS listener, or remove kafka.tls"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -187,7 +187,7 @@ func (k *conn) authenticate(ctx context.Context, c *Client) error {
 				fmt.Errorf("%s: the response of the broker is invalid: %w", s.Mechanism, err))
 		}
 	}
-	detail, warning := s.Who()+" by "+s.Mechanism, ""
+	detail, warning := s.Who()+" with "+s.Mechanism, ""
 	if s.Mechanism == MechanismPlain && k.tls == nil {
 		detail += ", without TLS: anyone on the network path can read the password"
 		warning = "use kafka.tls, or a SCRAM mechanism"
@@ -209,7 +209,7 @@ func (k *conn) rejected(message string) error {
 func (k *conn) proposeMechanism(ctx context.Context, name string) error {
 	msg, err := k.exchange(ctx, &saslhandshake.Request{Mechanism: name})
 	if err != nil {
-		return k.fail(sinks.StepAuthenticate, keyMechanism, "", fmt.Errorf("offered %s: %w", name, err))
+		return k.fail(sinks.StepAuthenticate, keyMechanism, "", fmt.Errorf("SASL handshake for %s: %w", name, err))
 	}
 	res := msg.(*saslhandshake.Response)
 	switch code := kafkago.Error(res.ErrorCode); code {
@@ -224,7 +224,7 @@ func (k *conn) proposeMechanism(ctx context.Context, name string) error {
 			"remove kafka.sasl, or connect to the port of the listener that uses it",
 			access.Words(code, "this listener does not use SASL"))
 	default:
-		return k.fail(sinks.StepAuthenticate, keyMechanism, "", fmt.Errorf("offered %s: %w", name, code))
+		return k.fail(sinks.StepAuthenticate, keyMechanism, "", fmt.Errorf("SASL handshake for %s: %w", name, code))
 	}
 }
 
@@ -235,5 +235,5 @@ func (k *conn) demandsSASL(err error) error {
 	}
 	return k.fail(sinks.StepAuthenticate, "kafka.sasl",
 		"set kafka.sasl.mechanism, username and passwordFile, or connect to the port of another listener",
-		errors.New("the broker closed the connection after the first request, like a listener that requires SASL"))
+		errors.New("the broker closed the connection after the first request, as a listener that requires SASL does"))
 }

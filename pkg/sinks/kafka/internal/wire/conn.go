@@ -182,7 +182,7 @@ func (k *conn) negotiateError(ctx context.Context, err error) error {
 	case k.tls == nil && access.Closed(err):
 		return k.fail(sinks.StepTLS, "kafka.tls",
 			"set kafka.tls.enabled: true if it is a TLS listener, or correct kafka.brokers",
-			errors.New("the server closed the connection after the first request, like a TLS listener"))
+			errors.New("the server closed the connection after the first request, as a TLS listener does"))
 	case access.TimedOut(err):
 		return k.fail(sinks.StepProtocol, "kafka.brokers", check+" and that it is not overloaded",
 			access.Words(os.ErrDeadlineExceeded, "no response to the API versions request within %v",
