@@ -24,8 +24,11 @@ func (o *deadLetterOptions) resend(ctx context.Context, ids []string) error {
 	}
 	for _, l := range letters { // check all dead letters before sending the first one
 		if l.config.Destination().LastOnly() && !o.force {
-			return fmt.Errorf("the destination of sink %s keeps only the last event of each object, so an old event would replace a newer one: "+
-				"use `bridge resync` to send the current state, or --force to re-send the old events anyway", l.Sink)
+			return fmt.Errorf(
+				"the destination of sink %s keeps only the last event of each object, so an old event would replace a newer one: "+
+					"use `bridge resync` to send the current state, or --force to re-send the old events anyway",
+				l.Sink,
+			)
 		}
 	}
 	sent, rejected := 0, 0

@@ -108,7 +108,11 @@ func TestInspect(t *testing.T) {
 		},
 		{"fewer pages", func(f boltFile) { put64(f.b, f.meta+element+40, 4); sum(f) }, "page"},
 		{"no pages", func(f boltFile) { put64(f.b, f.meta+element+40, 0); sum(f) }, "0 pages"},
-		{"root is a meta page", func(f boltFile) { put64(f.b, f.meta+element+16, 1); sum(f) }, "invalid reference to page 1 "},
+		{
+			"root is a meta page",
+			func(f boltFile) { put64(f.b, f.meta+element+16, 1); sum(f) },
+			"invalid reference to page 1 ",
+		},
 		{"root outside", func(f boltFile) { put64(f.b, f.meta+element+16, 1<<40); sum(f) }, "invalid reference to page"},
 		{"page of another number", func(f boltFile) { put64(f.b, f.leaf, 3) }, "has an invalid header: id 3"},
 		{"overflow", func(f boltFile) { put32(f.b, f.leaf+12, 1<<30) }, "overflow pages"},
@@ -139,7 +143,11 @@ func TestInspect(t *testing.T) {
 		}, "is out of order"},
 		{"short bucket", func(f boltFile) { put32(f.b, f.inlineHolder+2*element+12, 7) }, "bucket of 7 bytes"},
 		{"short inline bucket", func(f boltFile) { put32(f.b, f.inlineHolder+2*element+12, 20) }, "inline bucket of 4 bytes"},
-		{"kind of an inline bucket", func(f boltFile) { put16(f.b, f.inline+8, pageBranch) }, "inline bucket has unexpected flags 0x1"},
+		{
+			"kind of an inline bucket",
+			func(f boltFile) { put16(f.b, f.inline+8, pageBranch) },
+			"inline bucket has unexpected flags 0x1",
+		},
 		{"elements of an inline bucket", func(f boltFile) { put16(f.b, f.inline+10, 2) }, "2 elements"},
 		{"value of an inline bucket", func(f boltFile) { put32(f.b, f.inline+element+12, 6) }, "out of bounds"},
 	}

@@ -70,8 +70,11 @@ func (s *Sink) validatePayload(at *strictyaml.Section) {
 	case s.Payload != event.PayloadChange && at.Has("patch"):
 		at.Report("patch", "has no effect without payload: change", "remove it, or write payload: change")
 	case s.Payload == event.PayloadChange && s.Buffer.Overflow == OverflowCompact:
-		at.Report("buffer.overflow", "is compact, which discards intermediate states: a change event would not contain all changes",
-			"write block or drop-oldest, or payload: object")
+		at.Report(
+			"buffer.overflow",
+			"is compact, which discards intermediate states: a change event would not contain all changes",
+			"write block or drop-oldest, or payload: object",
+		)
 	}
 }
 

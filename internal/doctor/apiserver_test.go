@@ -205,7 +205,8 @@ func TestCheckWatched(t *testing.T) {
 				Source: informer.Source{Resource: pods}, Namespaced: true, Named: tt.named, Auxiliary: tt.auxiliary,
 			}))
 			f := e.report.Findings[0]
-			if f.Step != "watch" || f.Target != "pods" || f.Result != tt.result || !strings.Contains(f.Detail+f.Error, tt.text) ||
+			if f.Step != "watch" || f.Target != "pods" || f.Result != tt.result ||
+				!strings.Contains(f.Detail+f.Error, tt.text) ||
 				!strings.HasPrefix(f.Remedy, tt.does) ||
 				(tt.does == "") != (f.Remedy == "") {
 				t.Errorf("%+v", f)

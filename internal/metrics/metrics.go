@@ -153,9 +153,12 @@ func (s *Sink) newResource(name string) *Resource {
 			"Events that a gap event replaced because they could not be encoded or the destination rejected them."),
 		Gaps: f.counter("gap_events_total",
 			"Gap events that were delivered: places in the stream where states may be missing."),
-		Restated: f.counter("events_restated_total", "Objects that resyncs re-sent in their current state. They are not changes."),
-		Events:   f.gauge("queue_events", "Events that are queued or in flight."),
-		Bytes:    f.gauge("queue_bytes", "Bytes of the events that are queued or in flight."),
+		Restated: f.counter(
+			"events_restated_total",
+			"Objects that resyncs re-sent in their current state. They are not changes.",
+		),
+		Events: f.gauge("queue_events", "Events that are queued or in flight."),
+		Bytes:  f.gauge("queue_bytes", "Bytes of the events that are queued or in flight."),
 		Suppressed: f.counters("events_suppressed_total", "Changes that were suppressed although the object passes the "+
 			"sink's filter, by reason: operations, when, onlyChanges, or the ignoreChanges entry that covers the whole "+
 			"change. They are included in events_filtered_total.", "reason"),

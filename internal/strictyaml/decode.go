@@ -39,7 +39,13 @@ func Decode[T any](name string, data []byte) (*T, *Section) {
 		d.unreadable = true
 		d.syntaxError(data, err)
 	case len(documents) > 1:
-		d.add(documents[1].Line, documents[1].Column, "", "the file contains a second document", "keep one, and remove the --- lines")
+		d.add(
+			documents[1].Line,
+			documents[1].Column,
+			"",
+			"the file contains a second document",
+			"keep one, and remove the --- lines",
+		)
 	}
 	// A file that contains only comments has no document. A file that contains only --- has a document that is null.
 	if err == nil && len(documents) > 0 && documents[0].Content[0].Tag != "!!null" {

@@ -155,7 +155,10 @@ func TestViewEvaluatesAsDecoded(t *testing.T) {
 		"object.?a[?'b'].orValue(3) == 1", "object.t", "object.a", "'%s'.format([object.a.c]) != ''", "'%s'.format([object.a.e]) == '{}'",
 	} {
 		t.Run(expression, func(t *testing.T) {
-			program, _ := env.compile(expression, func(line, column int, err error) { t.Fatalf("%s, %d:%d: %v", expression, line, column, err) })
+			program, _ := env.compile(
+				expression,
+				func(line, column int, err error) { t.Fatalf("%s, %d:%d: %v", expression, line, column, err) },
+			)
 			want, _, wantErr := program.Eval(map[string]any{varObject: decoded})
 			got, _, gotErr := program.Eval(&variables{op: event.Added, object: newObject("", "", text), bytes: allBytes})
 			if fmt.Sprint(wantErr) != fmt.Sprint(gotErr) {

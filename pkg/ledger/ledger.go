@@ -154,8 +154,8 @@ func (l *Ledger) append(key string, change rowChange) {
 	*row = append(*row, change)
 }
 
-// merge merges the settled changes to a row, except a change that was collected, into the last one, which is the one that
-// the next update contains.
+// merge merges the settled changes to a row, except a change that was collected, into the last one, which is the one
+// that the next update contains.
 func (l *Ledger) merge(row *[]rowChange) {
 	from, to := before(*row, l.covered), before(*row, l.least().seq)
 	if to-from < 2 {

@@ -360,7 +360,8 @@ func TestSettledStatesOfOneObjectAreHeldOnce(t *testing.T) {
 		l.Settle("a", update(rv, l.SetRow, stateOf(t, "x", rv)))
 	}
 	l.TakeBack()
-	if held := l.Held(); held > 3*(rowChange{object: stateOf(t, "x", 1000)}).size() || held != sizeOf(l) || held != total.Load() {
+	if held := l.Held(); held > 3*(rowChange{object: stateOf(t, "x", 1000)}).size() || held != sizeOf(l) ||
+		held != total.Load() {
 		t.Errorf("%d bytes are held of %d states, the total says %d", held, len(*l.pending["x"]), total.Load())
 	}
 	if rv, _, upserts, _ := collected(t, l); rv != "1000" || upserts != 1 {

@@ -291,7 +291,10 @@ func TestJudgeAKillWhileAQueueIsFull(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := tell(t, "x x x x x x x x", stream(Filter{}))
 			config := s.config()
-			config.Sinks = append(slices.Clone(config.Sinks), Sink{Name: "full", Kind: Stream, Overflow: c.overflow, Filter: Filter{Team: "blue"}})
+			config.Sinks = append(
+				slices.Clone(config.Sinks),
+				Sink{Name: "full", Kind: Stream, Overflow: c.overflow, Filter: Filter{Team: "blue"}},
+			)
 			s.process(0, 12, Kill, config).process(13, 0, "", config).fault(Away, "full", 2, 11)
 			s.in.Timeline.Processes[0].EndRev, s.in.Timeline.Processes[1].StartRev = 8, 8
 			s.got("s", slices.Concat([]string{"added 1", "updated 2", "updated 3"}, c.got, again)...).ends(c.want...)

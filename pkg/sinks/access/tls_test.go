@@ -60,7 +60,11 @@ func serveTLS(t *testing.T, a *certs.Authority, o certs.Options, mutual bool) st
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	config := &tls.Config{
+		Certificates: []tls.Certificate{pair},
+		ClientCAs:    x509.NewCertPool(),
+		MinVersion:   tls.VersionTLS12,
+	}
 	config.ClientCAs.AppendCertsFromPEM(a.PEM())
 	if mutual {
 		config.ClientAuth = tls.RequireAndVerifyClientCert
@@ -138,7 +142,9 @@ func TestHandshake(t *testing.T) {
 		{"mutual for an hour", mutual, client(ours, time.Hour), "-", `; the client certificate ("CN=bridge")`, true},
 		{"unknown CA", serveTLS(t, other, server, false), withCA, "x.tls.caFile", `is signed by "CN=other"`, false},
 		{
-			"other name", plain, access.TLS{CAFile: caFile, ServerName: "b.example.com"}, "x.tls.serverName",
+			"other name", plain,
+			access.TLS{CAFile: caFile, ServerName: "b.example.com"},
+			"x.tls.serverName",
 			"use a host name that is in the certificate, or set x.tls.serverName", false,
 		},
 		{

@@ -85,17 +85,21 @@ func TestRecord(t *testing.T) {
 		{
 			"binary", `{}`,
 			[]protocol.Header{header("ce_id", "a"), header("Content-Type", "application/json"), header("trace", "1")},
-			map[string]string{"id": "a", "datacontenttype": "application/json"}, "",
+			map[string]string{"id": "a", "datacontenttype": "application/json"},
+			"",
 		},
 		{
 			"structured", `{"specversion":"1.0","id":"a","data":{}}`,
 			[]protocol.Header{header("content-type", "application/cloudevents+json; charset=UTF-8")},
-			map[string]string{"specversion": "1.0", "id": "a"}, "",
+			map[string]string{"specversion": "1.0", "id": "a"},
+			"",
 		},
 		{"tombstone", "", nil, nil, ""},
 		{
-			"another program's", `{}`, []protocol.Header{header("id", "a")},
-			map[string]string{}, "the record has no header ce_id",
+			"another program's", `{}`,
+			[]protocol.Header{header("id", "a")},
+			map[string]string{},
+			"the record has no header ce_id",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -102,18 +102,21 @@ func TestCheck(t *testing.T) {
 	}{
 		{
 			"missing", url, nil, nil,
-			[]string{"FAIL stream stream K8S: stream: stream K8S does not exist; create it, correct nats.stream.name"}, "",
+			[]string{"FAIL stream stream K8S: stream: stream K8S does not exist; create it, correct nats.stream.name"},
+			"",
 		},
 		{"created at the start", url, create, nil, []string{"ok stream stream K8S", replica}, "stream K8S, not created yet"},
 		{
 			"created with too many replicas", url, func(s *Stream) { create(s); s.Config.Replicas = 3 }, nil,
 			[]string{"FAIL stream stream K8S: stream: cannot create stream K8S: 3 replicas are configured, but the server is not in a cluster; " +
-				"set at most as many replicas as the cluster has servers with JetStream"}, "stream K8S, not created yet",
+				"set at most as many replicas as the cluster has servers with JetStream"},
+			"stream K8S, not created yet",
 		},
 		{
 			"subjects of another stream", url, create, func(c *jetstream.StreamConfig) { c.Name = "OTHER" },
 			[]string{`FAIL stream stream K8S: stream: cannot create stream K8S: the subjects of stream OTHER overlap with "k8s.>"; ` +
-				"set nats.stream.name to that stream"}, "stream K8S, not created yet",
+				"set nats.stream.name to that stream"},
+			"stream K8S, not created yet",
 		},
 		{"fit", url, nil, func(*jetstream.StreamConfig) {}, []string{"ok stream stream K8S", replica, memory}, "stream K8S, created 20"},
 		{
@@ -123,7 +126,8 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			"no JetStream", bare, nil, nil,
-			[]string{"FAIL stream stream K8S: stream: JetStream is not enabled for the server or this account"}, "",
+			[]string{"FAIL stream stream K8S: stream: JetStream is not enabled for the server or this account"},
+			"",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -17,7 +17,13 @@ import (
 )
 
 // read reads from the server at url with a client of its own.
-func read(ctx context.Context, t *testing.T, url string, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
+func read(
+	ctx context.Context,
+	t *testing.T,
+	url string,
+	o diagnose.ReadOptions,
+	handle func(*diagnose.Record) error,
+) error {
 	t.Helper()
 	s := at(url, nil)
 	c := &natsconn.Client{Access: *s.Access}
@@ -52,7 +58,8 @@ func TestRead(t *testing.T) {
 		return nil
 	}
 	err := read(t.Context(), t, url, diagnose.ReadOptions{}, collect)
-	if !errors.Is(err, jetstream.ErrStreamNotFound) || !strings.Contains(err.Error(), "create it, correct nats.stream.name") {
+	if !errors.Is(err, jetstream.ErrStreamNotFound) ||
+		!strings.Contains(err.Error(), "create it, correct nats.stream.name") {
 		t.Errorf("no stream: %v", err)
 	}
 	createStream(t, js, nil)

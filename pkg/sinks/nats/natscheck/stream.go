@@ -88,8 +88,14 @@ func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) (found []
 	s.warn(&found, !slices.ContainsFunc(c.Subjects, covers), fmt.Sprintf("add %q to its subjects", s.Wildcard),
 		"its subjects %q include only a part of %q: other events are not delivered", c.Subjects, s.Wildcard)
 	old := c.Discard == jetstream.DiscardOld
-	s.warn(&found, old && (c.MaxBytes > 0 || c.MaxMsgs > 0), "set its discard policy to new, with which the bridge waits instead",
-		"when full (max_bytes %d, max_msgs %d), it removes its oldest messages", c.MaxBytes, c.MaxMsgs)
+	s.warn(
+		&found,
+		old && (c.MaxBytes > 0 || c.MaxMsgs > 0),
+		"set its discard policy to new, with which the bridge waits instead",
+		"when full (max_bytes %d, max_msgs %d), it removes its oldest messages",
+		c.MaxBytes,
+		c.MaxMsgs,
+	)
 	s.warn(&found, c.MaxMsgsPerSubject > 0 && old && !s.isLatest(),
 		"remove max_msgs_per_subject, or set nats.stream.lastPerSubject: true to keep only last states",
 		"it keeps only the last %d messages of each subject (max_msgs_per_subject)", c.MaxMsgsPerSubject)

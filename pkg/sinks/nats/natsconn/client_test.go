@@ -83,7 +83,9 @@ func TestClientSaysWhy(t *testing.T) {
 	c := newClient(t, Auth{}, addr)
 	mustConnect(t, c)
 	stopServer(srv)
-	<-c.Lost
+	if err := <-c.Lost; err == nil {
+		t.Error("no error for the lost connection")
+	}
 	fresh := newClient(t, Auth{}, addr)
 	for name, client := range map[string]*Client{"lost": c, "never connected": fresh} {
 		start := time.Now()
@@ -108,7 +110,9 @@ func TestCanceledConnect(t *testing.T) {
 	c := newClient(t, Auth{}, addr)
 	mustConnect(t, c)
 	stopServer(srv)
-	<-c.Lost
+	if err := <-c.Lost; err == nil {
+		t.Error("no error for the lost connection")
+	}
 	silent := newClient(t, Auth{}, says(t, ""))
 	for name, client := range map[string]*Client{"lost": c, "silent": silent} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -131,7 +135,9 @@ func TestClientWithoutProber(t *testing.T) {
 	c.Prober = nil
 	mustConnect(t, c)
 	stopServer(srv)
-	<-c.Lost
+	if err := <-c.Lost; err == nil {
+		t.Error("no error for the lost connection")
+	}
 	startAt(t, addr, nil)
 	mustConnect(t, c)
 }
@@ -202,7 +208,9 @@ func TestRotatedSecrets(t *testing.T) {
 			client.Timeout = 400 * time.Millisecond
 			mustConnect(t, client)
 			stopServer(srv)
-			<-client.Lost
+			if err := <-client.Lost; err == nil {
+				t.Error("no error for the lost connection")
+			}
 			startAt(t, addr, c.after)
 			err := client.Connect(t.Context())
 			e, ok := errors.AsType[*sinks.ConnectError](err)
@@ -263,7 +271,14 @@ func TestClientDenials(t *testing.T) {
 	if subject := <-c.Forbidden; subject != "k8s.a" {
 		t.Errorf("forbidden subject %q", subject)
 	}
-	if e := c.Denied("not published", err, "k8s.*"); !strings.Contains(e.Error(), `allow user "bridge" to publish to k8s.*`) {
+	if e := c.Denied(
+		"not published",
+		err,
+		"k8s.*",
+	); !strings.Contains(
+		e.Error(),
+		`allow user "bridge" to publish to k8s.*`,
+	) {
 		t.Error(e)
 	}
 }

@@ -65,7 +65,11 @@ func (s *SASL) Validate(at *strictyaml.Section) {
 	}
 	for _, key := range keys {
 		if len(given) > 0 && !slices.Contains(given, key) {
-			at.Report(key, "is missing, but "+given[0]+" is given", "set either all of "+strings.Join(keys, ", ")+" or none of them")
+			at.Report(
+				key,
+				"is missing, but "+given[0]+" is given",
+				"set either all of "+strings.Join(keys, ", ")+" or none of them",
+			)
 		}
 	}
 }
