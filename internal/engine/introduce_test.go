@@ -116,6 +116,7 @@ func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
 		for _, now := range []string{"stream B", "stream C"} {
 			p.arrived(now)
 			time.Sleep(20 * time.Second) // of the bubble; nothing is delivered
+			synctest.Wait()
 			if got := known[p.Name]; got != "part of "+now {
 				t.Errorf("the checkpoint knows %q during the initial list for %s", got, now)
 			}
@@ -125,6 +126,7 @@ func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
 		}
 		took := draining(t, p, "")
 		time.Sleep(20 * time.Second)
+		synctest.Wait()
 		if got := known[p.Name]; got != "stream C" {
 			t.Errorf("in the end the checkpoint knows %q", got)
 		}

@@ -74,7 +74,7 @@ func (l *Log) skipTo(number uint64) error {
 	return nil
 }
 
-// seal ends the active segment.
+// seal closes the active segment. The next append starts a new one.
 func (l *Log) seal() {
 	if l.active != nil {
 		_ = l.active.Close() // the file is already synced

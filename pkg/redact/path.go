@@ -18,7 +18,7 @@ func (p Path) all() bool { return len(p[0]) == 0 }
 func (p Path) is(step int, key []byte) bool { return len(p) > step && bytes.EqualFold(p[step], key) }
 
 // ParsePath parses a path in the notation of [object.ParsePath]. Letter case does not matter, and a path leads through
-// a list even without [*]. ParsePath rejects paths to values that identify an object: of metadata, only labels and
+// a list even without [*]. ParsePath rejects paths to values that identify an object: in metadata, only labels and
 // annotations can be hidden.
 func ParsePath(text string) (Path, error) {
 	keys, err := object.ParsePath(text)

@@ -67,8 +67,8 @@ type Hooks struct {
 	OnSettled func(m *event.Message, sent time.Time, latency time.Duration)
 	// OnRetry is called every time a message will be tried again, with the error of the sink.
 	OnRetry func(m *event.Message, err error)
-	// OnRejected is called once for each rejected message, when its replacement was delivered or when the gap event in its
-	// place was rejected too. If the replacement is the same event in another form (OutcomeMetadata, OutcomeClaimCheck),
+	// OnRejected is called once for each rejected message: after its replacement is delivered, or after the gap event that
+	// replaces it is rejected too. If the replacement is the same event in another form (OutcomeMetadata, OutcomeClaimCheck),
 	// OnSettled is called too. In all cases the message is then settled.
 	OnRejected func(m *event.Message, r Rejection)
 }

@@ -70,7 +70,7 @@ func NameTaken(d Identified, sink string, owner Owner, found Registration) *Conn
 }
 
 // Guard is a Sink that sends nothing while the cluster's name belongs to another cluster. It also reports the identity
-// of the destination. If the wrapped Sink is not Identified, Guard only forwards the calls. Set the fields before the
+// of the destination. If the wrapped Sink does not implement Identified, Guard only forwards calls. Set the fields before the
 // first Connect.
 type Guard struct {
 	Sink
@@ -146,7 +146,7 @@ func (g *Guard) identify(ctx context.Context) error {
 }
 
 // NameConflict returns the reason if nothing is sent because the cluster's name belongs to another cluster. Otherwise
-// it returns an empty string. It may be called at any time.
+// it returns an empty string. It is safe for concurrent use.
 func (g *Guard) NameConflict() string {
 	text, _ := g.conflict.Load().(string)
 	return text

@@ -15,7 +15,7 @@ const (
 	badTopic           // No event can be written to a topic with this name.
 )
 
-// judge returns the meaning of a produce response's error code for the batch. Source: the Kafka protocol guide, "Error
+// judge maps the error code of a produce response to a verdict on the batch. Source: the Kafka protocol guide, "Error
 // Codes". A leader appends a batch before it waits for the followers, so the batch stays in the leader's log even if
 // the wait fails.
 func judge(code kafkago.Error) verdict {

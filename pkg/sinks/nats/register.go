@@ -44,8 +44,8 @@ type entry struct {
 // Destination implements [sinks.Identified]. It returns the name and the creation time of the stream.
 func (s *Sink) Destination() string { return s.destination }
 
-// ReadName implements [diagnose.NameReader]. If the stream does not exist, no name is registered. If the embedded
-// server is not running, the error wraps [sinks.ErrNoRegister].
+// ReadName implements [diagnose.NameReader]. If the stream does not exist, it returns no registration and no
+// error. If the embedded server is not running, the error wraps [sinks.ErrNoRegister].
 func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
 	if s.cfg.Embedded != nil && s.server == nil {
 		return sinks.Registration{}, fmt.Errorf("%w: the embedded server is not running", sinks.ErrNoRegister)

@@ -15,7 +15,7 @@ import (
 )
 
 // maxSubject is the maximum length of a subject in bytes. If a protocol line is too long (max_control_line, 4096 by
-// default), the server closes the connection. The message would then be sent again without end.
+// default), the server closes the connection. The bridge would then re-send the message forever.
 const maxSubject = 2048
 
 // smallBatch is the maximum number of keys that are deleted one by one.

@@ -54,7 +54,7 @@ var (
 	bucketName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,240}$`)
 )
 
-// validateName reports a name of a stream or bucket that the server does not accept.
+// validateName reports a stream or bucket name that the server does not accept.
 func validateName(at *strictyaml.Section, key, name string, valid *regexp.Regexp) {
 	if !valid.MatchString(name) {
 		at.Report(key, strictyaml.Quote(name)+" is not a valid name", "use letters, digits, - and _")

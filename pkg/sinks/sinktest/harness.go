@@ -15,7 +15,7 @@ type Harness struct {
 	Oversize int
 }
 
-// Destination is a destination that the suite sends messages to: a stream, a topic or a file.
+// Destination is the stream, topic or file that the suite sends messages to.
 //
 // It may also implement Stopper, Freezer, Divider and Observer.
 type Destination interface {

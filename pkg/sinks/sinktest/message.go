@@ -51,7 +51,7 @@ func Gap() *event.Message {
 	return event.RefusalGap(Message("o0", 1, 0), event.ReasonRefused, "because", "")
 }
 
-// Attributes returns the attributes of a message as a destination should contain them.
+// Attributes returns the attributes that a destination should contain for a message.
 func Attributes(m *event.Message) map[string]string {
 	return maps.Collect(m.Attributes)
 }

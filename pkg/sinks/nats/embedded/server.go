@@ -105,8 +105,8 @@ func (s *Server) Stop() {
 	_ = s.lock.Close()
 }
 
-// checkListen returns the TCP address to listen on. The error is a [sinks.ConnectError] if listening on the address is
-// impossible. nats-server itself does not report why it is not ready.
+// checkListen returns the TCP address to listen on. If the address cannot be used, the error is a
+// [sinks.ConnectError]. The check exists because nats-server does not report why it is not ready.
 func checkListen(address string) (*net.TCPAddr, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
