@@ -119,6 +119,8 @@ func TestOwners(t *testing.T) {
 		{"field of a list element", `"f:a":{"k:{\"name\":\"\u0078\"}":{".":{},"f:v":{}}}`, `"a":[{"name":"w"},{"name":"x","v":1}]`, `"a":[{"name":"x","v":2}]`, "/a/0/v"},
 		{"value of a set", `"f:a":{"v:\"y\"":{}}`, `"a":["x"]`, `"a":["x","y"]`, "/a/1"},
 		{"another value of a set", `"f:a":{"v:\"x\"":{}}`, `"a":["x"]`, `"a":["x","y"]`, ""},
+		{"first of two elements", `"f:a":{"k:{\"name\":\"x\"}":{".":{},"f:v":{}},"k:{\"name\":\"y\"}":{".":{},"f:v":{}}}`, `"a":[{"name":"x","v":1},{"name":"y","v":1}]`, `"a":[{"name":"x","v":2},{"name":"y","v":1}]`, "/a/0/v"},
+		{"first of two values", `"f:a":{"v:\"x\"":{},"v:\"y\"":{}}`, `"a":["y"]`, `"a":["x","y"]`, "/a/0"},
 		{"index", `"f:a":{"i:1":{}}`, `"a":["x"]`, `"a":["x","y"]`, "/a/1"},
 		{"resourceVersion", `"f:metadata":{}`, `"metadata":{"resourceVersion":"1"}`, `"metadata":{"resourceVersion":"2"}`, ""},
 	} {

@@ -3,7 +3,6 @@ package event
 import (
 	"bytes"
 	"encoding/json"
-	"iter"
 	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
@@ -84,14 +83,14 @@ func find(set *fieldpath.Set, step *jsonpatch.Segment) (element fieldpath.PathEl
 		_, found = set.Children.Get(element)
 		return element, found || set.Members.Has(element)
 	}
-	for _, elements := range [...]iter.Seq[fieldpath.PathElement]{set.Children.All(), set.Members.All()} {
-		for element := range elements {
-			if standsFor(&element, step) {
-				return element, true
-			}
+	match := func(candidate fieldpath.PathElement) {
+		if !found && standsFor(&candidate, step) {
+			element, found = candidate, true
 		}
 	}
-	return element, false
+	set.Children.Iterate(match) // All panics if a loop over it ends early
+	set.Members.Iterate(match)
+	return element, found
 }
 
 // standsFor reports whether an element of a set stands for a list element, by its keys, value or index.
