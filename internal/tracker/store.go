@@ -7,8 +7,8 @@ import (
 )
 
 // Store stores the data that a restart requires. [checkpoint.Store] implements it with a file and documents what the
-// methods guarantee. For the guarantees of the file, see the documentation of package checkpoint. An implementation that
-// stores the data in another place must provide at least this one: when Commit returns, the rows, watermarks and
+// methods guarantee. For the guarantees of the file, see the documentation of package checkpoint. An implementation
+// that stores the data in another place must provide at least this one: when Commit returns, the rows, watermarks and
 // filters of the commit are durable together.
 //
 // Reads must be possible at any time, even during a write.

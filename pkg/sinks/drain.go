@@ -68,8 +68,8 @@ type Hooks struct {
 	// OnRetry is called every time a message will be tried again, with the error of the sink.
 	OnRetry func(m *event.Message, err error)
 	// OnRejected is called once for each rejected message: after its replacement is delivered, or after the gap event that
-	// replaces it is rejected too. If the replacement is the same event in another form (OutcomeMetadata, OutcomeClaimCheck),
-	// OnSettled is called too. In all cases the message is then settled.
+	// replaces it is rejected too. If the replacement is the same event in another form (OutcomeMetadata,
+	// OutcomeClaimCheck), OnSettled is called too. In all cases the message is then settled.
 	OnRejected func(m *event.Message, r Rejection)
 }
 

@@ -70,8 +70,8 @@ func NameTaken(d Identified, sink string, owner Owner, found Registration) *Conn
 }
 
 // Guard is a Sink that sends nothing while the cluster's name belongs to another cluster. It also reports the identity
-// of the destination. If the wrapped Sink does not implement Identified, Guard only forwards calls. Set the fields before the
-// first Connect.
+// of the destination. If the wrapped Sink does not implement Identified, Guard only forwards calls. Set the fields
+// before the first Connect.
 type Guard struct {
 	Sink
 	Name string // name of the sink

@@ -83,8 +83,8 @@ func (s *Sink) partUnavailable(p *partition, err error) error {
 // startOver resets the producer state for a new producer id.
 func (p *partition) startOver() { p.epoch, p.sequence, p.inDoubt = 0, 0, nil }
 
-// fence begins a new producer epoch. The broker then rejects all batches of older epochs. Call fence if a batch
-// may have been written and will not be retried unchanged. Otherwise the broker could still write that batch after newer
+// fence begins a new producer epoch. The broker then rejects all batches of older epochs. Call fence if a batch may
+// have been written and will not be retried unchanged. Otherwise the broker could still write that batch after newer
 // events. The epoch becomes negative if the producer id has no epochs left.
 func (p *partition) fence() {
 	p.sequence, p.inDoubt = 0, nil
