@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,12 +12,9 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/internal/tail"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
-	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
-	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -99,23 +97,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 
 // sinkConfig returns the sink whose destination the command reads.
 func (o *tailOptions) sinkConfig() (*config.Sink, error) {
-	if o.nats != "" || o.kafka != "" {
-		if o.sink != "" {
-			return nil, errors.New("--sink requires a configuration: use --config instead of --nats or --kafka")
-		}
-		s := config.Sink{Name: "tail"}
-		if o.nats != "" {
-			n := strictyaml.Default[nats.Config]()
-			n.URLs, n.Stream.Name = strings.Split(o.nats, ","), o.stream
-			s.NATS = &n
-		} else {
-			k := strictyaml.Default[kafka.Config]()
-			k.Brokers, k.Topic = strings.Split(o.kafka, ","), o.topic
-			s.Kafka = &k
-		}
-		return &s, nil
-	}
-	cfg, err := loadConfigOrDefault(o.path)
+	cfg, err := o.config()
 	if err != nil {
 		return nil, err
 	}
@@ -132,6 +114,27 @@ func (o *tailOptions) sinkConfig() (*config.Sink, error) {
 		return nil, fmt.Errorf("there are several sinks: choose one with --sink (%s)", sinkNames(found))
 	}
 	return &found[0], nil
+}
+
+// config returns the configuration with the sink: the file, or one whose only sink is at the servers in the flags.
+func (o *tailOptions) config() (*config.Config, error) {
+	sink := map[string]any{"name": "tail"}
+	switch {
+	case o.nats != "":
+		sink["nats"] = map[string]any{"url": o.nats, "stream": map[string]any{"name": o.stream}}
+	case o.kafka != "":
+		sink["kafka"] = map[string]any{"brokers": strings.Split(o.kafka, ","), "topic": o.topic}
+	default:
+		return loadConfigOrDefault(o.path)
+	}
+	if o.sink != "" {
+		return nil, errors.New("--sink requires a configuration: use --config instead of --nats or --kafka")
+	}
+	text, err := json.Marshal(map[string]any{"sinks": []any{sink}}) // JSON is YAML
+	if err != nil {
+		return nil, err
+	}
+	return config.Parse("", text)
 }
 
 func (o *tailOptions) newPrinter(stdout, stderr io.Writer) (*tail.Printer, error) {

@@ -43,11 +43,7 @@ func newDestination(name string, cfg sinks.Config, prober *reach.Prober, log *sl
 	if err != nil {
 		return nil, fmt.Errorf("sink %s: %w", name, err)
 	}
-	key, err := cfg.KeyTemplate()
-	if err != nil {
-		return nil, fmt.Errorf("sink %s: %w", name, err)
-	}
-	return &Destination{Sink: sink, Key: key, prober: prober, log: log}, nil
+	return &Destination{Sink: sink, Key: cfg.KeyTemplate(), prober: prober, log: log}, nil
 }
 
 // Close closes all connections.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
@@ -46,9 +47,10 @@ func TestDestinationsOfEachKind(t *testing.T) {
 	}
 }
 
-// What can't be a configuration is no destination, and the error names the sink.
+// If a file has no certificate, there is no destination, and the error names the sink.
 func TestWrongDestination(t *testing.T) {
-	s := config.Sink{Name: "a", Destinations: config.Destinations{Kafka: &kafka.Config{}}}
+	wrong := kafka.Config{Topic: "t", TLS: access.TLS{CAFile: "destination_test.go"}}
+	s := config.Sink{Name: "a", Destinations: config.Destinations{Kafka: &wrong}}
 	if _, err := NewDestination(&s, nil, nil); err == nil || err.Error()[:8] != "sink a: " {
 		t.Error(err)
 	}

@@ -80,15 +80,12 @@ func Enrichment(cfg *config.Config, r *Redaction) engine.Enrichment {
 	return e
 }
 
-// Places returns, by sink name, the template of the topic or subject that messages to users show for an event. It has
-// no entry for a sink that sends all messages to the same place.
+// Places returns, by sink name, the template of the topic or subject that messages to users show for an event. It is
+// nil for a sink that sends all messages to the same place.
 func Places(cfg *config.Config) map[string]*event.Template {
 	places := map[string]*event.Template{}
 	for n := range cfg.Sinks {
-		s := &cfg.Sinks[n]
-		if place, _ := s.Destination().Place(); place != nil { // the configuration was validated
-			places[s.Name] = place
-		}
+		places[cfg.Sinks[n].Name] = cfg.Sinks[n].Destination().Place()
 	}
 	return places
 }

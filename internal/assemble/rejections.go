@@ -15,9 +15,7 @@ import (
 func (d *Destination) Rejections(s *config.Sink, state string) (r sinks.Rejections, err error) {
 	r.Oversize = s.Oversize
 	if s.Oversize == sinks.OutcomeClaimCheck {
-		if r.Payloads, err = d.buildPayloads(s); err != nil {
-			return r, fmt.Errorf("sink %s: claimCheck: %w", s.Name, err)
-		}
+		r.Payloads = d.buildPayloads(s)
 	}
 	switch letters := s.DeadLetter; {
 	case letters == nil:
@@ -43,17 +41,14 @@ func DeadLetterStore(state string, s *config.Sink) *deadletter.Store {
 
 // buildPayloads builds the object store for large data. It uses the connection of the NATS sink, or a new connection if
 // claimCheck.nats is configured.
-func (d *Destination) buildPayloads(s *config.Sink) (sinks.PayloadStore, error) {
+func (d *Destination) buildPayloads(s *config.Sink) sinks.PayloadStore {
 	if s.ClaimCheck.NATS == nil {
-		return d.Sink.(*nats.Sink).PayloadStore(*s.ClaimCheck), nil // the configuration was validated
+		return d.Sink.(*nats.Sink).PayloadStore(*s.ClaimCheck) // the configuration was validated
 	}
 	cfg := nats.Config{Servers: *s.ClaimCheck.NATS, Prober: d.prober, Logger: d.log}
-	store, err := nats.NewPayloadStore(cfg, *s.ClaimCheck)
-	if err != nil {
-		return nil, err
-	}
+	store := nats.NewPayloadStore(cfg, *s.ClaimCheck)
 	d.Closers = append(d.Closers, store.Close)
-	return store, nil
+	return store
 }
 
 // buildDeadLetterSink builds a sink that writes dead letters to a topic or subject.

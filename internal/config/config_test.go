@@ -70,13 +70,6 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-// What Default returns would pass as a file.
-func TestDefaultIsValid(t *testing.T) {
-	if err := strictyaml.Check(Default()); err != nil {
-		t.Error(err)
-	}
-}
-
 // What zero values mean to the packages is what the tags say.
 func TestDefaultsOfPackages(t *testing.T) {
 	n, k := strictyaml.Default[nats.Config](), strictyaml.Default[kafka.Config]()

@@ -208,13 +208,10 @@ func oneThroughJetStream(t *testing.T, m *event.Message) jetstream.Msg {
 		t.Fatal("nats-server is not ready")
 	}
 	url := "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(srv.Addr().(*net.TCPAddr).Port))
-	sink, err := nats.New(nats.Config{
+	sink := nats.New(nats.Config{
 		Servers: nats.Servers{URLs: []string{url}}, Subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
 		Stream: nats.StreamConfig{Name: "K8S", Create: true},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	defer sink.Close(t.Context())
 	if err := sink.Connect(t.Context()); err != nil {
 		t.Fatal(err)

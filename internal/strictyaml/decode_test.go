@@ -182,37 +182,6 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Values without a file are checked by the same rules. Zero values and defaults count as not given.
-func TestCheck(t *testing.T) {
-	good := Default[shape]()
-	good.Name, good.Inner = "a", &point{}
-	for want, edit := range map[string]func(*shape){
-		"": func(*shape) {},
-		"sides: 2 is too small (the minimum is 3)":                     func(s *shape) { s.Sides = 2 },
-		"weight: 2147483648 is too large (the maximum is 1Gi)":         func(s *shape) { s.Weight = 2 << 30 },
-		"age: 1ms is too small (the minimum is 1s)":                    func(s *shape) { s.Age = time.Millisecond },
-		`color: "pink" is not a valid value (write red or green)`:      func(s *shape) { s.Color = "pink" },
-		"pair: is missing, but owner is given (set both or neither)":   func(s *shape) { s.Owner = "o" },
-		"places: cannot be used together with tags (keep one of them)": func(s *shape) { s.Tags, s.Places = []string{"a"}, []string{"b"} },
-		"places: has a ! (remove it)":                                  func(s *shape) { s.Places = []string{"!"} },
-		"inner: is missing too (add inner: {})":                        func(s *shape) { s.Inner = nil },
-	} {
-		s := good
-		edit(&s)
-		got := ""
-		if err := Check(&s); err != nil {
-			got = err.Error()
-		}
-		if got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-	}
-	zero := shape{Name: "a", Inner: &point{}, Secret: "gone"}
-	if err := Check(&zero); err != nil {
-		t.Errorf("zero values: %v", err)
-	}
-}
-
 func TestSection(t *testing.T) {
 	_, root := Decode[shape]("f", []byte("name: a\npoint: {x: 1, z: 2}\nmore:\n  - {x: 1}\nowner: ''\npair:\n"))
 	at := root.At("more[0]")

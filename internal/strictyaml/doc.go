@@ -31,8 +31,7 @@
 //	minItems  "1": the list must have an entry
 //	oneOf     exactly one of the keys of the struct that have this tag must be given; only for the schema
 //
-// A struct checks everything else in its method Validate, which is called with a [Section]. [Check] performs the same
-// checks on values that do not come from a file.
+// A struct checks everything else in its method Validate, which is called with a [Section].
 //
 // # How it works
 //

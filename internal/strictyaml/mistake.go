@@ -9,7 +9,7 @@ import (
 
 // Mistake describes one mistake in a file.
 type Mistake struct { //nolint:errname // the documents speak of mistakes in a file
-	File         string // empty if the value does not come from a file
+	File         string // empty if the text does not come from a file
 	Line, Column int    // start at 1; columns are counted in characters
 	Path         string // the path of the value, as in sinks[0].nats.subject; empty for the whole file
 	Problem      string // describes the mistake

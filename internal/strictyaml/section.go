@@ -1,9 +1,7 @@
 package strictyaml
 
 import (
-	"fmt"
 	"net"
-	"reflect"
 	"regexp"
 	"strconv"
 
@@ -15,43 +13,6 @@ import (
 type Section struct {
 	d    *decoder
 	path string
-}
-
-// Validator is implemented by structs that check their own values.
-type Validator interface{ Validate(at *Section) }
-
-// Check checks values that do not come from a file. Zero values and defaults are treated as missing. Check does not
-// access the files that v refers to.
-func Check(v Validator) error {
-	d := newDecoder("")
-	d.visit("", reflect.ValueOf(v).Elem(), "")
-	d.nodes[""] = &yaml.Node{}
-	v.Validate(&Section{d: d})
-	return joined(d.mistakes)
-}
-
-// visit checks values against their tags and records the paths of all values that are set.
-func (d *decoder) visit(path string, v reflect.Value, tag reflect.StructTag) {
-	if v.IsZero() {
-		return
-	}
-	if text, ok := tag.Lookup("default"); ok {
-		byDefault := reflect.New(v.Type()).Elem()
-		if decodeText(text, byDefault, tag) == nil && v.Equal(byDefault) {
-			return
-		}
-	}
-	d.nodes[path], d.tags[path] = &yaml.Node{Kind: yaml.ScalarNode, Value: fmt.Sprint(v)}, tag
-	switch v.Kind() {
-	case reflect.Pointer:
-		d.visit(path, v.Elem(), tag)
-	case reflect.Struct:
-		for _, f := range Fields(v.Type()) {
-			d.visit(join(path, f.Name), v.FieldByIndex(f.Index), f.Tag)
-		}
-	default:
-		d.checkTags(path, v, tag)
-	}
 }
 
 // Err returns all mistakes in the file, sorted by position and joined, or nil if there are none. Each is a *Mistake.

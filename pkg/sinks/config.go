@@ -13,7 +13,7 @@ import (
 // configuration.
 type Config interface {
 	// Validate reports mistakes that tags can't describe.
-	strictyaml.Validator
+	Validate(at *strictyaml.Section)
 	// ValidateLetters reports why dead letters can't be sent to a place.
 	ValidateLetters(at *strictyaml.Section, to *LetterPlace)
 	// Conflict reports in at whether messages of this sink would interfere with the messages of another sink, and returns
@@ -31,9 +31,9 @@ type Config interface {
 	Client() Config
 
 	// Place returns the template of the topic or subject. It returns nil if all messages go to the same place.
-	Place() (*event.Template, error)
+	Place() *event.Template
 	// KeyTemplate returns the template of event.Message.PartitionKey. It returns nil if messages need no key.
-	KeyTemplate() (*event.Template, error)
+	KeyTemplate() *event.Template
 	// LastOnly reports whether the destination keeps only the last event of each object.
 	LastOnly() bool
 }

@@ -61,16 +61,11 @@ func TestPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	sink, err := natssink.New(
-		natssink.Config{
-			Servers: natssink.Servers{URLs: []string{srv.ClientURL()}},
-			Stream:  natssink.StreamConfig{Name: "K8S"},
-			Subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
-		},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink := natssink.New(natssink.Config{
+		Servers: natssink.Servers{URLs: []string{srv.ClientURL()}},
+		Stream:  natssink.StreamConfig{Name: "K8S"},
+		Subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
+	})
 	defer sink.Close(t.Context())
 	if err := sink.Connect(t.Context()); err != nil {
 		t.Fatal(err)

@@ -122,13 +122,15 @@ const deadLetterRecord = "16777216"
 func (cfg *Config) Client() sinks.Config { return cfg }
 
 // Place implements [sinks.Config].
-func (cfg *Config) Place() (*event.Template, error) {
-	return event.ParseTemplate(cfg.Topic, event.EscapeTopic)
+func (cfg *Config) Place() *event.Template {
+	template, _ := event.ParseTemplate(cfg.Topic, event.EscapeTopic) // the configuration is valid
+	return template
 }
 
 // KeyTemplate implements [sinks.Config].
-func (cfg *Config) KeyTemplate() (*event.Template, error) {
-	return event.ParseTemplate(cmp.Or(cfg.Key, DefaultKey), event.EscapeNone)
+func (cfg *Config) KeyTemplate() *event.Template {
+	template, _ := event.ParseTemplate(cmp.Or(cfg.Key, DefaultKey), event.EscapeNone) // the configuration is valid
+	return template
 }
 
 // LastOnly implements [sinks.Config].

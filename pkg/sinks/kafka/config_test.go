@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,46 +9,44 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
 func TestValidateReportsEveryMistake(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "missing")
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		name string
-		cfg  Config
+		text string
 		want []string // starts of the lines
 	}{
-		{"zero", Config{}, []string{"brokers: is empty", `topic: template "", character 1: it is empty`}},
-		{"brokers", Config{Brokers: []string{"a:1", "b", ":9092"}, Topic: "t"}, []string{`brokers[1]: "b" is not an address`, `brokers[2]: ":9092" has no host`}},
-		{"templates", Config{Brokers: []string{"a:1"}, Topic: "a b", Key: "{nope}"}, []string{`topic: template "a b", `, `key: template "{nope}", character 1: there is no variable`}},
-		{"compression", Config{Brokers: []string{"a:1"}, Topic: "t", Compression: "rar"}, []string{`compression: "rar"`}},
+		{"empty", "{}", []string{"brokers: is missing"}},
+		{"brokers", `{brokers: ["a:1", b, ":9092"]}`, []string{`brokers[1]: "b" is not an address`, `brokers[2]: ":9092" has no host`}},
+		{"templates", `{brokers: ["a:1"], topic: a b, key: "{nope}"}`, []string{`topic: template "a b", `, `key: template "{nope}", character 1: there is no variable`}},
+		{"an empty template", `{brokers: ["a:1"], topic: ""}`, []string{`topic: template "", character 1: it is empty`}},
+		{"compression", `{brokers: ["a:1"], compression: rar}`, []string{`compression: "rar"`}},
 		{
 			"numbers",
-			Config{Brokers: []string{"a:1"}, Topic: "t", RequestTimeout: -1, CreateTopics: &CreateTopics{Partitions: -1, ReplicationFactor: -1}},
+			`{brokers: ["a:1"], createTopics: {partitions: -1, replicationFactor: -1}, requestTimeout: -1ns}`,
 			[]string{"createTopics.partitions: -1 is too small", "createTopics.replicationFactor: -1 is too small", "requestTimeout: -1ns is too small"},
 		},
-		{"tls", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CAFile: missing}}, []string{"files: open "}},
-		{"tls, no certificate", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CAFile: empty}}, []string{"files: no PEM certificate in "}},
-		{"tls, no key", Config{Brokers: []string{"a:1"}, Topic: "t", TLS: access.TLS{CertFile: empty}}, []string{"tls.keyFile: is missing, but certFile is given"}},
-		{"sasl, no mechanism", Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Username: "u"}}, []string{"sasl.mechanism: is missing, but username is given", "sasl.passwordFile: is missing, but username is given"}},
+		{"tls", `{brokers: ["a:1"], tls: {caFile: missing}}`, []string{"tls.caFile: stat missing"}},
+		{"tls, no certificate", `{brokers: ["a:1"], tls: {caFile: /dev/null}}`, []string{"tls.caFile: /dev/null is not a regular file"}},
+		{"tls, no key", fmt.Sprintf(`{brokers: ["a:1"], tls: {certFile: %s}}`, empty), []string{"tls.keyFile: is missing, but certFile is given"}},
+		{"sasl, no mechanism", `{brokers: ["a:1"], sasl: {username: u}}`, []string{"sasl.mechanism: is missing, but username is given", "sasl.passwordFile: is missing, but username is given"}},
 		{
 			"sasl",
-			Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Mechanism: "GSSAPI", PasswordFile: missing}},
-			[]string{`sasl.mechanism: "GSSAPI" is not a valid value`, "sasl.username: is missing"},
-		},
-		{
-			"sasl, no file",
-			Config{Brokers: []string{"a:1"}, Topic: "t", SASL: SASLConfig{Mechanism: "PLAIN", Username: "u", PasswordFile: missing}},
-			[]string{"files: open "},
+			fmt.Sprintf(`{brokers: ["a:1"], sasl: {mechanism: GSSAPI, passwordFile: %s}}`, empty),
+			[]string{"sasl.username: is missing", `sasl.mechanism: "GSSAPI" is not a valid value`},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := New(c.cfg)
+			cfg, at := strictyaml.Decode[Config]("", []byte(c.text))
+			cfg.Validate(at)
+			err := at.Err()
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -64,6 +63,24 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 	}
 }
 
+// New reads the files, which the configuration only names.
+func TestFilesOfNew(t *testing.T) {
+	missing, empty := filepath.Join(t.TempDir(), "missing"), filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, cfg := range map[string]Config{
+		"files: open ":                  {TLS: access.TLS{CAFile: missing}},
+		"files: no PEM certificate in ": {TLS: access.TLS{CAFile: empty}},
+		"files: open " + missing:        {SASL: SASLConfig{Mechanism: "PLAIN", Username: "u", PasswordFile: missing}},
+	} {
+		cfg.Brokers, cfg.Topic = []string{"a:1"}, "t"
+		if _, err := New(cfg); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	s, err := New(Config{Brokers: []string{"127.0.0.1:9092"}, Topic: "k8s.{resource}"})
 	if err != nil {
@@ -72,8 +89,7 @@ func TestDefaults(t *testing.T) {
 	if s.cfg.RequestTimeout != DefaultRequestTimeout || s.codec == nil || s.codec.Name() != DefaultCompression {
 		t.Errorf("request timeout %v, codec %v", s.cfg.RequestTimeout, s.codec)
 	}
-	key, err := s.cfg.KeyTemplate()
-	if err != nil || key.String() != DefaultKey || s.volatile {
-		t.Errorf("key %q, volatile %v, %v", key, s.volatile, err)
+	if key := s.cfg.KeyTemplate(); key.String() != DefaultKey || s.volatile {
+		t.Errorf("key %q, volatile %v", key, s.volatile)
 	}
 }

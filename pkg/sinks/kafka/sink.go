@@ -8,7 +8,6 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/compress"
 
-	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
@@ -44,23 +43,13 @@ var (
 	_ sinks.Router = (*Sink)(nil)
 )
 
-// New checks the configuration and returns a sink that is not connected. The error lists all mistakes.
+// New returns a sink that is not connected. The configuration must be valid. The error is about its files.
 func New(cfg Config) (*Sink, error) {
 	cfg.fill()
-	if err := strictyaml.Check(&cfg); err != nil {
-		return nil, err
-	}
 	if err := cfg.wire().CheckFiles(); err != nil {
 		return nil, err
 	}
-	template, err := cfg.Place()
-	if err != nil {
-		return nil, err
-	}
-	key, err := cfg.KeyTemplate()
-	if err != nil {
-		return nil, err
-	}
+	template, key := cfg.Place(), cfg.KeyTemplate()
 	s := &Sink{
 		cfg: cfg, template: template, codec: codecOf(cfg.Compression), producer: -1, create: cfg.newTopics(),
 		topics:   make(map[string]*topic),

@@ -8,7 +8,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -118,7 +117,7 @@ var _ sinks.Config = (*Config)(nil)
 func (cfg *Config) NewSink(prober *reach.Prober, log *slog.Logger) (sinks.Sink, error) {
 	c := *cfg
 	c.Prober, c.Logger = prober, log
-	return New(c)
+	return New(c), nil
 }
 
 // Letters implements [sinks.Config]. It returns the configuration of the sink with the subject and stream for dead
@@ -144,12 +143,13 @@ func (cfg *Config) Client() sinks.Config {
 }
 
 // Place implements [sinks.Config].
-func (cfg *Config) Place() (*event.Template, error) {
-	return event.ParseTemplate(cfg.resolved().Subject, cfg.escape())
+func (cfg *Config) Place() *event.Template {
+	template, _ := event.ParseTemplate(cfg.resolved().Subject, cfg.escape()) // the configuration is valid
+	return template
 }
 
 // KeyTemplate implements [sinks.Config].
-func (cfg *Config) KeyTemplate() (*event.Template, error) { return nil, nil }
+func (cfg *Config) KeyTemplate() *event.Template { return nil }
 
 // LastOnly implements [sinks.Config].
 func (cfg *Config) LastOnly() bool { return cfg.resolved().Stream.LastPerSubject }
@@ -173,8 +173,8 @@ func (cfg *Config) resolved() *Config {
 	return &c
 }
 
-// complete sets defaults, validates cfg and parses the template of the subject. The error contains every mistake.
-func (cfg *Config) complete() (*event.Template, error) {
+// complete sets defaults, and the stream and subject of a bucket.
+func (cfg *Config) complete() {
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
 	cfg.AckTimeout = cmp.Or(cfg.AckTimeout, DefaultAckTimeout)
 	if cfg.Prober == nil {
@@ -183,12 +183,8 @@ func (cfg *Config) complete() (*event.Template, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	if err := strictyaml.Check(cfg); err != nil {
-		return nil, err
-	}
 	*cfg = *cfg.resolved()
 	cfg.Timeout = cfg.AckTimeout
-	return event.ParseTemplate(cfg.Subject, cfg.escape())
 }
 
 // jetstream returns the settings to create the stream with. wildcard matches the subjects of all messages.

@@ -21,12 +21,12 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
-	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
@@ -223,42 +223,25 @@ func selfSigned(t *testing.T) (cert, key []byte) {
 }
 
 func TestConfigMistakesAreReportedTogether(t *testing.T) {
-	_, err := nats.New(nats.Config{
-		Servers: nats.Servers{
-			URLs: []string{"nats://127.0.0.1"},
-			Auth: natsconn.Auth{CredentialsFile: "x", TokenFile: "y", PasswordFile: "z"},
-			TLS:  access.TLS{CertFile: "x"},
+	for text, all := range map[string][]string{
+		`{url: nats://127.0.0.1, credentialsFile: connection_test.go, tokenFile: connection_test.go, passwordFile: connection_test.go, tls: {certFile: connection_test.go},
+		  embedded: {}, stream: {name: a.b, storage: tape, discard: all, replicas: 9}, subject: "k8s..{nme}", maxInFlight: -1, ackTimeout: -1ns}`: {
+			"embedded: cannot be used together with url", `stream.name: "a.b" is not a valid name`, `stream.storage: "tape" is not a valid value`,
+			`stream.discard: "all" is not a valid value`, "stream.replicas: 9 is too large", "subject: ", "maxInFlight: -1 is too small", "ackTimeout: -1ns is too small",
+			"tokenFile: cannot be used together with credentialsFile", "user: is missing, but passwordFile is given", "tls.keyFile: is missing, but certFile is given",
 		},
-		Embedded: &embedded.Config{},
-		Stream:   nats.StreamConfig{Name: "a.b", Storage: "tape", Discard: "all", Replicas: 9},
-		Subject:  "k8s..{nme}", MaxInFlight: -1, AckTimeout: -1,
-	})
-	for _, want := range []string{
-		"embedded: cannot be used together with url", `stream.name: "a.b" is not a valid name`, `stream.storage: "tape" is not a valid value`,
-		`stream.discard: "all" is not a valid value`, "stream.replicas: 9 is too large", "subject: ", "maxInFlight: -1 is too small", "ackTimeout: -1ns is too small",
-		"tokenFile: cannot be used together with credentialsFile", "user: is missing, but passwordFile is given", "tls.keyFile: is missing, but certFile is given",
+		"url: nats://t0ken@a": {"url: contains credentials"},
+		`embedded: {listen: nowhere, storeDir: ""}`: {
+			`embedded.listen: "nowhere" is not`, "embedded.storeDir: is empty", "stream.create: must be true",
+		},
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("no mention of %q in: %v", want, err)
-		}
-	}
-	_, err = nats.New(
-		nats.Config{
-			Servers: nats.Servers{URLs: []string{"nats://t0ken@a"}},
-			Stream:  nats.StreamConfig{Name: "A"},
-			Subject: "a",
-		},
-	)
-	if err == nil || !strings.Contains(err.Error(), "url: contains credentials") ||
-		strings.Contains(err.Error(), "t0ken") {
-		t.Errorf("a URL with credentials: %v", err)
-	}
-	_, err = nats.New(
-		nats.Config{Embedded: &embedded.Config{Listen: "nowhere"}, Stream: nats.StreamConfig{Name: "A"}, Subject: "a"},
-	)
-	for _, want := range []string{`embedded.listen: "nowhere" is not`, "embedded.storeDir: is empty", "stream.create: must be true"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("no mention of %q in: %v", want, err)
+		cfg, at := strictyaml.Decode[nats.Config]("", []byte(text))
+		cfg.Validate(at)
+		err := at.Err()
+		for _, want := range all {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "t0ken") {
+				t.Errorf("no mention of %q in: %v", want, err)
+			}
 		}
 	}
 }

@@ -27,15 +27,12 @@ func freePort(t *testing.T) string {
 
 func embeddedSink(t *testing.T, listen, dir string) *nats.Sink {
 	t.Helper()
-	sink, err := nats.New(nats.Config{
+	sink := nats.New(nats.Config{
 		Embedded: &embedded.Config{Listen: listen, StoreDir: dir, MaxStore: 1 << 30},
 		Stream:   nats.StreamConfig{Name: streamName, Create: true}, Subject: subject,
 		AckTimeout: 2 * time.Second,
 		Logger:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
 	return sink
 }
 

@@ -52,16 +52,12 @@ func (s *Sink) PayloadStore(cfg PayloadConfig) *PayloadStore {
 }
 
 // NewPayloadStore returns a payload store with a separate connection. It ignores the stream and the subject of
-// connection. It does no I/O. The error contains every mistake.
-func NewPayloadStore(connection Config, cfg PayloadConfig) (*PayloadStore, error) {
+// connection. It does no I/O.
+func NewPayloadStore(connection Config, cfg PayloadConfig) *PayloadStore {
 	connection.Stream, connection.Subject = StreamConfig{Name: cfg.Bucket}, cfg.Bucket
-	s, err := New(connection)
-	if err != nil {
-		return nil, err
-	}
-	p := s.PayloadStore(cfg)
+	p := New(connection).PayloadStore(cfg)
 	p.own = true
-	return p, nil
+	return p
 }
 
 // Close closes the connection, unless it belongs to a sink.

@@ -197,10 +197,7 @@ func newSink(t *testing.T, b *broker, edit func(*nats.Config)) *nats.Sink {
 	cfg := b.config()
 	cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	edit(&cfg)
-	sink, err := nats.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sink := nats.New(cfg)
 	t.Cleanup(func() { _ = sink.Close(context.WithoutCancel(t.Context())) }) // the test is over
 	return sink
 }
@@ -212,14 +209,11 @@ func TestPayloadsAgainAndAway(t *testing.T) {
 	cfg := b.config()
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	cfg.AckTimeout = time.Second
-	claims, err := nats.NewPayloadStore(cfg, nats.PayloadConfig{Bucket: "claims"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claims := nats.NewPayloadStore(cfg, nats.PayloadConfig{Bucket: "claims"})
 	t.Cleanup(func() { _ = claims.Close(context.WithoutCancel(t.Context())) }) // the test is over
 	checked(t, claims, "claims does not exist")
 	var known *sinks.ConnectError
-	if _, _, err = claims.Store(
+	if _, _, err := claims.Store(
 		t.Context(),
 		large("a", 1),
 	); !errors.As(err, &known) || sinks.IsPermanent(err) ||
@@ -304,10 +298,7 @@ func TestPayloadsInAFullBucket(t *testing.T) {
 	b := smallBroker(t)
 	cfg := b.config()
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	claims, err := nats.NewPayloadStore(cfg, nats.PayloadConfig{Bucket: "claims", Create: true, MaxBytes: 150 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claims := nats.NewPayloadStore(cfg, nats.PayloadConfig{Bucket: "claims", Create: true, MaxBytes: 150 << 10})
 	t.Cleanup(func() { _ = claims.Close(context.WithoutCancel(t.Context())) }) // the test is over
 	m := large("a", 1)
 	for range 3 {
@@ -392,10 +383,7 @@ func TestPayloadsInABucketThatWent(t *testing.T) {
 	b := smallBroker(t)
 	cfg := b.config()
 	cfg.Logger = slog.New(slog.DiscardHandler)
-	claims, err := nats.NewPayloadStore(cfg, nats.PayloadConfig{Bucket: "claims", Create: true, TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	claims := nats.NewPayloadStore(cfg, nats.PayloadConfig{Bucket: "claims", Create: true, TTL: time.Hour})
 	t.Cleanup(func() { _ = claims.Close(context.WithoutCancel(t.Context())) }) // the test is over
 	checked(t, claims, "the bridge creates it")
 	if _, _, err := claims.Store(t.Context(), large("a", 1)); err != nil {

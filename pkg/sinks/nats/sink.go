@@ -48,12 +48,10 @@ var (
 	_ diagnose.Reader    = (*Sink)(nil)
 )
 
-// New validates cfg and returns a sink that is not connected yet. It does no I/O. The error contains every mistake.
-func New(cfg Config) (*Sink, error) {
-	subject, err := cfg.complete()
-	if err != nil {
-		return nil, fmt.Errorf("nats: %w", err)
-	}
+// New returns a sink that is not connected yet. The configuration must be valid. New does no I/O.
+func New(cfg Config) *Sink {
+	subject := cfg.Place()
+	cfg.complete()
 	s := &Sink{
 		cfg: cfg, subject: subject,
 		ackPrefix: ackPrefix(cfg.Stream.Name),
@@ -75,7 +73,7 @@ func New(cfg Config) (*Sink, error) {
 		Wildcard: subject.Wildcard(),
 		Embedded: cfg.Embedded != nil,
 	}
-	return s, nil
+	return s
 }
 
 // Connect implements sinks.Sink. It starts the embedded server if one is configured, connects, and checks the stream.

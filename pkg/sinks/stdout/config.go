@@ -34,10 +34,10 @@ func (*Config) Letters(string, *sinks.LetterPlace) sinks.Config { return nil }
 func (c *Config) Client() sinks.Config { return c }
 
 // Place implements [sinks.Config].
-func (*Config) Place() (*event.Template, error) { return nil, nil }
+func (*Config) Place() *event.Template { return nil }
 
 // KeyTemplate implements [sinks.Config].
-func (*Config) KeyTemplate() (*event.Template, error) { return nil, nil }
+func (*Config) KeyTemplate() *event.Template { return nil }
 
 // LastOnly implements [sinks.Config].
 func (*Config) LastOnly() bool { return false }
