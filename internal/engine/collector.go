@@ -111,9 +111,6 @@ const parkedRows = 20
 
 // collectParked writes the number of parked events per destination.
 func (r rows) collectParked(p *pipeline) {
-	if p.drain.Parked == nil {
-		return
-	}
 	show := func(destination string, events int) {
 		rows{r.ch, prometheus.Labels{"sink": p.Name, "destination": destination}}.gauge("parked_events",
 			"Events that wait on disk because their topic, partition or subject accepts none. "+

@@ -168,8 +168,8 @@ func (e *Engine) notReady() []string {
 	for _, p := range e.pipelines {
 		if !p.drain.Connected() {
 			reasons = append(reasons, "sink "+p.Name+": "+p.drain.Status())
-		} else if refused := p.guard.NameConflict(); refused != "" {
-			reasons = append(reasons, "sink "+p.Name+": "+refused)
+		} else if err := p.drain.Failure(); errors.Is(err, sinks.ErrNameTaken) {
+			reasons = append(reasons, "sink "+p.Name+": "+err.Error())
 		}
 		if _, _, _, _, err := p.queue.SpillStats(); err != "" {
 			reasons = append(reasons, "sink "+p.Name+": its spill can't be written: "+err)

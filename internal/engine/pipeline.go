@@ -38,7 +38,6 @@ type pipeline struct {
 	filter  *filter.Filter
 	queue   diskQueue
 	drain   *sinks.Drain
-	guard   *sinks.Guard
 	letters *deadletter.Store // nil if the sink has no dead-letter file
 	// enrich returns the context of an object for enriched events. It is nil if the sink does not require enrichment.
 	enrich func(schema.GroupVersionResource, *object.Object) *event.Context
@@ -107,9 +106,8 @@ func (p *pipeline) open(state string, owner func() sinks.Owner) error {
 	if err != nil {
 		return fmt.Errorf("sink %s: %w", p.Name, err)
 	}
-	p.guard = &sinks.Guard{Sink: p.Destination, Name: p.Name, Logger: p.log, Owner: owner, OnDestination: p.arrived}
 	p.drain = &sinks.Drain{
-		Sink:       p.guard,
+		Sink:       &sinks.Guard{Sink: p.Destination, Name: p.Name, Logger: p.log, Owner: owner, OnDestination: p.arrived},
 		Queue:      p.queue,
 		Rejections: p.Rejections,
 		Parked:     parking,
@@ -226,9 +224,7 @@ func (p *pipeline) close(ctx context.Context) {
 		p.log.Warn("events stay parked until their destination accepts events",
 			"destination", part.Destination, "events", part.Events)
 	}
-	if store := p.drain.Parked; store != nil {
-		if err := store.Close(); err != nil {
-			p.log.Error("cannot close the file of parked events", "err", err)
-		}
+	if err := p.drain.Parked.Close(); err != nil {
+		p.log.Error("cannot close the file of parked events", "err", err)
 	}
 }

@@ -22,6 +22,7 @@ type pickySink struct {
 
 func (s *pickySink) Connect(context.Context) error { return nil }
 func (s *pickySink) Close(context.Context) error   { return nil }
+func (s *pickySink) Part(*event.Message) string    { return "" }
 
 func (s *pickySink) Send(_ context.Context, batch []*event.Message, results []error) {
 	for n, m := range batch {
@@ -38,7 +39,11 @@ func (s *pickySink) Send(_ context.Context, batch []*event.Message, results []er
 func draining(t *testing.T, p *pipeline, refuse string) (took func() []*event.Message) {
 	t.Helper()
 	sink := &pickySink{refuse: refuse}
-	drain := &sinks.Drain{Sink: sink, Queue: p.queue, Hooks: p.metrics.Hooks(), Logger: p.log}
+	parking, err := p.openParked(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain := &sinks.Drain{Sink: sink, Queue: p.queue, Parked: parking, Hooks: p.metrics.Hooks(), Logger: p.log}
 	ended := make(chan error, 1)
 	go func() { ended <- drain.Run(t.Context()) }()
 	return func() []*event.Message {

@@ -20,6 +20,7 @@ type slowSink struct {
 
 func (s *slowSink) Connect(context.Context) error { return s.away }
 func (s *slowSink) Close(context.Context) error   { return nil }
+func (s *slowSink) Part(*event.Message) string    { return "" }
 
 func (s *slowSink) Send(ctx context.Context, batch []*event.Message, results []error) {
 	if s.hangs {
@@ -78,7 +79,11 @@ func TestFinishDelivery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := pipelineFor(t, Buffer{Events: 100, Bytes: 1 << 20, Overflow: Block})
-				p.drain = &sinks.Drain{Sink: test.sink, Queue: p.queue, MaxBatch: 1, Logger: p.log}
+				parking, err := p.openParked(t.TempDir())
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.drain = &sinks.Drain{Sink: test.sink, Queue: p.queue, MaxBatch: 1, Parked: parking, Logger: p.log}
 				l := listen(t.Context(), p)
 				for n := range 10 {
 					l.OnUpdate(pod(t, n, "Running"), pod(t, n+1, "Running"))

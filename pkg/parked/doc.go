@@ -3,7 +3,7 @@
 // the other parts of the destination.
 //
 // A [Store] is a file that contains the parked events of one sink. It has one queue per part of the destination; the
-// sink defines the queue's name (sinks.Router). All events are numbered in the order in which they were parked, so an
+// sink defines the queue's name (sinks.Sink). All events are numbered in the order in which they were parked, so an
 // event that concerns several queues (a gap event or synced event) can be placed in the correct order. An event is
 // durable when Park returns nil. Head returns the oldest events of a queue without removing them. If the caller removes
 // an event only after delivering it, a crash cannot lose the event, but the event may be delivered again.

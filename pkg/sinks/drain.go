@@ -38,8 +38,7 @@ type Drain struct {
 	// the queue returns the messages that it has without waiting for more. It saves the pause between two Sends.
 	MaxBatch   int
 	Rejections Rejections // Rejections configures how messages that the destination rejects are handled.
-	// Parked stores the events of parts of the destination that take no events. The caller closes it after Run. If Parked
-	// is nil, events of the other parts wait until the part takes events again.
+	// Parked stores the events of parts of the destination that take no events. The caller closes it after Run.
 	Parked *parked.Store
 	Hooks  Hooks
 	Logger *slog.Logger // required; should name the sink
@@ -119,7 +118,7 @@ func (d *Drain) init() {
 	d.rejected, d.away = doubling(MaxBackoff), doubling(RetryInterval)
 	d.rejectedLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}
 	d.lostLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}
-	d.parking.failing, d.parking.retries = make(map[string]time.Time), make(map[string]*retry)
+	d.parking.parts = make(map[string]*part)
 }
 
 // doubling returns a back-off that begins with minBackoff and doubles up to longest. Every pause is randomized by up to

@@ -22,7 +22,7 @@ func TestDrainDelivers(t *testing.T) {
 		sink, seen := &scriptSink{connect: func(context.Context) error { connects++; return nil }}, &seen{}
 		q := queueOf(t, message("a", 1), message("b", 1), message("a", 2))
 		q.Close()
-		d := &sinks.Drain{Logger: toTest(t), Sink: sink, Queue: q, Hooks: seen.hooks()}
+		d := &sinks.Drain{Parked: noneParked(t), Logger: toTest(t), Sink: sink, Queue: q, Hooks: seen.hooks()}
 		if d.Connected() || d.Status() != "connecting" {
 			t.Errorf("before Run: connected %v, status %q", d.Connected(), d.Status())
 		}
@@ -78,7 +78,7 @@ func testTriesAgain(t *testing.T, cause error, away, least, most time.Duration) 
 		q := queueOf(t, message("a", 1))
 		q.Close()
 		log, text := logged()
-		d := &sinks.Drain{Sink: sink, Queue: q, Logger: log}
+		d := &sinks.Drain{Parked: noneParked(t), Sink: sink, Queue: q, Logger: log}
 		done := make(chan error)
 		go func() { done <- d.Run(t.Context()) }()
 		time.Sleep(away / 2)
@@ -116,7 +116,7 @@ func TestDrainLogsChangedCause(t *testing.T) {
 		log, text := logged()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 		defer cancel()
-		d := &sinks.Drain{Sink: sink, Queue: queueOf(t), Logger: log}
+		d := &sinks.Drain{Parked: noneParked(t), Sink: sink, Queue: queueOf(t), Logger: log}
 		if err := d.Run(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("Run: %v", err)
 		}
@@ -145,7 +145,8 @@ func TestDrainResetsBackoffOnProgress(t *testing.T) {
 		}
 		q.Close()
 		start := time.Now()
-		if err := (&sinks.Drain{Logger: toTest(t), Sink: sink, Queue: q}).Run(t.Context()); err != nil {
+		d := &sinks.Drain{Parked: noneParked(t), Logger: toTest(t), Sink: sink, Queue: q}
+		if err := d.Run(t.Context()); err != nil {
 			t.Fatalf("Run: %v", err)
 		}
 		if sink.sends != n {
@@ -178,7 +179,7 @@ func TestDrainRetriesBeforeTakingMore(t *testing.T) {
 			acked = append(acked, q.Stats().Acked)
 		}
 		q.Close()
-		d := &sinks.Drain{Logger: toTest(t), Sink: sink, Queue: q, MaxBatch: 4, Hooks: hooks}
+		d := &sinks.Drain{Parked: noneParked(t), Logger: toTest(t), Sink: sink, Queue: q, MaxBatch: 4, Hooks: hooks}
 		if err := d.Run(t.Context()); err != nil {
 			t.Fatalf("Run: %v", err)
 		}
@@ -216,7 +217,7 @@ func TestDrainReplacesRefused(t *testing.T) {
 		q := queueOf(t, message("a", 1), message("a", 2), message("b", 1), message("c", 1))
 		q.Close()
 		log, text := logged()
-		d := &sinks.Drain{Sink: sink, Queue: q, Hooks: seen.hooks(), Logger: log}
+		d := &sinks.Drain{Parked: noneParked(t), Sink: sink, Queue: q, Hooks: seen.hooks(), Logger: log}
 		if err := d.Run(t.Context()); err != nil {
 			t.Fatalf("Run: %v", err)
 		}
@@ -255,7 +256,7 @@ func TestDrainLimitsRefusalLog(t *testing.T) {
 		}
 		q.Close()
 		log, text := logged()
-		if err := (&sinks.Drain{Sink: sink, Queue: q, Logger: log}).Run(t.Context()); err != nil {
+		if err := (&sinks.Drain{Parked: noneParked(t), Sink: sink, Queue: q, Logger: log}).Run(t.Context()); err != nil {
 			t.Fatalf("Run: %v", err)
 		}
 		if got := strings.Count(text.String(), "level=WARN"); got != 3 || len(sink.broker) != 1000 {
@@ -285,7 +286,8 @@ func TestDrainControlEventsAreBarriers(t *testing.T) {
 			message("a", 2),
 		)
 		q.Close()
-		if err := (&sinks.Drain{Logger: toTest(t), Sink: sink, Queue: q}).Run(t.Context()); err != nil {
+		d := &sinks.Drain{Parked: noneParked(t), Logger: toTest(t), Sink: sink, Queue: q}
+		if err := d.Run(t.Context()); err != nil {
 			t.Fatalf("Run: %v", err)
 		}
 		want := [][]string{{"g0"}, {"a.1", "b.1"}, {"a.1"}, {"s"}, {"g"}, {"a.2"}}
@@ -311,7 +313,10 @@ func TestDrainEndsWithContext(t *testing.T) {
 		defer cancel()
 		seen := &seen{}
 		start := time.Now()
-		err := (&sinks.Drain{Logger: toTest(t), Sink: sink, Queue: q, MaxBatch: 3, Hooks: seen.hooks()}).Run(ctx)
+		d := &sinks.Drain{
+			Parked: noneParked(t), Logger: toTest(t), Sink: sink, Queue: q, MaxBatch: 3, Hooks: seen.hooks(),
+		}
+		err := d.Run(ctx)
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), "3 events left undelivered") {
 			t.Fatalf("Run: %v, want 3 left", err)
 		}
@@ -354,7 +359,8 @@ func TestDrainContextEndsEveryWait(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				start := time.Now()
-				err := (&sinks.Drain{Logger: toTest(t), Sink: test.sink, Queue: queueOf(t, test.ms...)}).Run(ctx)
+				d := &sinks.Drain{Parked: noneParked(t), Logger: toTest(t), Sink: test.sink, Queue: queueOf(t, test.ms...)}
+				err := d.Run(ctx)
 				if want := fmt.Sprintf(
 					"%d events left undelivered",
 					test.left,
@@ -407,7 +413,9 @@ func TestDrainRandomFailures(t *testing.T) {
 			}()
 			seen := &seen{}
 			log, _ := logged()
-			d := &sinks.Drain{Sink: sink, Queue: q, MaxBatch: 1 + r.IntN(32), Hooks: seen.hooks(), Logger: log}
+			d := &sinks.Drain{
+				Parked: noneParked(t), Sink: sink, Queue: q, MaxBatch: 1 + r.IntN(32), Hooks: seen.hooks(), Logger: log,
+			}
 			if err := d.Run(t.Context()); err != nil {
 				t.Fatalf("seed %d: Run: %v", seed, err)
 			}

@@ -49,7 +49,7 @@ func (e rejectedError) Is(target error) bool { return target == errRejected }
 // UnavailableError is the failure of one part of the destination (a topic, partition or subject) that takes no events
 // now, although the connection works. The drain parks the events of that part and continues with the other parts.
 type UnavailableError struct {
-	Destination string // the part that Router.Part returns, or a larger part that contains it
+	Destination string // the part that Sink.Part returns, or a larger part that contains it
 	Err         error
 }
 

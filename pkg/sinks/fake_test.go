@@ -34,6 +34,8 @@ func (s *scriptSink) Connect(ctx context.Context) error {
 	return s.connect(ctx)
 }
 
+func (s *scriptSink) Part(*event.Message) string { return "" }
+
 func (s *scriptSink) Close(context.Context) error { return nil }
 
 func (s *scriptSink) Send(ctx context.Context, batch []*event.Message, results []error) {

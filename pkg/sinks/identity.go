@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -83,10 +82,9 @@ type Guard struct {
 	OnDestination func(name string)
 	Logger        *slog.Logger
 
-	claimed     Owner        // the owner whose name was claimed at destination
-	destination string       // the identity that was reported last
-	warned      bool         // a warning that names are not checked was logged
-	conflict    atomic.Value // string that NameConflict returns
+	claimed     Owner  // the owner whose name was claimed at destination
+	destination string // the identity that was reported last
+	warned      bool   // a warning that names are not checked was logged
 }
 
 // Connect implements Sink.
@@ -137,27 +135,7 @@ func (g *Guard) identify(ctx context.Context) error {
 	if err == nil {
 		g.claimed = owner
 	}
-	if errors.Is(err, ErrNameTaken) {
-		g.conflict.Store(err.Error())
-	} else {
-		g.conflict.Store("")
-	}
 	return err
-}
-
-// NameConflict returns the reason if nothing is sent because the cluster's name belongs to another cluster. Otherwise
-// it returns an empty string. It is safe for concurrent use.
-func (g *Guard) NameConflict() string {
-	text, _ := g.conflict.Load().(string)
-	return text
-}
-
-// Part implements [Router] if the wrapped sink does.
-func (g *Guard) Part(m *event.Message) string {
-	if router, ok := g.Sink.(Router); ok {
-		return router.Part(m)
-	}
-	return ""
 }
 
 // report calls OnDestination if the identity of the destination has changed. It can change while the sink is connected,

@@ -29,14 +29,14 @@ const (
 
 // parking is the state of the parts of the destination that take no events.
 type parking struct {
-	failing map[string]time.Time // for failing parts without parked events, the time of the first failure
-	mu      sync.Mutex           // guards retries against Unavailable
-	retries map[string]*retry    // for parts with parked events
+	mu    sync.Mutex       // guards parts against Unavailable
+	parts map[string]*part // the parts that fail or have parked events
 }
 
-// retry records when the parked events of a part are tried again.
-type retry struct {
-	at    time.Time // time of the next attempt; zero means immediately
+// part is a part of the destination that fails or has parked events.
+type part struct {
+	since time.Time // time of the first failure
+	at    time.Time // when the parked events are tried again; zero means immediately
 	wait  *backoff.ExponentialBackOff
 	cause error // why the part takes no events; nil before the first attempt
 }
@@ -50,35 +50,23 @@ type UnavailablePart struct {
 // Unavailable returns the parts of the destination that have parked events. The part that has waited longest comes
 // first. Unavailable may be called at any time.
 func (d *Drain) Unavailable() (parts []UnavailablePart) {
-	if d.Parked == nil {
-		return nil
-	}
 	d.parking.mu.Lock()
 	defer d.parking.mu.Unlock()
 	for _, q := range d.Parked.Queues() {
-		part := UnavailablePart{Queue: q}
-		if r := d.parking.retries[q.Destination]; r != nil {
-			part.Cause = r.cause
+		unavailable := UnavailablePart{Queue: q}
+		if p := d.parking.parts[q.Destination]; p != nil {
+			unavailable.Cause = p.cause
 		}
-		parts = append(parts, part)
+		parts = append(parts, unavailable)
 	}
 	return parts
-}
-
-// destination returns the part of the destination that takes m. It returns an empty string if events can't be parked.
-func (d *Drain) destination(m *event.Message) string {
-	router, ok := d.Sink.(Router)
-	if !ok || d.Parked == nil {
-		return ""
-	}
-	return router.Part(m)
 }
 
 // unavailablePart returns the part of the destination that takes m if err means that this part takes no events. It
 // returns an empty string if err is a failure of the whole destination.
 func (d *Drain) unavailablePart(m *event.Message, err error) string {
 	e, ok := errors.AsType[*UnavailableError](err)
-	if !ok || d.Parked == nil || e.Destination == "" || !covers(e.Destination, d.destination(m)) {
+	if !ok || e.Destination == "" || !covers(e.Destination, d.Sink.Part(m)) {
 		return ""
 	}
 	return e.Destination
@@ -92,10 +80,10 @@ func covers(larger, part string) bool {
 // parkedPart returns the part whose parked events m must not overtake. It returns an empty string if m may be sent. A
 // control event must not overtake any event of its resource.
 func (d *Drain) parkedPart(m *event.Message) string {
-	if d.Parked == nil || d.Parked.Empty() {
+	if d.Parked.Empty() {
 		return ""
 	}
-	part := d.destination(m)
+	part := d.Sink.Part(m)
 	if part == "" {
 		return ""
 	}
@@ -113,60 +101,50 @@ func (d *Drain) parkedPart(m *event.Message) string {
 	return inside
 }
 
-// markAvailable removes the recorded failures of the part that took m.
+// markAvailable records that the part that took m does not fail.
 func (d *Drain) markAvailable(m *event.Message) {
-	if len(d.parking.failing) > 0 {
-		part := d.destination(m)
-		maps.DeleteFunc(d.parking.failing, func(failing string, _ time.Time) bool { return covers(failing, part) })
+	if len(d.parking.parts) == 0 {
+		return
 	}
+	took := d.Sink.Part(m)
+	d.parking.mu.Lock()
+	defer d.parking.mu.Unlock()
+	maps.DeleteFunc(d.parking.parts, func(name string, _ *part) bool {
+		return covers(name, took) && !d.Parked.Holds(name)
+	})
 }
 
 // markUnavailable marks items for parking if their part of the destination takes no events. It reports whether it
 // marked any.
-func (d *Drain) markUnavailable(parts map[string]error) (marked bool) {
-	for part, cause := range parts {
-		if !IsRejected(cause) && !d.lasts(part) {
+func (d *Drain) markUnavailable(causes map[string]error) (marked bool) {
+	for name, cause := range causes {
+		p := d.part(name)
+		if !IsRejected(cause) && time.Since(p.since) < parkAfter {
 			continue
 		}
-		d.beginParking(part, cause)
+		if !d.Parked.Holds(name) {
+			d.Logger.Warn("destination does not accept events, parking its events on disk", "destination", name, "err", cause)
+			p.cause, p.at = cause, time.Now().Add(p.wait.NextBackOff())
+		}
 		for i := range d.items {
-			if it := &d.items[i]; !it.done && covers(part, d.destination(it.orig)) {
-				it.park, marked = part, true
+			if it := &d.items[i]; !it.done && covers(name, d.Sink.Part(it.orig)) {
+				it.park, marked = name, true
 			}
 		}
 	}
 	return marked
 }
 
-// lasts reports whether a part has been failing for at least parkAfter. The first call records the current time.
-func (d *Drain) lasts(part string) bool {
-	since, failing := d.parking.failing[part]
-	if !failing {
-		d.parking.failing[part] = time.Now()
-	}
-	return failing && time.Since(since) >= parkAfter
-}
-
-func (d *Drain) beginParking(part string, cause error) {
-	delete(d.parking.failing, part)
-	if d.Parked.Holds(part) {
-		return
-	}
-	d.Logger.Warn("destination does not accept events, parking its events on disk", "destination", part, "err", cause)
-	r := d.retryOf(part)
-	r.cause, r.at = cause, time.Now().Add(r.wait.NextBackOff())
-}
-
-// retryOf returns the retry of a part. It creates the retry if none exists.
-func (d *Drain) retryOf(part string) *retry {
+// part returns the state of a part. If the part had none, it begins to fail now.
+func (d *Drain) part(name string) *part {
 	d.parking.mu.Lock()
 	defer d.parking.mu.Unlock()
-	r := d.parking.retries[part]
-	if r == nil {
-		r = &retry{wait: doubling(MaxBackoff)}
-		d.parking.retries[part] = r
+	p := d.parking.parts[name]
+	if p == nil {
+		p = &part{since: time.Now(), wait: doubling(MaxBackoff)}
+		d.parking.parts[name] = p
 	}
-	return r
+	return p
 }
 
 // park parks the items that are marked for parking. If there is no room, it returns an error and the items stay marked.
@@ -206,13 +184,10 @@ func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
 
 // nextRetry returns the time when the next parked events have to be tried again.
 func (d *Drain) nextRetry() (at time.Time, waiting bool) {
-	if d.Parked == nil || d.Parked.Empty() {
-		return at, false
-	}
 	queues := d.Parked.Queues()
 	for _, q := range queues {
-		if r := d.retryOf(q.Destination); !isBehind(q, queues) && (!waiting || r.at.Before(at)) {
-			at, waiting = r.at, true
+		if p := d.part(q.Destination); !isBehind(q, queues) && (!waiting || p.at.Before(at)) {
+			at, waiting = p.at, true
 		}
 	}
 	return at, waiting
@@ -228,30 +203,27 @@ func isBehind(q parked.Queue, queues []parked.Queue) bool {
 
 // retryParked delivers the parked events that are due, as long as their part takes events.
 func (d *Drain) retryParked(ctx context.Context) {
-	if d.Parked == nil || d.Parked.Empty() {
-		return
-	}
 	queues := d.Parked.Queues()
 	for _, q := range queues {
-		r := d.retryOf(q.Destination)
+		p := d.part(q.Destination)
 		for range batchesAtOnce {
-			if ctx.Err() != nil || time.Now().Before(r.at) || isBehind(q, queues) || !d.Parked.Holds(q.Destination) {
+			if ctx.Err() != nil || time.Now().Before(p.at) || isBehind(q, queues) || !d.Parked.Holds(q.Destination) {
 				break
 			}
-			d.deliverParked(ctx, q.Destination, r)
+			d.deliverParked(ctx, q.Destination, p)
 		}
 	}
 }
 
 // deliverParked makes one attempt to deliver the oldest parked events of a part.
-func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
-	head, err := d.Parked.Head(part, d.MaxBatch, maxBatchBytes)
+func (d *Drain) deliverParked(ctx context.Context, name string, p *part) {
+	head, err := d.Parked.Head(name, d.MaxBatch, maxBatchBytes)
 	if err == nil && len(head) > 0 {
-		if head = d.ready(part, head); len(head) == 0 {
-			r.at = time.Now().Add(RetryInterval)
+		if head = d.ready(name, head); len(head) == 0 {
+			p.at = time.Now().Add(RetryInterval)
 			return
 		}
-		err = d.sendParked(ctx, part, head)
+		err = d.sendParked(ctx, name, head)
 	}
 	if ctx.Err() != nil {
 		return
@@ -259,22 +231,18 @@ func (d *Drain) deliverParked(ctx context.Context, part string, r *retry) {
 	_, isPart := errors.AsType[*UnavailableError](err)
 	switch {
 	case err == nil:
-		r.at = time.Time{}
-		r.wait.Reset()
+		p.at = time.Time{}
+		p.wait.Reset()
 	case isPart || IsRejected(err): // the failure will probably last
-		r.at = time.Now().Add(r.wait.NextBackOff())
+		p.at = time.Now().Add(p.wait.NextBackOff())
 	default:
-		r.at = time.Now().Add(RetryInterval)
+		p.at = time.Now().Add(RetryInterval)
 	}
-	delivered := !d.Parked.Holds(part)
 	d.parking.mu.Lock()
-	r.cause = err
-	if delivered {
-		delete(d.parking.retries, part)
-	}
-	d.parking.mu.Unlock()
-	if delivered {
-		d.Logger.Info("destination accepts events again, all parked events are delivered", "destination", part)
+	defer d.parking.mu.Unlock()
+	if p.cause = err; !d.Parked.Holds(name) {
+		delete(d.parking.parts, name)
+		d.Logger.Info("destination accepts events again, all parked events are delivered", "destination", name)
 	}
 }
 

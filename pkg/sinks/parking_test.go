@@ -104,6 +104,9 @@ func openParked(t *testing.T, dir string, maxBytes int64) *parked.Store {
 	return s
 }
 
+// noneParked is a store for a Drain that parks nothing.
+func noneParked(t *testing.T) *parked.Store { return openParked(t, t.TempDir(), 0) }
+
 // running runs a Drain in the bubble.
 func running(t *testing.T, d *sinks.Drain) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -159,7 +162,7 @@ func TestUnavailableWithoutAPart(t *testing.T) {
 				time.Sleep(30 * time.Second)
 				synctest.Wait()
 				if status := d.Status(); !strings.Contains(status, "retrying since") || !strings.Contains(status, "no room") ||
-					d.Delivering() {
+					d.Failure() == nil {
 					t.Errorf("status: %s", status)
 				}
 				if n := strings.Count(text.String(), "no room"); n != 1 || failures == 0 || !store.Empty() {
@@ -203,6 +206,12 @@ func TestAGuardedSinkHasParts(t *testing.T) {
 		time.Sleep(time.Minute)
 		if len(d.Unavailable()) != 1 || len(sink.ids()) != 1 || q.Stats().Items != 0 {
 			t.Errorf("then: parked %+v, sent %v, %d wait", d.Unavailable(), sink.ids(), q.Stats().Items)
+		}
+		owner.UID = "k2" // the name belongs to k1
+		_ = q.Push(t.Context(), message("a", 2))
+		time.Sleep(time.Minute)
+		if err := d.Failure(); !errors.Is(err, sinks.ErrNameTaken) || len(sink.ids()) != 1 {
+			t.Errorf("without the name: %v, sent %v", err, sink.ids())
 		}
 		_ = stop()
 	})

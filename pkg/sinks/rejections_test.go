@@ -190,6 +190,7 @@ func TestRefusals(t *testing.T) {
 				hooks.OnRejected = func(_ *event.Message, r sinks.Rejection) { outcomes = append(outcomes, r.Outcome) }
 				log, text := logged()
 				d := &sinks.Drain{
+					Parked:     noneParked(t),
 					Sink:       sink,
 					Queue:      q,
 					Hooks:      hooks,
@@ -259,6 +260,7 @@ func TestClaimStoreAway(t *testing.T) {
 		seen := &seen{}
 		log, text := logged()
 		d := &sinks.Drain{
+			Parked:     noneParked(t),
 			Sink:       sink,
 			Hooks:      seen.hooks(),
 			Logger:     log,
@@ -326,6 +328,7 @@ func TestRefusalsRandomFailures(t *testing.T) {
 			log, _ := logged()
 			mode := []sinks.Outcome{sinks.OutcomeMetadata, sinks.OutcomeClaimCheck}[seed%2]
 			d := &sinks.Drain{
+				Parked:     noneParked(t),
 				Sink:       sink,
 				Queue:      q,
 				MaxBatch:   1 + r.IntN(32),

@@ -25,16 +25,12 @@ type Sink interface {
 	// known to be acknowledged have an error. Send keeps neither slice.
 	Send(ctx context.Context, batch []*event.Message, results []error)
 
+	// Part returns the part of the destination (a topic, partition or subject) that takes m, as a path. Parts can become
+	// unavailable independently of each other; Send then returns an UnavailableError. The larger part, such as the topic
+	// of a partition, comes before a "/". Part returns only the larger part while the smaller part is not known; otherwise
+	// the result is the same for all events of an object. It returns an empty string if the destination has no parts.
+	Part(m *event.Message) string
+
 	// Close closes the connection. It must not be called while messages are in flight.
 	Close(ctx context.Context) error
-}
-
-// Router is implemented by a Sink whose destination has parts (topics, partitions or subjects) that can become
-// unavailable independently of each other. In that case Send returns an UnavailableError.
-type Router interface {
-	// Part returns the part that takes m, as a path. The larger part, such as the topic of a partition, comes before a
-	// "/". Part returns only the larger part while the smaller part is not known; otherwise the result is the same for all
-	// events of an object. Part returns an empty string if the destination has no parts. Only the goroutine of the drain
-	// calls Part.
-	Part(m *event.Message) string
 }

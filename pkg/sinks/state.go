@@ -29,11 +29,11 @@ func (d *Drain) Connected() bool {
 	return d.state.once
 }
 
-// Delivering reports whether the sink has been connected and its destination takes events.
-func (d *Drain) Delivering() bool {
+// Failure returns the error of the last attempt to connect or deliver. It returns nil if the destination works.
+func (d *Drain) Failure() error {
 	d.state.mu.Lock()
 	defer d.state.mu.Unlock()
-	return d.state.once && d.state.since.IsZero()
+	return d.state.cause
 }
 
 // Status returns "ok", or the reason why the destination takes no events and since when.

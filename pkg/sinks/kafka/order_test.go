@@ -15,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -96,7 +97,7 @@ func TestOrderOverFailures(t *testing.T) {
 	s := newSink(t, Config{Brokers: []string{broker.Addr()}, Topic: topic, RequestTimeout: 2 * time.Second})
 	drain := &sinks.Drain{
 		Sink: s, Queue: queue, Logger: slog.New(slog.DiscardHandler),
-		MaxBatch: 200,
+		MaxBatch: 200, Parked: sinktest.OpenParked(t, t.TempDir()),
 	}
 	drained := make(chan error, 1)
 	go func() { drained <- drain.Run(t.Context()) }()

@@ -12,6 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -71,6 +72,7 @@ func TestRefusalsInOrder(t *testing.T) {
 			d := &sinks.Drain{
 				Sink:   s,
 				Queue:  q,
+				Parked: sinktest.OpenParked(t, t.TempDir()),
 				Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 				Rejections: sinks.Rejections{
 					Oversize:    test.mode,
@@ -129,7 +131,9 @@ func TestRefusedDeletionIsForgotten(t *testing.T) {
 	q.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	d := &sinks.Drain{Sink: s, Queue: q, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	d := &sinks.Drain{
+		Sink: s, Queue: q, Parked: sinktest.OpenParked(t, t.TempDir()), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
 	if err := d.Run(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -38,10 +38,7 @@ type Sink struct {
 	routes []*partition
 }
 
-var (
-	_ sinks.Sink   = (*Sink)(nil)
-	_ sinks.Router = (*Sink)(nil)
-)
+var _ sinks.Sink = (*Sink)(nil)
 
 // New returns a sink that is not connected. The configuration must be valid. The error is about its files.
 func New(cfg Config) (*Sink, error) {
@@ -113,7 +110,7 @@ func (s *Sink) topic(name []byte) *topic {
 	return t
 }
 
-// Part implements [sinks.Router]. It returns the topic, followed by a slash and the partition if the partition is
+// Part implements [sinks.Sink]. It returns the topic, followed by a slash and the partition if the partition is
 // known. It returns "" if the events of one object can go to several topics. Otherwise events that are parked for one
 // topic would arrive after newer events in another topic.
 func (s *Sink) Part(m *event.Message) string {

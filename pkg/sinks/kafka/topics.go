@@ -61,7 +61,7 @@ func (p *partition) String() string {
 	return fmt.Sprintf("partition %d of topic %s", p.id, p.topic.name)
 }
 
-// destination returns the partition's name for [sinks.Router].
+// destination returns the partition's name for [sinks.Sink].Part.
 func (p *partition) destination() string { return p.topic.name + "/" + strconv.Itoa(int(p.id)) }
 
 // unavailable marks err as specific to this topic, unless the sink has only one topic.

@@ -272,7 +272,7 @@ func TestCutsUnderLoad(t *testing.T) {
 	sink := b.NewSink(t)
 	retries := 0
 	d := &sinks.Drain{
-		Sink: sink, Queue: q, MaxBatch: 300,
+		Sink: sink, Queue: q, MaxBatch: 300, Parked: sinktest.OpenParked(t, t.TempDir()),
 		Hooks:  sinks.Hooks{OnRetry: func(*event.Message, error) { retries++ }},
 		Logger: slog.New(slog.DiscardHandler),
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Part implements [sinks.Router]. It returns the subject with a wildcard in place of the object's name, so there are
+// Part implements [sinks.Sink]. It returns the subject with a wildcard in place of the object's name, so there are
 // fewer parts than objects. If all events have the same subject, the destination has no parts.
 func (s *Sink) Part(m *event.Message) string {
 	if s.subject.Wildcard() == s.subject.String() {

@@ -57,7 +57,10 @@ func drained(t *testing.T, sink sinks.Sink, r sinks.Rejections, messages ...*eve
 	q.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	d := &sinks.Drain{Sink: sink, Queue: q, Rejections: r, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	d := &sinks.Drain{
+		Sink: sink, Queue: q, Rejections: r, Parked: sinktest.OpenParked(t, t.TempDir()),
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	}
 	if err := d.Run(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,6 @@ type Sink struct {
 
 var (
 	_ sinks.Sink         = (*Sink)(nil)
-	_ sinks.Router       = (*Sink)(nil)
 	_ diagnose.Checker   = (*Sink)(nil)
 	_ diagnose.Previewer = (*Sink)(nil)
 	_ diagnose.Reader    = (*Sink)(nil)

@@ -29,7 +29,7 @@ func testMissingPart(t *testing.T, _ Harness, d Destination) {
 	}
 	divider.Divide(t, []string{"things"})
 	dir := t.TempDir()
-	store := openParked(t, dir)
+	store := OpenParked(t, dir)
 	use := func(d *sinks.Drain) { d.Parked = store }
 	r := drain(t, d, use)
 	var others, missing []*event.Message
@@ -53,7 +53,7 @@ func testMissingPart(t *testing.T, _ Harness, d Destination) {
 		t.Fatal(err)
 	}
 
-	store = openParked(t, dir)
+	store = OpenParked(t, dir)
 	r = drain(t, d, use)
 	late := []*event.Message{serviceOf(Message("s0", 51, 100)), Message("o0", 51, 100)}
 	r.push(t, late)
@@ -70,7 +70,8 @@ func testMissingPart(t *testing.T, _ Harness, d Destination) {
 	}
 }
 
-func openParked(t *testing.T, dir string) *parked.Store {
+// OpenParked opens a store of parked events in dir. The test closes it.
+func OpenParked(t *testing.T, dir string) *parked.Store {
 	t.Helper()
 	s, err := parked.Open(parked.Options{Dir: dir, Sink: "test"})
 	if err != nil {

@@ -187,7 +187,7 @@ func drain(t *testing.T, d Destination, edit ...func(*sinks.Drain)) *running {
 	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 100_000, Size: (*event.Message).Size})
 	r := &running{
 		Drain: &sinks.Drain{
-			Sink: newSink(t, d), Queue: q, MaxBatch: 256,
+			Sink: newSink(t, d), Queue: q, MaxBatch: 256, Parked: OpenParked(t, t.TempDir()),
 			Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		},
 		queue: q, stop: cancel, done: make(chan error, 1),

@@ -39,6 +39,9 @@ func New(w io.Writer) *Sink { return &Sink{w: w, writes: make(chan written, 1)} 
 // Connect implements sinks.Sink. There is nothing to connect to.
 func (s *Sink) Connect(ctx context.Context) error { return ctx.Err() }
 
+// Part implements sinks.Sink. Standard output has no parts.
+func (*Sink) Part(*event.Message) string { return "" }
+
 // Close implements sinks.Sink. It waits until the current write ends or ctx ends.
 func (s *Sink) Close(ctx context.Context) error {
 	if _, err := s.await(ctx); s.writing {
