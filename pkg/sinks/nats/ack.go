@@ -38,7 +38,8 @@ func ackPrefix(stream string) []byte {
 // readAck parses the server's answer. Nearly all answers are plain acknowledgements, which can be recognized without a
 // JSON decoder.
 func readAck(m *natsgo.Msg, prefix []byte) ack {
-	if rest, ok := bytes.CutPrefix(m.Data, prefix); ok && isNumberAndBrace(rest) {
+	rest, ok := bytes.CutPrefix(m.Data, prefix)
+	if ok && len(rest) > 1 && string(bytes.TrimLeft(rest, "0123456789")) == "}" {
 		return ack{}
 	}
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
@@ -58,18 +59,6 @@ func readAck(m *natsgo.Msg, prefix []byte) ack {
 		return ack{err: sinks.MaybeWritten(errors.New("the acknowledgement contains no stream name"))}
 	}
 	return ack{} // the message may have been dropped as a duplicate, which counts as stored
-}
-
-func isNumberAndBrace(b []byte) bool {
-	if len(b) < 2 || b[len(b)-1] != '}' {
-		return false
-	}
-	for _, c := range b[:len(b)-1] {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
 }
 
 // rejection classifies an error from the server. Only errors that depend on nothing but the message are permanent. All

@@ -2,7 +2,9 @@ package nats
 
 import (
 	"crypto/rand"
+	"fmt"
 	"strconv"
+	"strings"
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -31,7 +33,8 @@ type headers struct {
 	ttl    string // TTL of deletions; empty if they have no TTL
 	run    string // unique to this process; used by ownID
 
-	suffix string // added to every Nats-Msg-Id
+	suffix  string // added to every Nats-Msg-Id
+	encoder *strings.Replacer
 }
 
 // slot is a header that at least one message had.
@@ -47,7 +50,7 @@ func newHeaders(cfg *Config) *headers {
 	stream := &cfg.Stream
 	h := &headers{
 		header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, run: rand.Text()[:8],
-		bucket: cfg.Bucket != "", latest: stream.LastPerSubject,
+		bucket: cfg.Bucket != "", latest: stream.LastPerSubject, encoder: newEncoder(),
 	}
 	h.header[jetstream.ExpectedStreamHeader] = []string{stream.Name}
 	if cfg.LettersOf != "" {
@@ -129,7 +132,7 @@ func (h *headers) put(prefix, name, value string) {
 	if s.round = h.round; s.text != value { // about half of the values are the same as in the previous message
 		s.text = value
 		if prefix != "" {
-			value = encode(value)
+			value = h.encoder.Replace(value)
 		}
 		s.value[0] = value
 	}
@@ -151,29 +154,14 @@ func (h *headers) slot(prefix, name string) *slot {
 	return s
 }
 
-// encode percent-encodes the value of an attribute as required by section 3.1.3.2 of the NATS protocol binding. It
-// encodes spaces, double quotes, percent signs, and all characters that are not printable ASCII. Most values contain
-// none of these.
-func encode(value string) string {
-	for i := range len(value) {
-		if mustEncode(value[i]) {
-			return encodeFrom(value, i)
+// newEncoder returns the percent-encoding of attributes' values that section 3.1.3.2 of the NATS protocol binding
+// requires: of spaces, double quotes, percent signs, and all characters that are not printable ASCII.
+func newEncoder() *strings.Replacer {
+	var pairs []string
+	for c := range 256 {
+		if c <= ' ' || c >= 0x7f || c == '"' || c == '%' {
+			pairs = append(pairs, string([]byte{byte(c)}), fmt.Sprintf("%%%02X", c))
 		}
 	}
-	return value
+	return strings.NewReplacer(pairs...)
 }
-
-func encodeFrom(value string, from int) string {
-	const digits = "0123456789ABCDEF"
-	out := append(make([]byte, 0, len(value)+16), value[:from]...)
-	for i := from; i < len(value); i++ {
-		if c := value[i]; mustEncode(c) {
-			out = append(out, '%', digits[c>>4], digits[c&15])
-		} else {
-			out = append(out, c)
-		}
-	}
-	return string(out)
-}
-
-func mustEncode(c byte) bool { return c <= ' ' || c >= 0x7f || c == '"' || c == '%' }
