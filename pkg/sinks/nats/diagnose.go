@@ -56,7 +56,6 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
 	if e := s.cfg.Embedded; e != nil {
 		s.client.URLs = []string{"nats://" + e.Listen}
-		s.client.Prober = s.cfg.Prober
 	}
 	return s.stream.Read(ctx, &s.client, o, handle)
 }

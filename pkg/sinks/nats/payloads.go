@@ -40,7 +40,6 @@ type PayloadStore struct {
 	own    bool // client is not shared with a sink
 	log    *slog.Logger
 
-	js    jetstream.JetStream
 	store jetstream.ObjectStore // nil if the object store must be opened
 }
 
@@ -120,7 +119,7 @@ func (c *PayloadStore) put(ctx context.Context, name, digest string, m *event.Me
 // whether they are kept for long enough. The metadata of an object does not prove that its chunks exist, because a full
 // bucket can accept the metadata although it rejected the chunks.
 func (c *PayloadStore) isComplete(ctx context.Context, o *jetstream.ObjectInfo, digest string, size int) (bool, error) {
-	stream, err := c.js.Stream(ctx, c.streamName())
+	stream, err := c.client.JetStream().Stream(ctx, c.streamName())
 	if err != nil {
 		return false, err
 	}
@@ -139,10 +138,7 @@ func (c *PayloadStore) open(ctx context.Context) error {
 	if c.store != nil {
 		return nil
 	}
-	js, err := jetstream.New(c.client.Conn())
-	if err != nil {
-		return err
-	}
+	js := c.client.JetStream()
 	store, err := js.ObjectStore(ctx, c.cfg.Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) && c.cfg.Create {
 		store, err = js.CreateObjectStore(ctx, jetstream.ObjectStoreConfig{
@@ -154,7 +150,7 @@ func (c *PayloadStore) open(ctx context.Context) error {
 		}
 	}
 	if err == nil {
-		c.js, c.store = js, store
+		c.store = store
 	}
 	return err
 }
@@ -195,16 +191,12 @@ func (c *PayloadStore) Check(ctx context.Context) []diagnose.Finding {
 	defer t.Conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, c.client.Timeout)
 	defer cancel()
-	return append(found, c.checkBucket(ctx, t.Conn))
+	return append(found, c.checkBucket(ctx, t.JetStream))
 }
 
-func (c *PayloadStore) checkBucket(ctx context.Context, conn *natsgo.Conn) diagnose.Finding {
+func (c *PayloadStore) checkBucket(ctx context.Context, js jetstream.JetStream) diagnose.Finding {
 	f := diagnose.Finding{Step: sinks.StepStream, Target: "object store " + c.cfg.Bucket}
-	var stream jetstream.Stream
-	js, err := jetstream.New(conn)
-	if err == nil {
-		stream, err = js.Stream(ctx, c.streamName())
-	}
+	stream, err := js.Stream(ctx, c.streamName())
 	if errors.Is(err, jetstream.ErrStreamNotFound) && c.cfg.Create {
 		f.Detail = "does not exist yet; the bridge creates it for the first event that is too large"
 		return f

@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"strings"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
@@ -52,10 +51,10 @@ func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration
 	}
 	reader := &Sink{cfg: s.cfg, destination: s.destination}
 	reader.client.Access, reader.client.Prober = s.client.Access, s.client.Prober
+	defer reader.client.Close(ctx)
 	if err := reader.client.Connect(ctx); err != nil {
 		return sinks.Registration{}, fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}
-	defer reader.client.Close(ctx)
 	found, err := reader.Registered(ctx, cluster)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = nil
@@ -63,24 +62,15 @@ func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration
 	return found, err
 }
 
-// registerKey returns the bucket key of a cluster's name. Characters with a special meaning in keys, such as '.', are
-// encoded.
+// registerKey returns the bucket key of a cluster's name.
 func (s *Sink) registerKey(cluster string) string {
-	var b strings.Builder
-	for _, c := range []byte(s.cfg.Stream.Name + "/" + cluster) {
-		if c == '/' || c == '-' || c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "=%02X", c)
-		}
-	}
-	return b.String()
+	return event.EscapeKey.Encode(s.cfg.Stream.Name + "/" + cluster)
 }
 
 // Registered implements [sinks.Identified].
 func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Registration, err error) {
-	err = s.useRegister(ctx, false, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
-		e, _, err := s.entry(ctx, js, kv, cluster)
+	err = s.useRegister(ctx, false, func(ctx context.Context, kv jetstream.KeyValue) error {
+		e, _, err := s.entry(ctx, kv, cluster)
 		found = sinks.Registration{UID: e.UID, Since: e.Since}
 		return err
 	})
@@ -89,9 +79,7 @@ func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Regi
 
 // entry returns the registration of a name and the revision of its key. The revision is 0 if the key does not exist. kv
 // is nil if the bucket does not exist or can't be used.
-func (s *Sink) entry(
-	ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue, cluster string,
-) (e entry, revision uint64, err error) {
+func (s *Sink) entry(ctx context.Context, kv jetstream.KeyValue, cluster string) (e entry, revision uint64, err error) {
 	if kv != nil {
 		found, err := kv.Get(ctx, s.registerKey(cluster))
 		switch {
@@ -108,7 +96,7 @@ func (s *Sink) entry(
 			return e, revision, nil
 		}
 	}
-	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
+	stream, err := s.client.JetStream().Stream(ctx, s.cfg.Stream.Name)
 	if err != nil {
 		return entry{}, revision, err
 	}
@@ -121,8 +109,8 @@ func (s *Sink) entry(
 
 // Register implements [sinks.Identified].
 func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string) error {
-	return s.useRegister(ctx, true, func(ctx context.Context, js jetstream.JetStream, kv jetstream.KeyValue) error {
-		now, revision, err := s.entry(ctx, js, kv, owner.Cluster)
+	return s.useRegister(ctx, true, func(ctx context.Context, kv jetstream.KeyValue) error {
+		now, revision, err := s.entry(ctx, kv, owner.Cluster)
 		if err != nil || now.UID != replaced {
 			return err
 		}
@@ -131,7 +119,7 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 		case err != nil:
 			return err
 		case kv == nil:
-			return s.registerInMetadata(ctx, js, owner.Cluster, string(text))
+			return s.registerInMetadata(ctx, owner.Cluster, string(text))
 		case revision == 0:
 			_, err = kv.Create(ctx, s.registerKey(owner.Cluster), text)
 		default:
@@ -146,15 +134,15 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 
 // registerInMetadata adds the registration to the metadata of the stream. If two clusters register a name at the same
 // time, the last one wins, and the other one detects the conflict when it connects again.
-func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, cluster, text string) error {
+func (s *Sink) registerInMetadata(ctx context.Context, cluster, text string) error {
+	js := s.client.JetStream()
 	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
 	if err != nil {
 		return err
 	}
 	config := stream.CachedInfo().Config
-	config.Metadata = maps.Clone(config.Metadata)
 	if config.Metadata == nil {
-		config.Metadata = map[string]string{}
+		config.Metadata = make(map[string]string)
 	}
 	config.Metadata[registerMetadata+cluster] = text
 	_, err = js.UpdateStream(ctx, config)
@@ -165,30 +153,27 @@ func (s *Sink) registerInMetadata(ctx context.Context, js jetstream.JetStream, c
 // client has no permission to use or create the bucket. If the server denies a request, the error wraps
 // [sinks.ErrNoRegister].
 func (s *Sink) useRegister(
-	ctx context.Context, create bool, do func(context.Context, jetstream.JetStream, jetstream.KeyValue) error,
+	ctx context.Context, create bool, do func(ctx context.Context, kv jetstream.KeyValue) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
 	defer context.AfterFunc(ctx, s.client.Interrupt)()
-	js, err := jetstream.New(s.client.Conn())
-	if err != nil {
-		return err
-	}
-	err = s.askRegister(ctx, func(ctx context.Context) error {
-		kv, err := s.openRegister(ctx, js, create)
+	err := s.askRegister(ctx, func(ctx context.Context) error {
+		kv, err := s.openRegister(ctx, create)
 		if err != nil {
 			return err
 		}
-		return do(ctx, js, kv)
+		return do(ctx, kv)
 	})
 	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, sinks.ErrNoRegister) {
-		err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, js, nil) })
+		err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, nil) })
 	}
 	return err
 }
 
 // openRegister returns the bucket of names. If the bucket does not exist, openRegister creates it if create is true.
-func (s *Sink) openRegister(ctx context.Context, js jetstream.JetStream, create bool) (jetstream.KeyValue, error) {
+func (s *Sink) openRegister(ctx context.Context, create bool) (jetstream.KeyValue, error) {
+	js := s.client.JetStream()
 	kv, err := js.KeyValue(ctx, registerBucket)
 	if create && errors.Is(err, jetstream.ErrBucketNotFound) {
 		kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{

@@ -59,12 +59,9 @@ func New(cfg Config) *Sink {
 		warned:  make(map[string]bool),
 		headers: newHeaders(&cfg),
 	}
-	s.client.Access = cfg.Servers
+	s.client.Access, s.client.Prober = cfg.Servers, cfg.Prober
 	s.client.Lost = make(chan error, 1)
 	s.client.Forbidden = make(chan string, cfg.MaxInFlight)
-	if cfg.Embedded == nil {
-		s.client.Prober = cfg.Prober
-	}
 	s.stream = natscheck.Stream{
 		Access:   &s.client.Access,
 		Config:   cfg.jetstream(subject.Wildcard()),

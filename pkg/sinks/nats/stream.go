@@ -42,21 +42,14 @@ func (s *Sink) checkStream(ctx context.Context) error {
 }
 
 func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
-	js, err := jetstream.New(s.client.Conn())
-	if err != nil {
-		return nil, err
-	}
-	name := s.cfg.Stream.Name
+	js, name := s.client.JetStream(), s.cfg.Stream.Name
 	stream, err := lookUp(ctx, js, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && s.cfg.Stream.Create {
 		// CreateOrUpdateStream would change a stream that someone else has created since the lookup.
 		stream, err = js.CreateStream(ctx, s.stream.Config)
 		if err == nil && s.info != nil {
-			s.cfg.Logger.Warn(
-				"stream no longer existed and was created again, sending all existing objects to it",
-				"stream",
-				name,
-			)
+			const warning = "stream no longer existed and was created again, sending all existing objects to it"
+			s.cfg.Logger.Warn(warning, "stream", name)
 		} else if err == nil {
 			s.cfg.Logger.Info("created stream", "stream", name, "subjects", stream.CachedInfo().Config.Subjects)
 		}

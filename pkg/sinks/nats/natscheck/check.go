@@ -25,10 +25,8 @@ func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destin
 		return []diagnose.Finding{diagnose.Failed(sinks.StepFiles, "nats", err)}, ""
 	}
 	if len(files) > 0 {
-		findings = append(
-			findings,
-			diagnose.Finding{Step: sinks.StepFiles, Target: "nats", Detail: strings.Join(files, ", ")},
-		)
+		detail := strings.Join(files, ", ")
+		findings = append(findings, diagnose.Finding{Step: sinks.StepFiles, Target: "nats", Detail: detail})
 	}
 	t, found, _ := s.Access.First(ctx)
 	findings = append(findings, found...)
@@ -42,21 +40,15 @@ func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destin
 }
 
 // find returns the stream info. It does not create the stream.
-func (s *Stream) find(
-	ctx context.Context,
-	t *natsconn.Attempt,
-) (js jetstream.JetStream, info *jetstream.StreamInfo, err error) {
-	if js, err = jetstream.New(t.Conn); err != nil {
-		return nil, nil, err
-	}
+func (s *Stream) find(ctx context.Context, t *natsconn.Attempt) (info *jetstream.StreamInfo, err error) {
 	err = t.Ask(ctx, func(ctx context.Context) error {
-		stream, err := js.Stream(ctx, s.Config.Name)
+		stream, err := t.JetStream.Stream(ctx, s.Config.Name)
 		if err == nil {
 			info = stream.CachedInfo()
 		}
 		return err
 	})
-	return js, info, err
+	return info, err
 }
 
 // checkStream checks whether the stream meets the requirements. If the stream does not exist, it checks the stream that
@@ -64,10 +56,10 @@ func (s *Stream) find(
 func (s *Stream) checkStream(ctx context.Context, t *natsconn.Attempt) ([]diagnose.Finding, string) {
 	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
-	js, info, err := s.find(ctx, t)
+	info, err := s.find(ctx, t)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound) && s.Create:
-		return s.checkCreation(ctx, js, t), s.Destination(nil)
+		return s.checkCreation(ctx, t), s.Destination(nil)
 	case err != nil:
 		return []diagnose.Finding{s.failed(s.Error(err))}, ""
 	}
@@ -97,7 +89,7 @@ func (s *Stream) MaxMessage(ctx context.Context) (int64, error) {
 	limit := t.Conn.MaxPayload()
 	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
-	_, info, err := s.find(ctx, t)
+	info, err := s.find(ctx, t)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound) && s.Create:
 		return limit, nil // the stream would be created without a message size limit

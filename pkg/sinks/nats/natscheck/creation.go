@@ -44,7 +44,7 @@ func (s *Stream) CheckConfigured(maxPayload int64) []diagnose.Finding {
 }
 
 // checkCreation reports problems that would prevent the creation of the stream. It does not create the stream.
-func (s *Stream) checkCreation(ctx context.Context, js jetstream.JetStream, t *natsconn.Attempt) []diagnose.Finding {
+func (s *Stream) checkCreation(ctx context.Context, t *natsconn.Attempt) []diagnose.Finding {
 	var problem *jetstream.APIError // the error that the server would return
 	if s.Config.Replicas > 1 && t.Conn.ConnectedClusterName() == "" {
 		problem = &jetstream.APIError{
@@ -54,7 +54,7 @@ func (s *Stream) checkCreation(ctx context.Context, js jetstream.JetStream, t *n
 	}
 	for _, subject := range s.Config.Subjects {
 		_ = t.Ask(ctx, func(ctx context.Context) error { // without permission for this request, an overlap goes undetected
-			if other, err := js.StreamNameBySubject(ctx, subject); err == nil && other != s.Config.Name {
+			if other, err := t.JetStream.StreamNameBySubject(ctx, subject); err == nil && other != s.Config.Name {
 				problem = &jetstream.APIError{
 					ErrorCode:   jetstream.ErrorCode(server.JSStreamSubjectOverlapErr),
 					Description: fmt.Sprintf("the subjects of stream %s overlap with %q", other, subject),

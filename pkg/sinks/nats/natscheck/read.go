@@ -26,33 +26,28 @@ const deleteTimeout = 5 * time.Second
 // Read implements [diagnose.Reader] with an ephemeral ordered consumer, which acknowledges nothing. It does not create
 // the stream.
 func (s *Stream) Read(
-	ctx context.Context,
-	c *natsconn.Client,
-	o diagnose.ReadOptions,
-	handle func(*diagnose.Record) error,
+	ctx context.Context, c *natsconn.Client, o diagnose.ReadOptions, handle func(*diagnose.Record) error,
 ) error {
 	if err := c.Connect(ctx); err != nil {
 		return err
 	}
-	stream, consumer, err := s.consumer(ctx, c, o)
+	consumer, err := s.consumer(ctx, c, o)
 	if err != nil {
 		return err
 	}
 	defer func() { // the current name is required because the name changes after every recovery
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 		defer cancel()
-		_ = stream.DeleteConsumer(last, consumer.CachedInfo().Name) // otherwise the server removes it later
+		// If it fails, the server removes the consumer later.
+		_ = c.JetStream().DeleteConsumer(last, s.Config.Name, consumer.CachedInfo().Name)
 	}()
-	if !o.Follow && consumer.CachedInfo().NumPending == 0 {
-		return nil
-	}
-	end := stream.CachedInfo().State.LastSeq
+	existing := consumer.CachedInfo().NumPending
 	messages, err := consumer.Messages()
 	if err != nil {
 		return fmt.Errorf("read stream %s: %w", s.Config.Name, err)
 	}
 	defer messages.Stop()
-	for {
+	for o.Follow || existing > 0 {
 		m, err := messages.Next(jetstream.NextContext(ctx))
 		switch {
 		case ctx.Err() != nil:
@@ -62,50 +57,43 @@ func (s *Stream) Read(
 		case err != nil:
 			return fmt.Errorf("read stream %s: %w", s.Config.Name, err)
 		}
-		r, sequence, err := s.record(m)
+		r, err := s.record(m)
 		if err == nil {
 			err = handle(r)
 		}
 		if err != nil {
 			return err
 		}
-		if !o.Follow && (sequence >= end || r.Behind == 0) {
-			return nil
-		}
+		existing = min(existing-1, uint64(r.Behind)) // messages can expire before they are read
 	}
+	return nil
 }
 
-// consumer returns the stream and a new consumer.
-func (s *Stream) consumer(ctx context.Context, c *natsconn.Client, o diagnose.ReadOptions) (
-	stream jetstream.Stream, consumer jetstream.Consumer, err error,
-) {
+// consumer returns a new consumer.
+func (s *Stream) consumer(
+	ctx context.Context, c *natsconn.Client, o diagnose.ReadOptions,
+) (consumer jetstream.Consumer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
-	js, err := jetstream.New(c.Conn())
-	if err != nil {
-		return nil, nil, err
-	}
 	config := jetstream.OrderedConsumerConfig{InactiveThreshold: forgotten, NamePrefix: "deltabridge-tail-" + rand.Text()}
 	if !o.Since.IsZero() {
 		config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &o.Since
 	}
 	err = c.Ask(ctx, func(ctx context.Context) (err error) {
-		if stream, err = js.Stream(ctx, s.Config.Name); err == nil {
-			consumer, err = stream.OrderedConsumer(ctx, config)
-		}
+		consumer, err = c.JetStream().OrderedConsumer(ctx, s.Config.Name, config)
 		return err
 	})
 	if err != nil {
-		return nil, nil, s.Error(err)
+		return nil, s.Error(err)
 	}
-	return stream, consumer, nil
+	return consumer, nil
 }
 
-// record converts a message to a [diagnose.Record]. It also returns the sequence number of the message.
-func (s *Stream) record(m jetstream.Msg) (*diagnose.Record, uint64, error) {
+// record converts a message to a [diagnose.Record].
+func (s *Stream) record(m jetstream.Msg) (*diagnose.Record, error) {
 	meta, err := m.Metadata()
 	if err != nil {
-		return nil, 0, fmt.Errorf("read stream %s: %w", s.Config.Name, err)
+		return nil, fmt.Errorf("read stream %s: %w", s.Config.Name, err)
 	}
 	r := &diagnose.Record{
 		Place:  m.Subject() + " #" + strconv.FormatUint(meta.Sequence.Stream, 10),
@@ -114,7 +102,7 @@ func (s *Stream) record(m jetstream.Msg) (*diagnose.Record, uint64, error) {
 	headers := m.Headers()
 	if strings.HasPrefix(headers.Get("content-type"), "application/cloudevents+json") {
 		r.Received, r.Foreign = event.ParseStructured(m.Data())
-		return r, meta.Sequence.Stream, nil
+		return r, nil
 	}
 	r.Attributes, r.Data = make(map[string]string, len(headers)), m.Data()
 	for name, values := range headers {
@@ -125,7 +113,7 @@ func (s *Stream) record(m jetstream.Msg) (*diagnose.Record, uint64, error) {
 	if r.Attributes["id"] == "" {
 		r.Foreign = errors.New("it has no header ce-id")
 	}
-	return r, meta.Sequence.Stream, nil
+	return r, nil
 }
 
 // decode decodes the value of a header. If the encoding is invalid, decode returns the value unchanged.

@@ -12,6 +12,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
@@ -26,7 +27,7 @@ func read(
 ) error {
 	t.Helper()
 	s := at(url, nil)
-	c := &natsconn.Client{Access: *s.Access}
+	c := &natsconn.Client{Access: *s.Access, Prober: new(reach.Prober)}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()

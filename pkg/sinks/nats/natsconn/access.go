@@ -70,12 +70,10 @@ func ParseURL(raw string) (addr, problem, remedy string) {
 
 // CheckFiles returns the files with certificates and secrets. The error is about the first file that can't be read or
 // parsed.
-func (a *Access) CheckFiles() (files []string, err error) {
-	c, err := a.Auth.read()
-	files = slices.DeleteFunc(append(a.TLS.Files(), c.file), func(file string) bool { return file == "" })
-	if _, err := a.TLS.NewSession(tlsSection); err != nil {
-		return files, err
-	}
+func (a *Access) CheckFiles() ([]string, error) {
+	c, _ := a.Auth.read() // the file is set even if read fails
+	files := slices.DeleteFunc(append(a.TLS.Files(), c.file), func(file string) bool { return file == "" })
+	_, _, err := a.options()
 	return files, err
 }
 

@@ -129,7 +129,7 @@ func TestCheckFiles(t *testing.T) {
 		{"empty", Auth{TokenFile: empty}, "the token", "nats.tokenFile", "is empty"},
 		{"missing", Auth{User: "bridge", PasswordFile: dir + "/gone"}, `user "bridge"`, "nats.passwordFile", "no such file"},
 	} {
-		a := Access{Auth: c.auth}
+		a := Access{URLs: []string{"nats://a"}, Auth: c.auth}
 		files, err := a.CheckFiles()
 		var ce *sinks.ConnectError
 		switch errors.As(err, &ce); {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -21,7 +22,8 @@ import (
 
 // Attempt is a connection to one server that does not reconnect.
 type Attempt struct {
-	Conn *natsgo.Conn // the caller closes it
+	Conn      *natsgo.Conn // the caller closes it
+	JetStream jetstream.JetStream
 	Denials
 
 	access   *Access
@@ -102,7 +104,8 @@ func (t *Attempt) connect(ctx context.Context, raw string) (err error) {
 			errors.New("the server does not support headers"))
 	}
 	t.report()
-	return nil
+	t.JetStream, err = jetstream.New(t.Conn)
+	return err
 }
 
 func fail(step, key, remedy string, err error) error {

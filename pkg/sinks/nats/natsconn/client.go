@@ -10,14 +10,14 @@ import (
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
 const (
-	reportAfter  = time.Second // a lost connection is reported if reconnecting takes longer
+	reportAfter  = time.Second // the causes are looked for if connecting takes longer
 	writeTimeout = 10 * time.Second
 	pingInterval = 10 * time.Second // the connection ends after two pings without an answer
 )
@@ -25,8 +25,7 @@ const (
 // Client is a long-lived connection. It must be used by only one goroutine. Set the fields before the first Connect.
 type Client struct {
 	Access
-	// Prober detects when a server is available again. If it is nil, which is the case for an embedded server, the client
-	// dials the servers itself.
+	// Prober detects when a server is available again.
 	Prober *reach.Prober
 	// Lost receives the error that broke the connection, unless the channel is full. It may be nil.
 	Lost chan error
@@ -34,53 +33,61 @@ type Client struct {
 	Denials
 
 	conn atomic.Pointer[natsgo.Conn] // also used by the reconnecting goroutine of nats.go
+	js   jetstream.JetStream         // the API of JetStream over conn
 	who  string                      // identity of the client of conn, as the server knows it
 	dial dialer
 }
 
-// Conn returns the current connection. It is nil before the first Connect, and it may be closed. If Connect can't reuse
-// the connection, it replaces the connection.
+// Conn returns the current connection. It is nil before the first Connect, and it may be closed or not established. If
+// Connect can't reuse the connection, it replaces the connection.
 func (c *Client) Conn() *natsgo.Conn { return c.conn.Load() }
 
-// Connect returns nil once the client is connected.
+// JetStream returns the API of JetStream over the current connection. It must not be called before Connect.
+func (c *Client) JetStream() jetstream.JetStream { return c.js }
+
+// Connect returns nil once the client is connected. After another error than that of a file, the client continues in
+// the background, and must be closed.
 func (c *Client) Connect(ctx context.Context) error {
-	if conn := c.Conn(); conn != nil && !conn.IsClosed() {
-		return c.await(ctx, conn)
+	// While nats.go waits for a server that does not respond, all methods of the connection block.
+	defer context.AfterFunc(ctx, c.Interrupt)()
+	conn := c.Conn()
+	if conn != nil && conn.IsConnected() {
+		return nil
 	}
+	if conn != nil && c.Auth.NkeyFile != "" && c.Auth.Who() != c.who { // nats.go reads all other credentials again
+		conn.Close()
+	}
+	if conn == nil || conn.IsClosed() {
+		if err := c.open(); err != nil {
+			return err
+		}
+	}
+	return c.await(ctx, c.Conn())
+}
+
+// open replaces the connection by a new one, which nats.go establishes in the background.
+func (c *Client) open() error {
 	c.who = c.Auth.Who()
 	opts, _, err := c.Access.options()
 	if err != nil {
 		return err
 	}
 	c.Forget()
-	if c.Prober != nil {
-		addr, err := access.Reach(ctx, c.Prober, addresses(c.URLs), func(addr string, err error) error {
-			return fmt.Errorf("nats server %w", access.DialError(ctx, addr, "nats.url", reach.Timeout, err))
-		})
-		if err != nil {
-			return err
-		}
-		c.dial.prefer(addr)
-	}
-	conn, err := c.dial.connect(ctx, strings.Join(c.URLs, ","), append(opts, c.options()...))
+	c.conn.Store(nil)
+	c.dial.prefer("")
+	conn, err := natsgo.Connect(strings.Join(c.URLs, ","), append(opts, c.options()...)...)
 	if err != nil {
-		return c.diagnose(ctx, err)
+		return err
 	}
 	c.conn.Store(conn)
-	return nil
+	c.js, err = jetstream.New(conn)
+	return err
 }
 
-// await waits until the connection is established again. If that takes too long, it also tries every server, and
-// returns the causes if no server can be used. It tries them in the background, because a server that does not respond
-// must not delay the return if another one does.
+// await waits until the connection is established. If that takes too long, it also tries every server, and returns the
+// causes if no server can be used. It tries them in the background, because a server that does not respond must not
+// delay the return if another one does.
 func (c *Client) await(ctx context.Context, conn *natsgo.Conn) error {
-	if conn.IsConnected() {
-		return nil
-	}
-	if c.Auth.NkeyFile != "" && c.Auth.Who() != c.who { // nats.go reads all other credentials again
-		conn.Close()
-		return c.Connect(ctx)
-	}
 	up := conn.StatusChanged(natsgo.CONNECTED)
 	defer conn.RemoveStatusListener(up)
 	var diagnosing sync.WaitGroup
@@ -133,14 +140,14 @@ func (c *Client) reconnectDelay(ctx context.Context, failed int) time.Duration {
 		}
 		urls = conn.Servers() // includes servers that the configured servers announced
 	}
-	if c.Prober == nil || len(urls) == 0 {
-		return reach.Interval
-	}
 	ctx, cancel := context.WithTimeout(ctx, sinks.MaxBackoff) // the list of servers may change during the wait
 	defer cancel()
 	start := time.Now()
 	if addr, _ := c.Prober.Wait(ctx, addresses(urls)...); addr != "" {
 		c.dial.prefer(addr)
+	}
+	if failed == 1 {
+		return 0
 	}
 	return max(0, reach.Interval-time.Since(start))
 }
@@ -151,6 +158,8 @@ func (c *Client) options() []natsgo.Option {
 	life, end := context.WithCancel(context.Background()) // ends when the connection is closed
 	return []natsgo.Option{
 		natsgo.Name("deltabridge"),
+		natsgo.SetCustomDialer(&c.dial),
+		natsgo.RetryOnFailedConnect(true),
 		natsgo.MaxReconnects(-1),
 		natsgo.IgnoreAuthErrorAbort(), // credentials can be corrected while the bridge runs
 		natsgo.CustomReconnectDelay(func(failed int) time.Duration { return c.reconnectDelay(life, failed) }),

@@ -2,10 +2,9 @@ package natsconn
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
-
-	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
@@ -13,24 +12,13 @@ import (
 // dialer opens the TCP connections of a client, and can close the current one to end a blocked write.
 type dialer struct {
 	mu   sync.Mutex
-	ctx  context.Context // context of the current Connect; the background context while nats.go reconnects
-	best string          // the address that accepted a connection most recently
+	best string // the address that accepted a connection most recently; empty before the first one
 	conn net.Conn
 }
 
-// connect calls nats.go and interrupts it when ctx ends.
-func (d *dialer) connect(ctx context.Context, url string, opts []natsgo.Option) (*natsgo.Conn, error) {
-	d.setContext(ctx)
-	defer d.setContext(context.Background()) // used for later connections, which nats.go opens by itself
-	defer context.AfterFunc(ctx, d.interrupt)()
-	return natsgo.Connect(url, append(opts, natsgo.SetCustomDialer(d))...)
-}
-
-func (d *dialer) setContext(ctx context.Context) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.ctx = ctx
-}
+// errNotProbed is the error of the first attempt, which is the only one that nats.go makes before it returns the
+// connection.
+var errNotProbed = errors.New("no server has accepted a connection yet")
 
 // prefer sets the address that is available.
 func (d *dialer) prefer(address string) {
@@ -42,13 +30,16 @@ func (d *dialer) prefer(address string) {
 // Dial implements nats.CustomDialer.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	d.mu.Lock()
-	ctx, timeout := d.ctx, connectTimeout
-	if d.best != "" && d.best != address {
+	best, timeout := d.best, connectTimeout
+	d.mu.Unlock()
+	if best == "" {
+		return nil, errNotProbed
+	}
+	if best != address {
 		// nats.go tries the servers one after another, so an unavailable server must not delay the best one for long.
 		timeout = reach.Interval
 	}
-	d.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	conn, err := reach.Dial(ctx, network, address)
 	if err != nil {
