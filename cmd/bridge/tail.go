@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -56,7 +55,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d, err := assemble.NewDestination(s, nil, slog.New(slog.DiscardHandler))
+			d, err := assemble.NewClient(s)
 			if err != nil {
 				return err
 			}

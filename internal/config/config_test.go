@@ -72,14 +72,11 @@ func TestDefault(t *testing.T) {
 
 // What zero values mean to the packages is what the tags say.
 func TestDefaultsOfPackages(t *testing.T) {
-	n, k := strictyaml.Default[nats.Config](), strictyaml.Default[kafka.Config]()
+	k := strictyaml.Default[kafka.Config]()
 	for _, c := range []struct {
 		name      string
 		got, want any
 	}{
-		{"nats.maxInFlight", n.MaxInFlight, nats.DefaultMaxInFlight},
-		{"nats.ackTimeout", n.AckTimeout, nats.DefaultAckTimeout},
-		{"nats.embedded.listen", strictyaml.Default[embedded.Config]().Listen, embedded.DefaultListen},
 		{"kafka.key", k.Key, kafka.DefaultKey},
 		{"kafka.compression", k.Compression, kafka.DefaultCompression},
 		{"kafka.requestTimeout", k.RequestTimeout, kafka.DefaultRequestTimeout},

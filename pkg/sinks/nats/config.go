@@ -3,23 +3,17 @@ package nats
 import (
 	"cmp"
 	"log/slog"
-	"net/url"
+	"net"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
-)
-
-// These are the defaults for zero values. The defaults of the configuration file are in the tags.
-const (
-	DefaultMaxInFlight     = 512
-	DefaultAckTimeout      = 10 * time.Second
-	DefaultDuplicateWindow = 2 * time.Minute
 )
 
 // Config configures a sink that sends events to NATS JetStream.
@@ -137,7 +131,8 @@ func (cfg *Config) Letters(sink string, to *sinks.LetterPlace) sinks.Config {
 func (cfg *Config) Client() sinks.Config {
 	c := *cfg
 	if c.Embedded != nil {
-		c.URLs, c.Embedded = []string{(&url.URL{Scheme: "nats", Host: c.Embedded.Listen}).String()}, nil
+		host, port, _ := net.SplitHostPort(c.Embedded.Listen) // the address was validated
+		c.URLs, c.Embedded = []string{"nats://" + net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)}, nil
 	}
 	return &c
 }
@@ -175,8 +170,9 @@ func (cfg *Config) resolved() *Config {
 
 // complete sets defaults, and the stream and subject of a bucket.
 func (cfg *Config) complete() {
-	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, DefaultMaxInFlight)
-	cfg.AckTimeout = cmp.Or(cfg.AckTimeout, DefaultAckTimeout)
+	defaults := strictyaml.Default[Config]()
+	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, defaults.MaxInFlight)
+	cfg.AckTimeout = cmp.Or(cfg.AckTimeout, defaults.AckTimeout)
 	if cfg.Prober == nil {
 		cfg.Prober = new(reach.Prober)
 	}
@@ -213,7 +209,7 @@ func (cfg *Config) jetstream(wildcard string) jetstream.StreamConfig {
 		c.Discard = jetstream.DiscardNew
 	}
 	if c.Duplicates == 0 {
-		c.Duplicates = DefaultDuplicateWindow
+		c.Duplicates = 2 * time.Minute
 		if s.MaxAge > 0 { // the server rejects a window that is longer than the maximum age
 			c.Duplicates = min(c.Duplicates, s.MaxAge)
 		}

@@ -51,11 +51,7 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	return p, nil
 }
 
-// Read implements [diagnose.Reader]. If the server is embedded, Read connects to the address of the embedded server,
-// which must be running in another process.
+// Read implements [diagnose.Reader]. A running bridge with an embedded server must be read by a [Config.Client].
 func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
-	if e := s.cfg.Embedded; e != nil {
-		s.client.URLs = []string{"nats://" + e.Listen}
-	}
 	return s.stream.Read(ctx, &s.client, o, handle)
 }

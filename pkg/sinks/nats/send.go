@@ -18,9 +18,6 @@ import (
 // default), the server closes the connection. The bridge would then re-send the message forever.
 const maxSubject = 2048
 
-// smallBatch is the maximum number of keys that are deleted one by one.
-const smallBatch = 64
-
 // errNotSent is the error of messages that were ready to be sent when the batch was given up.
 var errNotSent = errors.New("not sent")
 
@@ -76,13 +73,7 @@ func (f *flight) begin(batch []*event.Message, results []error) {
 }
 
 func (f *flight) end() {
-	if len(f.batch) <= smallBatch { // clearing a map takes time proportional to its largest size so far
-		for _, m := range f.batch {
-			delete(f.last, m.Key())
-		}
-	} else {
-		clear(f.last)
-	}
+	clear(f.last)
 	f.batch, f.results = nil, nil
 }
 

@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// DefaultListen is the default of Config.Listen.
-	DefaultListen = "127.0.0.1:4222"
 	// MaxPayload is large enough for the largest object that etcd accepts, together with its old state and headers.
 	MaxPayload = 8 << 20
 
@@ -48,7 +46,7 @@ type Config struct {
 // Server is a running server. It has all methods of the nats-server.
 type Server struct {
 	*server.Server
-	lock *os.File
+	unlock func() error
 }
 
 // Start starts the server. It returns when the server accepts connections.
@@ -60,7 +58,7 @@ func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
 	if err := os.MkdirAll(cfg.StoreDir, 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := lockStore(cfg.StoreDir, os.O_CREATE)
+	unlock, err := lockStore(cfg.StoreDir)
 	if err != nil {
 		return nil, err
 	}
@@ -74,11 +72,11 @@ func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
 	}
 	srv, err := server.NewServer(opts)
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, unlock())
 	}
 	logger := &serverLog{log: log}
 	srv.SetLoggerV2(logger, false, false, false)
-	s := &Server{Server: srv, lock: lock}
+	s := &Server{Server: srv, unlock: unlock}
 	srv.Start()
 	if !srv.ReadyForConnections(readyWithin) || !srv.JetStreamEnabled() {
 		s.Stop()
@@ -89,11 +87,8 @@ func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
 		return nil, err
 	}
 	if !address.IP.IsLoopback() {
-		log.Warn(
-			"embedded nats-server listens on a non-loopback address without authentication",
-			"address",
-			srv.Addr().String(),
-		)
+		const warning = "embedded nats-server listens on a non-loopback address without authentication"
+		log.Warn(warning, "address", srv.Addr().String())
 	}
 	return s, nil
 }
@@ -102,7 +97,7 @@ func Start(cfg Config, log *slog.Logger) (_ *Server, err error) {
 func (s *Server) Stop() {
 	s.Shutdown()
 	s.WaitForShutdown()
-	_ = s.lock.Close()
+	_ = s.unlock()
 }
 
 // checkListen returns the TCP address to listen on. If the address cannot be used, the error is a
@@ -119,46 +114,34 @@ func checkListen(address string) (*net.TCPAddr, error) {
 	return l.Addr().(*net.TCPAddr), l.Close()
 }
 
-// lockStore locks dir for this process. nats-server does not lock it, and two processes would destroy the files. flag
-// is os.O_CREATE or 0.
-func lockStore(dir string, flag int) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|flag, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := files.LockFile(f, 0); err != nil {
-		_ = f.Close()
-		return nil, &sinks.ConnectError{
+// lockStore locks dir for this process. nats-server does not lock it, and two processes would destroy the files.
+func lockStore(dir string) (unlock func() error, err error) {
+	unlock, err = files.Lock(filepath.Join(dir, lockName), 0)
+	if errors.Is(err, files.ErrLocked) {
+		err = &sinks.ConnectError{
 			Step:   sinks.StepFiles,
 			Key:    "nats.embedded.storeDir",
 			Remedy: "stop the other bridge, or give this one another directory",
 			Err:    fmt.Errorf("store %s is in use by another process: %w", dir, err),
 		}
 	}
-	return f, nil
+	return unlock, err
 }
 
 // Check reports whether the server could start. It creates nothing.
 func Check(cfg Config) []diagnose.Finding {
-	store := diagnose.Finding{
-		Step:   sinks.StepFiles,
-		Target: cfg.StoreDir,
-		Detail: "the store of the embedded server is free",
+	const noStore = "the store of the embedded server does not exist yet; the bridge creates it at startup"
+	store := diagnose.Finding{Step: sinks.StepFiles, Target: cfg.StoreDir, Detail: noStore}
+	if _, err := os.Stat(filepath.Join(cfg.StoreDir, lockName)); !errors.Is(err, fs.ErrNotExist) {
+		store.Detail = "the store of the embedded server is free"
+		if unlock, err := lockStore(cfg.StoreDir); err != nil {
+			store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, err)
+		} else {
+			_ = unlock()
+		}
 	}
-	lock, err := lockStore(cfg.StoreDir, 0)
-	switch {
-	case err == nil:
-		_ = lock.Close()
-	case errors.Is(err, fs.ErrNotExist):
-		store.Detail = "the store of the embedded server does not exist yet; the bridge creates it at startup"
-	default:
-		store = diagnose.Failed(sinks.StepFiles, cfg.StoreDir, err)
-	}
-	port := diagnose.Finding{
-		Step:   sinks.StepConnect,
-		Target: cfg.Listen,
-		Detail: "the address of the embedded server is free",
-	}
+	const free = "the address of the embedded server is free"
+	port := diagnose.Finding{Step: sinks.StepConnect, Target: cfg.Listen, Detail: free}
 	if _, err := checkListen(cfg.Listen); err != nil {
 		port = diagnose.Failed(sinks.StepConnect, cfg.Listen, err)
 	}

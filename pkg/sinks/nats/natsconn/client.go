@@ -94,7 +94,11 @@ func (c *Client) await(ctx context.Context, conn *natsgo.Conn) error {
 	defer diagnosing.Wait()
 	trying, stop := context.WithCancel(ctx)
 	defer stop()
-	timeout, diagnosis := time.After(min(reportAfter, c.Timeout)), make(chan error, 1)
+	patience := min(reportAfter, c.Timeout)
+	if deadline, ok := ctx.Deadline(); ok {
+		patience = min(patience, time.Until(deadline)/2)
+	}
+	timeout, diagnosis := time.After(patience), make(chan error, 1)
 	for !conn.IsConnected() {
 		select {
 		case <-up:
