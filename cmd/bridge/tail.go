@@ -12,7 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/tail"
-	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
@@ -151,13 +151,13 @@ func (o *tailOptions) newPrinter(stdout, stderr io.Writer) (*tail.Printer, error
 		return nil, errors.New("--since: must not be negative")
 	}
 	for _, text := range o.include {
-		pattern, err := filter.ParsePattern(text)
+		parsed, err := pattern.ParseResource(text)
 		if err != nil {
 			return nil, fmt.Errorf("--resource %s: %w", text, err)
 		}
-		options.Resources = append(options.Resources, pattern)
+		options.Resources = append(options.Resources, parsed)
 	}
-	if options.Namespaces, err = filter.ParseNamespaces(o.namespaces); err != nil {
+	if options.Namespaces, err = pattern.ParseNamespaces(o.namespaces); err != nil {
 		return nil, fmt.Errorf("--namespace: %w", err)
 	}
 	if options.Selector, err = labels.Parse(o.selector); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 	"github.com/deltabridge/deltabridge/pkg/redact"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -104,7 +105,7 @@ func Seen(r *redact.Redactor) engine.Bytes {
 func redactionRules(cfg *config.Config) ([]redact.Rule, error) {
 	var rules []redact.Rule
 	for _, c := range cfg.Redact {
-		patterns := config.ParsePatterns(c.Resources)
+		patterns := pattern.ParseResources(c.Resources)
 		rule := redact.Rule{Resources: func(gvr schema.GroupVersionResource) bool {
 			return len(c.Resources) == 0 || patterns.Match(gvr)
 		}}

@@ -65,29 +65,12 @@ func Discover(ctx context.Context, cfg *config.Config, userAgent string) (rest.I
 func Scopes(cfg *config.Config) []fleet.Scope {
 	var scopes []fleet.Scope
 	for n := range cfg.Watch {
-		scopes = append(scopes, newScope(&cfg.Watch[n]))
+		scopes = append(scopes, cfg.Watch[n].Scope())
 	}
 	for _, w := range cfg.Auxiliary() {
-		scope := newScope(&w)
+		scope := w.Scope()
 		scope.Auxiliary = true
 		scopes = append(scopes, scope)
 	}
 	return scopes
-}
-
-// newScope converts an entry of `watch` to a scope.
-func newScope(w *config.Watch) fleet.Scope {
-	e := w.Parse()
-	scope := fleet.Scope{Namespaces: e.Named, LabelSelector: w.LabelSelector, FieldSelector: w.FieldSelector}
-	for n, pattern := range e.Resources {
-		scope.Patterns = append(scope.Patterns,
-			fleet.Pattern{Text: w.Resources[n], Match: pattern.Matches, Wildcard: pattern.Wildcard()})
-	}
-	if len(e.Exclude) > 0 {
-		scope.Exclude = e.Exclude.Match
-	}
-	if e.Named == nil && !e.Namespaces.All() {
-		scope.Accept, scope.AcceptText = e.Namespaces.Matches, e.NamespaceText
-	}
-	return scope
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 )
 
 func parse(t *testing.T, text string) *config.Config {
@@ -21,45 +21,6 @@ func parse(t *testing.T, text string) *config.Config {
 		t.Fatal(err)
 	}
 	return cfg
-}
-
-// Only literal namespaces have their own watches; patterns restrict a watch of all namespaces, and their order does not
-// change the scope.
-func TestNamespacesOfAScope(t *testing.T) {
-	for _, test := range []struct {
-		namespaces string
-		own        []string
-		text       string // of Accept
-		accepted   string // namespaces out of a, b and "" that Accept accepts
-	}{
-		{namespaces: "[]", accepted: "all"},
-		{namespaces: "[a, b]", own: []string{"a", "b"}, accepted: "all"},
-		{namespaces: `["a*", "!b"]`, text: "!b,a*", accepted: "a"},
-		{namespaces: `["!b", "a*", "a*"]`, text: "!b,a*", accepted: "a"},
-		{namespaces: `["!b"]`, text: "!b", accepted: "a "},
-		{namespaces: `["*"]`, text: "*", accepted: "ab "},
-	} {
-		cfg := parse(t, "watch: [{resources: [pods], namespaces: "+test.namespaces+"}]\nsinks: [{name: s, stdout: {}}]")
-		scope := newScope(&cfg.Watch[0])
-		if !slices.Equal(scope.Namespaces, test.own) || scope.AcceptText != test.text {
-			t.Errorf("%s: watches of %q, accepts %q", test.namespaces, scope.Namespaces, scope.AcceptText)
-		}
-		accepted := "all"
-		if scope.Accept != nil {
-			accepted = ""
-			for _, namespace := range []string{"a", "b"} {
-				if scope.Accept(namespace) {
-					accepted += namespace
-				}
-			}
-			if scope.Accept("") { // of objects that have no namespace
-				accepted += " "
-			}
-		}
-		if accepted != test.accepted {
-			t.Errorf("%s: accepts %q, want %q", test.namespaces, accepted, test.accepted)
-		}
-	}
 }
 
 // The entries of watch keep their order, and what only enrichment requires follows them.
@@ -74,25 +35,25 @@ sinks: [{name: s, enrich: {owner: true}, stdout: {}}]`)
 		t.Fatalf("%d scopes: %+v", len(scopes), scopes)
 	}
 	first, second := scopes[0], scopes[1]
-	if first.LabelSelector != "app=web" || second.FieldSelector != "metadata.name=a" || second.Exclude != nil {
+	if first.LabelSelector != "app=web" || second.FieldSelector != "metadata.name=a" || len(second.Exclude) > 0 {
 		t.Errorf("selectors: %+v, %+v", first, second)
 	}
-	if first.Patterns[0].Wildcard || !first.Patterns[1].Wildcard || first.Patterns[1].Text != "*.example.com" {
-		t.Errorf("patterns: %+v", first.Patterns)
+	if first.Resources[0].Wildcard() || !first.Resources[1].Wildcard() || first.Resources[1].String() != "*.example.com" {
+		t.Errorf("patterns: %+v", first.Resources)
 	}
 	example := func(resource string) schema.GroupVersionResource {
 		return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: resource}
 	}
-	if !first.Patterns[1].Match(example("widgets")) || first.Patterns[0].Match(example("secrets")) {
+	if !first.Resources[1].Matches(example("widgets")) || first.Resources[0].Matches(example("secrets")) {
 		t.Error("a pattern matches another group, or not its own")
 	}
-	if !first.Exclude(example("secretives")) || first.Exclude(example("widgets")) {
+	if !first.Exclude.Match(example("secretives")) || first.Exclude.Match(example("widgets")) {
 		t.Error("the wrong resources are excluded")
 	}
 	for n, namespaces := range [][]string{nil, {"shop"}} {
 		owners := scopes[2+n]
-		if !owners.Auxiliary || !slices.Equal(owners.Namespaces, namespaces) ||
-			!slices.ContainsFunc(owners.Patterns, func(p fleet.Pattern) bool { return p.Text == "replicasets.apps" }) {
+		if names, _ := owners.Namespaces.Literals(); !owners.Auxiliary || !slices.Equal(names, namespaces) ||
+			!slices.Contains(owners.Resources, pattern.Resource{Resource: "replicasets", Group: "apps"}) {
 			t.Errorf("owners: %+v", owners)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 	"github.com/deltabridge/deltabridge/pkg/redact"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -82,7 +83,7 @@ func (r *Redact) validate(at *strictyaml.Section) {
 
 func validatePatterns(at *strictyaml.Section, key string, texts []string) {
 	for i, text := range texts {
-		if _, err := filter.ParsePattern(text); err != nil {
+		if _, err := pattern.ParseResource(text); err != nil {
 			at.Report(fmt.Sprintf("%s[%d]", key, i), strictyaml.Quote(text)+": "+oneLine(err), "")
 		}
 	}
@@ -90,7 +91,7 @@ func validatePatterns(at *strictyaml.Section, key string, texts []string) {
 
 func validateNamespaces(at *strictyaml.Section, entries []string) {
 	for i, entry := range entries {
-		if err := new(filter.NamespaceMatcher).Add(entry); err != nil {
+		if err := new(pattern.Namespaces).Add(entry); err != nil {
 			at.Report(fmt.Sprintf("namespaces[%d]", i), oneLine(err), "")
 		}
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/enrich"
-	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 )
 
 // connect discovers the resources that the API server serves, and reads the uid of the cluster.
@@ -59,13 +59,13 @@ func (e *explainer) get(
 // find returns the resource with the given name. The name is a resource pattern, or a kind or plural that is unique
 // among all groups.
 func (e *explainer) find(name string) (discovery.Served, error) {
-	pattern, err := filter.ParsePattern(strings.ToLower(name))
+	wanted, err := pattern.ParseResource(strings.ToLower(name))
 	if err != nil {
 		return discovery.Served{}, fmt.Errorf("%s: %w", name, err)
 	}
 	var matches []discovery.Served
 	for _, s := range e.served {
-		if slices.ContainsFunc(s.Versions, func(version string) bool { return pattern.Matches(s.WithVersion(version)) }) {
+		if slices.ContainsFunc(s.Versions, func(version string) bool { return wanted.Matches(s.WithVersion(version)) }) {
 			return s, nil
 		}
 		if strings.EqualFold(s.Resource, name) || strings.EqualFold(s.Kind, name) {

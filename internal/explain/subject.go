@@ -22,10 +22,10 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 )
 
 // subject is an object to explain, together with what is known about it.
@@ -121,11 +121,11 @@ func (e *explainer) servedOf(state *unstructured.Unstructured) (served discovery
 		Versions:   []string{gvk.Version},
 	}
 	if e.Resource != "" {
-		pattern, err := filter.ParsePattern(e.Resource)
+		parsed, err := pattern.ParseResource(e.Resource)
 		if err != nil {
 			return served, nil, fmt.Errorf("--resource %s: %w", e.Resource, err)
 		}
-		served.GroupResource = schema.GroupResource{Group: pattern.Group, Resource: pattern.Resource}
+		served.GroupResource = schema.GroupResource{Group: parsed.Group, Resource: parsed.Resource}
 		return served, nil, nil
 	}
 	guess, _ := meta.UnsafeGuessKindToResource(gvk)
@@ -163,7 +163,7 @@ func (e *explainer) complete(state *unstructured.Unstructured, served discovery.
 // watchedAs returns the preferred version.
 func (e *explainer) watchedAs(served discovery.Served) schema.GroupVersionResource {
 	for n := range e.scopes {
-		if version, ok, _ := e.scopes[n].Covers(served, ""); ok {
+		if version, _ := e.scopes[n].Covers(served, ""); version != "" {
 			return served.WithVersion(version)
 		}
 	}
@@ -233,9 +233,9 @@ func (e *explainer) covers(ctx context.Context, n int, s *subject, served discov
 	if len(w.Namespaces) > 0 {
 		entry.Text += " in " + strings.Join(w.Namespaces, ", ")
 	}
-	_, resource, within := e.scopes[n].Covers(served, s.now.Namespace)
+	version, within := e.scopes[n].Covers(served, s.now.Namespace)
 	switch {
-	case !resource:
+	case version == "":
 		entry.Why = "does not include " + s.Object.Resource
 	case !within && !served.Namespaced:
 		entry.Why = `the object is cluster-scoped, and namespaces does not list ""`

@@ -13,9 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
+	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 )
 
 // Access describes the access that the bridge requires.
@@ -70,7 +71,7 @@ func For(watch []config.Watch, options Options) (*Access, error) {
 	scopes := map[string]grants{}
 	var notes []string
 	for n := range watch {
-		e := &entry{Options: options, Entry: watch[n].Parse()}
+		e := &entry{Options: options, Scope: watch[n].Scope()}
 		if err := e.grant(&watch[n], scopes); err != nil {
 			return nil, fmt.Errorf("watch[%d].%w", n, err)
 		}
@@ -94,22 +95,22 @@ type grants = sets.Set[schema.GroupResource]
 // entry is an entry of `watch`.
 type entry struct {
 	Options
-	config.Entry
+	fleet.Scope
 	secrets bool // whether a pattern names secrets and they are not excluded
 	notes   []string
 }
 
 // grant adds the resources that an entry selects to the scopes of its namespaces. The scope "" is the whole cluster.
 func (e *entry) grant(w *config.Watch, scopes map[string]grants) error {
-	namespaces := e.Named
-	if namespaces == nil {
+	namespaces, named := e.Namespaces.Literals()
+	if !named {
 		namespaces = []string{""}
 	}
-	if e.Named == nil && !e.Namespaces.All() {
+	if !named && !e.Namespaces.All() {
 		e.note("namespaces: [%s] contains patterns or exclusions, so access is granted in the whole cluster",
 			strings.Join(w.Namespaces, ", "))
 	}
-	e.secrets = slices.ContainsFunc(e.Resources, func(p filter.ResourcePattern) bool {
+	e.secrets = slices.ContainsFunc(e.Resources, func(p pattern.Resource) bool {
 		return p.Resource == secrets && matches(p.Group, "") && !e.excludes("", p.Version, secrets)
 	})
 	for _, namespace := range namespaces {
@@ -133,7 +134,7 @@ func (e *entry) excludes(group, version, resource string) bool {
 
 // selected returns the resources that a pattern selects in a namespace. If namespace is empty, it returns those of the
 // whole cluster.
-func (e *entry) selected(p filter.ResourcePattern, namespace string) ([]schema.GroupResource, error) {
+func (e *entry) selected(p pattern.Resource, namespace string) ([]schema.GroupResource, error) {
 	named := []schema.GroupResource{{Group: p.Group, Resource: p.Resource}}
 	switch {
 	case !p.Wildcard() && e.excludes(p.Group, p.Version, p.Resource):
@@ -162,7 +163,7 @@ func (e *entry) selected(p filter.ResourcePattern, namespace string) ([]schema.G
 
 // served returns the served resources that match a pattern with wildcards. It returns Secrets only if the entry names
 // them.
-func (e *entry) served(p filter.ResourcePattern, namespace string) (found []schema.GroupResource) {
+func (e *entry) served(p pattern.Resource, namespace string) (found []schema.GroupResource) {
 	for _, s := range e.Served.Served {
 		isSecret := s.Group == "" && s.Resource == secrets
 		selected := slices.ContainsFunc(s.Versions, func(version string) bool {
@@ -181,7 +182,7 @@ func (e *entry) served(p filter.ResourcePattern, namespace string) (found []sche
 // resources in one of these groups.
 func (e *entry) groups(names ...string) (all []schema.GroupResource) {
 	for _, group := range names {
-		excluded := func(p filter.ResourcePattern) bool {
+		excluded := func(p pattern.Resource) bool {
 			return p.Resource == "*" && p.Version == "" && matches(p.Group, group)
 		}
 		if slices.ContainsFunc(e.Exclude, excluded) {
@@ -252,7 +253,7 @@ func rules(resources grants) (all []rbacv1.PolicyRule) {
 func Own(watch []config.Watch) []rbacv1.PolicyRule {
 	var wildcards, foreign bool // foreign: whether patterns can select custom or aggregated resources
 	for n := range watch {
-		for _, p := range config.ParsePatterns(watch[n].Resources) {
+		for _, p := range pattern.ParseResources(watch[n].Resources) {
 			wildcards = wildcards || p.Wildcard()
 			foreign = foreign || p.Wildcard() || strings.Contains(p.Group, ".")
 		}

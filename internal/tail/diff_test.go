@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
@@ -79,13 +79,6 @@ func TestPreviousStates(t *testing.T) {
 
 // Events are selected by what they are about, whatever their payload. Control events have no namespace and no labels.
 func TestSelection(t *testing.T) {
-	pattern := func(text string) []filter.ResourcePattern {
-		p, err := filter.ParsePattern(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return []filter.ResourcePattern{p}
-	}
 	labeled := `"metadata":{"labels":{"app":"web"}}`
 	object := thing("added", labeled)
 	change := record(
@@ -97,7 +90,7 @@ func TestSelection(t *testing.T) {
 		`{"kind":"Deployment"}`,
 		append(of("deployments.apps", "a", "d", "1"), "apiversion=apps/v1")...)
 	gap := record("gap", `{"resource":"pods","reason":"overflow"}`, "subject=pods")
-	namespaces, err := filter.ParseNamespaces([]string{"!a"})
+	namespaces, err := pattern.ParseNamespaces([]string{"!a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +103,11 @@ func TestSelection(t *testing.T) {
 		{"other labels", Options{Selector: labels.SelectorFromSet(labels.Set{"app": "db"})}, "GAP"},
 		{"no labels", Options{Selector: labels.Everything()}, "added updated added GAP"},
 		{"namespaces", Options{Namespaces: namespaces}, "GAP"},
-		{"a version", Options{Resources: pattern("deployments.v1.apps")}, "added"},
-		{"another version", Options{Resources: pattern("deployments.v2.apps")}, ""},
-		{"a group", Options{Resources: pattern("*.apps")}, "added"},
-		{"a resource", Options{Resources: pattern("pods")}, "added updated GAP"},
-		{"as JSON", Options{Resources: pattern("*.apps"), JSON: true}, "{"},
+		{"a version", Options{Resources: pattern.ParseResources([]string{"deployments.v1.apps"})}, "added"},
+		{"another version", Options{Resources: pattern.ParseResources([]string{"deployments.v2.apps"})}, ""},
+		{"a group", Options{Resources: pattern.ParseResources([]string{"*.apps"})}, "added"},
+		{"a resource", Options{Resources: pattern.ParseResources([]string{"pods"})}, "added updated GAP"},
+		{"as JSON", Options{Resources: pattern.ParseResources([]string{"*.apps"}), JSON: true}, "{"},
 	} {
 		var words []string
 		for _, line := range printed(t, tt.options, object, change, deployment, gap) {

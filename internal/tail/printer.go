@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/deltabridge/deltabridge/internal/console"
-	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
@@ -30,8 +29,8 @@ type Options struct {
 
 	// The zero value of each of the following fields selects all events. Namespaces and Selector do not apply to control
 	// events.
-	Resources  []filter.ResourcePattern
-	Namespaces filter.NamespaceMatcher
+	Resources  pattern.Resources
+	Namespaces pattern.Namespaces
 	Selector   labels.Selector
 }
 
@@ -93,8 +92,7 @@ func (p *Printer) Print(r *diagnose.Record) error {
 func (p *Printer) selects(r *diagnose.Record, s *states) bool {
 	version := r.Attributes["apiversion"]
 	gvr := schema.ParseGroupResource(r.Resource()).WithVersion(version[strings.LastIndexByte(version, '/')+1:])
-	matches := func(pattern filter.ResourcePattern) bool { return pattern.Matches(gvr) }
-	if len(p.Resources) > 0 && !slices.ContainsFunc(p.Resources, matches) {
+	if len(p.Resources) > 0 && !p.Resources.Match(gvr) {
 		return false
 	}
 	if r.Type().IsControl() {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/deltabridge/deltabridge/internal/console"
-	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
@@ -170,7 +170,7 @@ func TestLines(t *testing.T) {
 }
 
 func TestWhatIsShown(t *testing.T) {
-	namespaces, err := filter.ParseNamespaces([]string{"team-a"})
+	namespaces, err := pattern.ParseNamespaces([]string{"team-a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestWhatIsShown(t *testing.T) {
 	}{
 		{"all", Options{}, "settings SYNCED web-frontend web-frontend settings unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z node-17 GAP GAP GAP web-frontend web-frontend evil told-again SYNCED ?"},
 		{"namespace", Options{Namespaces: namespaces}, "SYNCED web-frontend web-frontend GAP GAP GAP web-frontend web-frontend SYNCED ?"},
-		{"resource", Options{Resources: []filter.ResourcePattern{{Resource: "pods", Version: "v1"}}}, "unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z GAP evil ?"},
+		{"resource", Options{Resources: pattern.Resources{{Resource: "pods", Version: "v1"}}}, "unseen with-old with-patch web-frontend-7d4b9c6f5-x2x4z GAP evil ?"},
 		{"selector", Options{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, "settings SYNCED GAP GAP GAP told-again SYNCED ?"},
 	} {
 		var out bytes.Buffer

@@ -87,7 +87,7 @@ func (r *rule) explain(gvr schema.GroupVersionResource, op event.Type, old, obj 
 	if len(r.resources) > 0 {
 		c.add("resources", r.text.Resources, resource, names, "")
 	}
-	if r.excludes(gvr) {
+	if r.excluded.Match(gvr) {
 		c.add("preset", []string{r.text.Preset}, resource, false, "")
 	}
 	if !names {

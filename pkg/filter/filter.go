@@ -2,7 +2,6 @@ package filter
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -126,13 +125,7 @@ func (r *rule) refusal(gvr schema.GroupVersionResource, op event.Type, old, obj 
 
 // names reports whether the rule includes the resource.
 func (r *rule) names(gvr schema.GroupVersionResource) bool {
-	matches := func(p ResourcePattern) bool { return p.Matches(gvr) }
-	return !r.excludes(gvr) && (len(r.resources) == 0 || slices.ContainsFunc(r.resources, matches))
-}
-
-// excludes reports whether the preset of the rule excludes the resource.
-func (r *rule) excludes(gvr schema.GroupVersionResource) bool {
-	return slices.ContainsFunc(r.excluded, func(p ResourcePattern) bool { return p.Matches(gvr) })
+	return !r.excluded.Match(gvr) && (len(r.resources) == 0 || r.resources.Match(gvr))
 }
 
 // belongs reports whether the rule's conditions on the object hold. It caches only the result of the expression,

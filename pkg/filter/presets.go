@@ -3,6 +3,8 @@ package filter
 import (
 	"maps"
 	"slices"
+
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 )
 
 // PresetQuiet is a preset for sinks that receive all resources. It filters out frequent changes that carry little
@@ -11,8 +13,8 @@ const PresetQuiet = "quiet"
 
 // quietResources returns the resources that PresetQuiet excludes: Events, which are log entries, and endpoints, which
 // repeat data of the Pods behind a Service.
-func quietResources() []ResourcePattern {
-	return []ResourcePattern{
+func quietResources() pattern.Resources {
+	return pattern.Resources{
 		{Resource: "events"},
 		{Resource: "events", Group: "events.k8s.io"},
 		{Resource: "endpoints"},

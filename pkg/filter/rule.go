@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 )
 
 // Rule configures conditions on events. An event passes if all conditions that are set hold.
@@ -86,9 +87,9 @@ func (e *RuleError) Unwrap() error { return e.Err }
 // rule is a compiled Rule.
 type rule struct {
 	text       Rule              // the configured rule, for Explain
-	resources  []ResourcePattern // if empty, all resources match
-	excluded   []ResourcePattern
-	namespaces NamespaceMatcher
+	resources  pattern.Resources // if empty, all resources match
+	excluded   pattern.Resources // by the preset
+	namespaces pattern.Namespaces
 	operations operations
 	changes    *changes // nil if there are no such conditions
 
@@ -156,12 +157,12 @@ func (c *compiler) report(field string, entry int, err error) {
 func (c *compiler) compile(env environment, opts *Options) {
 	r, text := &c.rule, &c.rule.text
 	for i, resource := range text.Resources {
-		pattern, err := ParsePattern(resource)
+		parsed, err := pattern.ParseResource(resource)
 		if err != nil {
 			err = fmt.Errorf("%q: %w", resource, err)
 		}
 		c.report("resources", i, err)
-		r.resources = append(r.resources, pattern)
+		r.resources = append(r.resources, parsed)
 	}
 	for i, namespace := range text.Namespaces {
 		c.report("namespaces", i, r.namespaces.Add(namespace))

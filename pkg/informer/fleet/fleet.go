@@ -13,6 +13,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubediscovery "k8s.io/client-go/discovery"
@@ -345,8 +346,8 @@ func (r *running) notReady(name string) string {
 // CustomResourceDefinition defines.
 func (s *Fleet) matchesDefinitions() bool {
 	return slices.ContainsFunc(s.config.Scopes, func(scope Scope) bool {
-		return !scope.Auxiliary && slices.ContainsFunc(scope.Patterns, func(p Pattern) bool {
-			return p.Wildcard || strings.Contains(p.Text, ".")
+		return !scope.Auxiliary && slices.ContainsFunc(scope.Resources, func(p pattern.Resource) bool {
+			return p.Wildcard() || p.Group != ""
 		})
 	})
 }

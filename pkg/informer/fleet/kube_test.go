@@ -23,9 +23,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/observe"
@@ -162,15 +162,22 @@ func (w *watching) isRemoved(resource string) bool {
 }
 
 // resources parses patterns as the configuration does.
-func resources(t *testing.T, texts ...string) []fleet.Pattern {
+func resources(t *testing.T, texts ...string) pattern.Resources {
 	t.Helper()
-	var patterns []fleet.Pattern
-	for _, text := range texts {
-		p, err := filter.ParsePattern(text)
-		observe.Must(t, err)
-		patterns = append(patterns, fleet.Pattern{Text: text, Match: p.Matches, Wildcard: strings.ContainsAny(text, "*?[")})
+	parsed := pattern.ParseResources(texts)
+	if len(parsed) != len(texts) {
+		t.Fatalf("%q: only %q are valid", texts, parsed)
 	}
-	return patterns
+	return parsed
+}
+
+// in has a watch for each of the namespaces.
+func in(namespaces ...string) pattern.Namespaces {
+	parsed, err := pattern.ParseNamespaces(namespaces)
+	if err != nil {
+		panic(err)
+	}
+	return parsed
 }
 
 // kube is an administrator.

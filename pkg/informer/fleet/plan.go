@@ -6,34 +6,19 @@ import (
 	"strings"
 
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Pattern is one entry of a scope's resources.
-type Pattern struct {
-	// Text is the pattern as the user wrote it. Messages contain it.
-	Text string
-	// Match reports whether the pattern matches a resource in a version.
-	Match func(schema.GroupVersionResource) bool
-	// Wildcard reports whether the pattern contains wildcards. Such a pattern can match resources that do not exist yet.
-	// If a pattern has no wildcards and the cluster does not serve its resource, the fleet reports a problem.
-	Wildcard bool
-}
-
 // Scope selects resources, namespaces and objects to watch.
 type Scope struct {
-	Patterns []Pattern
-	// Exclude reports whether a resource is excluded. If it is nil, no resource is excluded.
-	Exclude func(schema.GroupVersionResource) bool
-	// Namespaces are the namespaces to watch, each with its own watch. None of them may be "". If Namespaces is empty, one
-	// watch covers all namespaces.
-	Namespaces []string
-	// Accept restricts a watch of all namespaces. If it is nil, all namespaces are accepted. For cluster-scoped objects it
-	// is called with "".
-	Accept func(namespace string) bool
-	// AcceptText describes Accept as globs, separated by commas. It is compared with the checkpoint to detect whether the
-	// scope has changed.
-	AcceptText string
+	// Resources are the resources to watch. If a pattern has no wildcards and the cluster does not serve its resource, the
+	// fleet reports a problem.
+	Resources pattern.Resources
+	Exclude   pattern.Resources
+	// Namespaces are the namespaces to watch. If all entries are plain names, each namespace has its own watch. Otherwise
+	// one watch covers all namespaces.
+	Namespaces pattern.Namespaces
 
 	// LabelSelector and FieldSelector are evaluated by the API server if all scopes of a resource and namespace have the
 	// same selector. Otherwise, they are evaluated in this process. Fields other than name and namespace then count as
@@ -85,7 +70,7 @@ var (
 // newPlan determines which served resources the scopes select, and which objects each informer should select.
 func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 	p := &plan{informers: map[watchKey]*wanted{}}
-	used := map[string]bool{}
+	used := map[pattern.Resource]bool{}
 	var events resource
 	for _, served := range found.Served {
 		version := "" // version that the first matching scope selects
@@ -96,9 +81,9 @@ func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 				continue
 			}
 			named := false
-			for _, pattern := range patterns {
-				used[pattern.Text] = true
-				named = named || !pattern.Wildcard && !scope.Auxiliary
+			for _, p := range patterns {
+				used[p] = true
+				named = named || !p.Wildcard() && !scope.Auxiliary
 			}
 			if version != "" && version != asked {
 				p.problems = append(p.problems,
@@ -117,10 +102,10 @@ func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 		}
 	}
 	for _, scope := range scopes {
-		for _, pattern := range scope.Patterns {
-			if !pattern.Wildcard && !scope.Auxiliary && !used[pattern.Text] {
+		for _, r := range scope.Resources {
+			if !r.Wildcard() && !scope.Auxiliary && !used[r] {
 				p.open = true
-				p.problems = append(p.problems, "the cluster does not serve "+pattern.Text+suggestion(pattern.Text, found))
+				p.problems = append(p.problems, "the cluster does not serve "+r.String()+suggestion(r.String(), found))
 			}
 		}
 	}
@@ -132,13 +117,13 @@ func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 }
 
 // matching returns the patterns of the scope that match a resource in a version.
-func (scope *Scope) matching(gvr schema.GroupVersionResource) (patterns []Pattern) {
-	if scope.Exclude != nil && scope.Exclude(gvr) {
+func (scope *Scope) matching(gvr schema.GroupVersionResource) (patterns pattern.Resources) {
+	if scope.Exclude.Match(gvr) {
 		return nil
 	}
-	for _, pattern := range scope.Patterns {
-		if pattern.Match(gvr) {
-			patterns = append(patterns, pattern)
+	for _, p := range scope.Resources {
+		if p.Matches(gvr) {
+			patterns = append(patterns, p)
 		}
 	}
 	return patterns
@@ -146,7 +131,7 @@ func (scope *Scope) matching(gvr schema.GroupVersionResource) (patterns []Patter
 
 // version returns the version of a resource that the scope selects, and the patterns that match it. It prefers the
 // given version. If that does not match, it returns the first matching one in the server's order of preference.
-func (scope *Scope) version(served discovery.Served, given string) (string, []Pattern) {
+func (scope *Scope) version(served discovery.Served, given string) (string, pattern.Resources) {
 	for _, version := range append([]string{given}, served.Versions...) {
 		if version == "" {
 			continue
@@ -158,26 +143,12 @@ func (scope *Scope) version(served discovery.Served, given string) (string, []Pa
 	return "", nil
 }
 
-// outside reports whether the namespaces of the scope exclude cluster-scoped objects.
-func (scope *Scope) outside() bool {
-	return len(scope.Namespaces) > 0 || (scope.Accept != nil && !scope.Accept(""))
-}
-
-// Covers returns the version of a resource that the scope selects, whether the scope selects the resource, and whether
-// the scope includes the namespace, which is empty for a cluster-scoped resource. It ignores label and field selectors.
-func (scope *Scope) Covers(served discovery.Served, namespace string) (version string, resource, within bool) {
+// Covers returns the version of a resource that the scope selects, which is empty if the scope does not select the
+// resource, and whether the scope includes the namespace, which is empty for a cluster-scoped resource. It ignores label
+// and field selectors.
+func (scope *Scope) Covers(served discovery.Served, namespace string) (version string, within bool) {
 	version, _ = scope.version(served, "")
-	switch {
-	case version == "":
-		return "", false, false
-	case !served.Namespaced:
-		within = !scope.outside()
-	case len(scope.Namespaces) > 0:
-		within = slices.Contains(scope.Namespaces, namespace)
-	default:
-		within = scope.Accept == nil || scope.Accept(namespace)
-	}
-	return version, true, within
+	return version, scope.Namespaces.Matches(namespace)
 }
 
 // order returns the keys of the informers in the order in which the informers start. Informers of single namespaces
@@ -207,15 +178,15 @@ func (p *plan) owner(resource schema.GroupResource, auxiliary bool, namespace st
 
 // add adds the informers for one scope and resource to the plan.
 func (p *plan) add(scope *Scope, r resource, named bool) {
-	namespaces := scope.Namespaces
+	namespaces, single := scope.Namespaces.Literals()
 	switch {
-	case !r.served.Namespaced && scope.outside():
+	case !r.served.Namespaced && !scope.Namespaces.Matches(""):
 		if named {
 			p.problems = append(p.problems,
 				r.served.String()+" is cluster-scoped, but `namespaces` does not contain \"\"; add \"\" to watch it")
 		}
 		return
-	case !r.served.Namespaced, len(namespaces) == 0:
+	case !r.served.Namespaced, !single:
 		namespaces = []string{""}
 	}
 	for _, namespace := range namespaces {

@@ -9,8 +9,8 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
+	"github.com/deltabridge/deltabridge/pkg/pattern"
 )
 
 func servedIn(resource, group, kind string, namespaced bool, versions ...string) discovery.Served {
@@ -31,26 +31,32 @@ var planCatalog = &discovery.Catalog{Served: []discovery.Served{
 	servedIn("widgets", "example.com", "Widget", true, "v2", "v1"),
 }}
 
-func patterns(t *testing.T, texts ...string) []Pattern {
+func patterns(t *testing.T, texts ...string) pattern.Resources {
 	t.Helper()
-	var patterns []Pattern
-	for _, text := range texts {
-		p, err := filter.ParsePattern(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		patterns = append(patterns, Pattern{Text: text, Match: p.Matches, Wildcard: strings.ContainsAny(text, "*?[")})
+	parsed := pattern.ParseResources(texts)
+	if len(parsed) != len(texts) {
+		t.Fatalf("%q: only %q are valid", texts, parsed)
 	}
-	return patterns
+	return parsed
 }
 
-func excluding(t *testing.T, text string) func(schema.GroupVersionResource) bool {
-	t.Helper()
-	return patterns(t, text)[0].Match
+// in has a watch for each of the namespaces.
+func in(namespaces ...string) pattern.Namespaces {
+	parsed, err := pattern.ParseNamespaces(namespaces)
+	if err != nil {
+		panic(err)
+	}
+	return parsed
 }
 
-func only(namespaces ...string) func(string) bool {
-	return func(namespace string) bool { return slices.Contains(namespaces, namespace) }
+// only has one watch for the namespaces, because they are globs, each of which matches one of them.
+func only(namespaces ...string) pattern.Namespaces {
+	for n, namespace := range namespaces {
+		if namespace != "" {
+			namespaces[n] = "[" + namespace + "]"
+		}
+	}
+	return in(namespaces...)
 }
 
 // describePlan gives a line for each informer: resource@version, its namespace, what it selects if not all, by what the
@@ -66,7 +72,7 @@ func describePlan(p *plan) []string {
 			line += " in " + key.namespace
 		}
 		if text := w.selection.String(); text != "" {
-			line += " " + text
+			line += " " + strings.NewReplacer("[", "", "]", "").Replace(text) // see only
 		}
 		if labels, fields := w.selection.server(); labels+fields != "" {
 			line += " by " + labels + fields
@@ -98,109 +104,109 @@ func TestPlan(t *testing.T) {
 			name: "nothing", want: []string{},
 		}, {
 			name:   "preferred version",
-			scopes: []Scope{{Patterns: patterns(t, "deployments.apps", "widgets.example.com")}},
+			scopes: []Scope{{Resources: patterns(t, "deployments.apps", "widgets.example.com")}},
 			want:   []string{"deployments.apps@v1 (named)", "widgets.example.com@v2 (named)"},
 		}, {
 			name:   "pinned version",
-			scopes: []Scope{{Patterns: patterns(t, "deployments.v1beta2.apps", "*.v1.example.com")}},
+			scopes: []Scope{{Resources: patterns(t, "deployments.v1beta2.apps", "*.v1.example.com")}},
 			want:   []string{"deployments.apps@v1beta2 (named)", "widgets.example.com@v1"},
 		}, {
 			name:   "another scope follows the pinned version",
-			scopes: []Scope{{Patterns: patterns(t, "deployments.v1beta2.apps"), Namespaces: []string{"a"}}, {Patterns: patterns(t, "*.apps")}},
+			scopes: []Scope{{Resources: patterns(t, "deployments.v1beta2.apps"), Namespaces: in("a")}, {Resources: patterns(t, "*.apps")}},
 			want:   []string{"deployments.apps@v1beta2 (named)"},
 		}, {
 			name:     "two versions of one resource",
-			scopes:   []Scope{{Patterns: patterns(t, "deployments.apps")}, {Patterns: patterns(t, "deployments.v1beta2.apps"), LabelSelector: "x=y"}},
+			scopes:   []Scope{{Resources: patterns(t, "deployments.apps")}, {Resources: patterns(t, "deployments.v1beta2.apps"), LabelSelector: "x=y"}},
 			want:     []string{"deployments.apps@v1 (named)"},
 			problems: []string{"deployments.apps is already watched in version v1; version v1beta2 is ignored"},
 		}, {
 			name:   "everything: one storage under two names once",
-			scopes: []Scope{{Patterns: patterns(t, "*")}},
+			scopes: []Scope{{Resources: patterns(t, "*")}},
 			want:   []string{"deployments.apps@v1", "events@v1", "nodes@v1", "pods@v1", "widgets.example.com@v2"},
 		}, {
 			name:   "the second name alone",
-			scopes: []Scope{{Patterns: patterns(t, "events.events.k8s.io")}},
+			scopes: []Scope{{Resources: patterns(t, "events.events.k8s.io")}},
 			want:   []string{"events.events.k8s.io@v1 (named)"},
 		}, {
 			name:   "no scope is lost with the second name",
-			scopes: []Scope{{Patterns: patterns(t, "events"), Namespaces: []string{"a"}}, {Patterns: patterns(t, "events.events.k8s.io"), Namespaces: []string{"a", "b"}}},
+			scopes: []Scope{{Resources: patterns(t, "events"), Namespaces: in("a")}, {Resources: patterns(t, "events.events.k8s.io"), Namespaces: in("a", "b")}},
 			want:   []string{"events@v1 in a (named)", "events@v1 in b (named)"},
 		}, {
 			name:   "exclude",
-			scopes: []Scope{{Patterns: patterns(t, "*"), Exclude: excluding(t, "*s")}, {Patterns: patterns(t, "pods")}},
+			scopes: []Scope{{Resources: patterns(t, "*"), Exclude: patterns(t, "*s")}, {Resources: patterns(t, "pods")}},
 			want:   []string{"pods@v1 (named)"},
 		}, {
 			name:   "an excluded version leaves the others",
-			scopes: []Scope{{Patterns: patterns(t, "*.apps"), Exclude: excluding(t, "deployments.v1.apps")}},
+			scopes: []Scope{{Resources: patterns(t, "*.apps"), Exclude: patterns(t, "deployments.v1.apps")}},
 			want:   []string{"deployments.apps@v1beta2"},
 		}, {
 			name:     "unserved",
-			scopes:   []Scope{{Patterns: patterns(t, "deployments", "pod", "gadgets.example.com", "gadgets", "*.absent.org")}},
+			scopes:   []Scope{{Resources: patterns(t, "deployments", "pod", "gadgets.example.com", "gadgets", "*.absent.org")}},
 			want:     []string{},
 			problems: []string{"the cluster does not serve deployments (did you mean deployments.apps?)", "the cluster does not serve gadgets", "the cluster does not serve gadgets.example.com", "the cluster does not serve pod (did you mean pods?)"},
 			open:     true,
 		}, {
 			name:     "cluster-scoped resources lie in no namespace",
-			scopes:   []Scope{{Patterns: patterns(t, "pods", "nodes"), Namespaces: []string{"a"}}, {Patterns: patterns(t, "nodes"), Accept: only("b"), AcceptText: "b"}},
+			scopes:   []Scope{{Resources: patterns(t, "pods", "nodes"), Namespaces: in("a")}, {Resources: patterns(t, "nodes"), Namespaces: only("b")}},
 			want:     []string{"pods@v1 in a (named)"},
 			problems: []string{"nodes is cluster-scoped, but `namespaces` does not contain \"\"; add \"\" to watch it"},
 		}, {
 			name:   "and only those that are named are missed",
-			scopes: []Scope{{Patterns: patterns(t, "nodes")}, {Patterns: patterns(t, "*"), Namespaces: []string{"a"}, Exclude: excluding(t, "*.?*")}},
+			scopes: []Scope{{Resources: patterns(t, "nodes")}, {Resources: patterns(t, "*"), Namespaces: in("a"), Exclude: patterns(t, "*.?*")}},
 			want:   []string{"events@v1 in a", "nodes@v1 (named)", "pods@v1 in a"},
 		}, {
 			name:   "cluster-scoped resources where no namespace is one of them",
-			scopes: []Scope{{Patterns: patterns(t, "nodes"), Accept: only("", "b"), AcceptText: ",b"}},
+			scopes: []Scope{{Resources: patterns(t, "nodes"), Namespaces: only("", "b")}},
 			want:   []string{"nodes@v1 (named)"},
 		}, {
 			name:   "an informer for each namespace",
-			scopes: []Scope{{Patterns: patterns(t, "pods"), Namespaces: []string{"a", "b"}}, {Patterns: patterns(t, "p*"), Namespaces: []string{"b", "c"}}},
+			scopes: []Scope{{Resources: patterns(t, "pods"), Namespaces: in("a", "b")}, {Resources: patterns(t, "p*"), Namespaces: in("b", "c")}},
 			want:   []string{"pods@v1 in a (named)", "pods@v1 in b (named)", "pods@v1 in c"},
 		}, {
 			name:   "one for all of them covers it",
-			scopes: []Scope{{Patterns: patterns(t, "pods"), Namespaces: []string{"a", "b"}}, {Patterns: patterns(t, "*")}},
+			scopes: []Scope{{Resources: patterns(t, "pods"), Namespaces: in("a", "b")}, {Resources: patterns(t, "*")}},
 			want:   []string{"deployments.apps@v1", "events@v1", "nodes@v1", "pods@v1 (named)", "widgets.example.com@v2"},
 		}, {
 			name:   "one that accepts the namespace too, no other does",
-			scopes: []Scope{{Patterns: patterns(t, "pods"), Namespaces: []string{"a", "b"}}, {Patterns: patterns(t, "pods"), Accept: only("b", "c"), AcceptText: "b,c"}},
+			scopes: []Scope{{Resources: patterns(t, "pods"), Namespaces: in("a", "b")}, {Resources: patterns(t, "pods"), Namespaces: only("b", "c")}},
 			want:   []string{`pods@v1 in a (named)`, `pods@v1 in b or in c (named)`},
 		}, {
 			name:   "the union of what is accepted",
-			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("a"), AcceptText: "a"}, {Patterns: patterns(t, "pods"), Accept: only("c"), AcceptText: "c"}},
+			scopes: []Scope{{Resources: patterns(t, "pods"), Namespaces: only("a")}, {Resources: patterns(t, "pods"), Namespaces: only("c")}},
 			want:   []string{`pods@v1 in a or in c (named)`},
 		}, {
 			name:   "all is the union with all",
-			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("a"), AcceptText: "a"}, {Patterns: patterns(t, "pods")}, {Patterns: patterns(t, "pods"), Accept: only("c"), AcceptText: "c"}},
+			scopes: []Scope{{Resources: patterns(t, "pods"), Namespaces: only("a")}, {Resources: patterns(t, "pods")}, {Resources: patterns(t, "pods"), Namespaces: only("c")}},
 			want:   []string{"pods@v1 (named)"},
 		}, {
 			name: "of the same selectors the API server's",
 			scopes: []Scope{
-				{Patterns: patterns(t, "pods"), LabelSelector: "app in (y,x), b", FieldSelector: "spec.nodeName=n,a=b"},
-				{Patterns: patterns(t, "pods"), LabelSelector: "b,app in (x,y)", FieldSelector: "a=b,spec.nodeName=n", Accept: only("a"), AcceptText: "a"},
+				{Resources: patterns(t, "pods"), LabelSelector: "app in (y,x), b", FieldSelector: "spec.nodeName=n,a=b"},
+				{Resources: patterns(t, "pods"), LabelSelector: "b,app in (x,y)", FieldSelector: "a=b,spec.nodeName=n", Namespaces: only("a")},
 			},
 			want: []string{"pods@v1 with labels app in (x,y),b with fields a=b,spec.nodeName=n by app in (x,y),ba=b,spec.nodeName=n (named)"},
 		}, {
 			name: "different labels are selected here",
 			scopes: []Scope{
-				{Patterns: patterns(t, "pods"), LabelSelector: "app=y", FieldSelector: "a=b"},
-				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", FieldSelector: "a=b", Accept: only("a"), AcceptText: "a"},
+				{Resources: patterns(t, "pods"), LabelSelector: "app=y", FieldSelector: "a=b"},
+				{Resources: patterns(t, "pods"), LabelSelector: "app=x", FieldSelector: "a=b", Namespaces: only("a")},
 			},
 			want: []string{"pods@v1 in a with labels app=x with fields a=b or with labels app=y with fields a=b by a=b (named)"},
 		}, {
 			name: "a part of what another scope selects",
 			scopes: []Scope{
-				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", FieldSelector: "a=b"},
-				{Patterns: patterns(t, "pods"), LabelSelector: "app=x"},
-				{Patterns: patterns(t, "pods"), LabelSelector: "app=y", Namespaces: []string{"a"}},
-				{Patterns: patterns(t, "pods"), FieldSelector: "a=b", Namespaces: []string{"a"}},
-				{Patterns: patterns(t, "p*"), Namespaces: []string{"a"}},
+				{Resources: patterns(t, "pods"), LabelSelector: "app=x", FieldSelector: "a=b"},
+				{Resources: patterns(t, "pods"), LabelSelector: "app=x"},
+				{Resources: patterns(t, "pods"), LabelSelector: "app=y", Namespaces: in("a")},
+				{Resources: patterns(t, "pods"), FieldSelector: "a=b", Namespaces: in("a")},
+				{Resources: patterns(t, "p*"), Namespaces: in("a")},
 			},
 			want: []string{"pods@v1 in a (named)", "pods@v1 with labels app=x except in a by app=x (named)"},
 		}, {
 			name: "a namespace is watched once",
 			scopes: []Scope{
-				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", Accept: only("a", "b"), AcceptText: "a,b"},
-				{Patterns: patterns(t, "pods"), LabelSelector: "app=y", Namespaces: []string{"a", "c"}},
+				{Resources: patterns(t, "pods"), LabelSelector: "app=x", Namespaces: only("a", "b")},
+				{Resources: patterns(t, "pods"), LabelSelector: "app=y", Namespaces: in("a", "c")},
 			},
 			want: []string{
 				"pods@v1 in a with labels app=x or in b with labels app=x except in a by app=x (named)", "pods@v1 in a with labels app=x or with labels app=y (named)",
@@ -208,27 +214,27 @@ func TestPlan(t *testing.T) {
 			},
 		}, {
 			name:   "globs are shared out among entries in any way",
-			scopes: []Scope{{Patterns: patterns(t, "pods"), Accept: only("c", "a"), AcceptText: "c,a"}, {Patterns: patterns(t, "pods"), Accept: only("b", "c"), AcceptText: "b,c"}},
+			scopes: []Scope{{Resources: patterns(t, "pods"), Namespaces: only("c", "a")}, {Resources: patterns(t, "pods"), Namespaces: only("b", "c")}},
 			want:   []string{"pods@v1 in a or in b or in c (named)"},
 		}, {
 			name: "fields of the name and the namespace are selected here",
 			scopes: []Scope{
-				{Patterns: patterns(t, "pods"), FieldSelector: "metadata.namespace!=a"},
-				{Patterns: patterns(t, "pods"), FieldSelector: "metadata.name=x"},
+				{Resources: patterns(t, "pods"), FieldSelector: "metadata.namespace!=a"},
+				{Resources: patterns(t, "pods"), FieldSelector: "metadata.name=x"},
 			},
 			want: []string{"pods@v1 with fields metadata.name=x or with fields metadata.namespace!=a (named)"},
 		}, {
 			name: "other fields cannot be, so all is watched",
 			scopes: []Scope{
-				{Patterns: patterns(t, "pods"), FieldSelector: "spec.nodeName=m"},
-				{Patterns: patterns(t, "pods"), FieldSelector: "spec.nodeName=n"},
+				{Resources: patterns(t, "pods"), FieldSelector: "spec.nodeName=m"},
+				{Resources: patterns(t, "pods"), FieldSelector: "spec.nodeName=n"},
 			},
 			want: []string{"pods@v1 with fields spec.nodeName=m or with fields spec.nodeName=n (named)"},
 		}, {
 			name: "fields and labels of different scopes neither",
 			scopes: []Scope{
-				{Patterns: patterns(t, "pods"), FieldSelector: "spec.nodeName=m", Namespaces: []string{"a", "b"}},
-				{Patterns: patterns(t, "pods"), LabelSelector: "app=x", Namespaces: []string{"b", "c"}},
+				{Resources: patterns(t, "pods"), FieldSelector: "spec.nodeName=m", Namespaces: in("a", "b")},
+				{Resources: patterns(t, "pods"), LabelSelector: "app=x", Namespaces: in("b", "c")},
 			},
 			want: []string{
 				"pods@v1 in a with fields spec.nodeName=m by spec.nodeName=m (named)",
@@ -237,17 +243,17 @@ func TestPlan(t *testing.T) {
 		}, {
 			name: "auxiliary ones are not watched twice, nor missed",
 			scopes: []Scope{
-				{Patterns: patterns(t, "*"), Exclude: excluding(t, "deployments.apps")},
-				{Patterns: patterns(t, "pods", "deployments.apps", "absent.apps"), Auxiliary: true},
+				{Resources: patterns(t, "*"), Exclude: patterns(t, "deployments.apps")},
+				{Resources: patterns(t, "pods", "deployments.apps", "absent.apps"), Auxiliary: true},
 			},
 			want: []string{"deployments.apps@v1 (auxiliary) (first)", "events@v1", "nodes@v1", "pods@v1 (first)", "widgets.example.com@v2"},
 		}, {
 			name: "auxiliary ones where others watch a part",
 			scopes: []Scope{
-				{Patterns: patterns(t, "pods"), LabelSelector: "app=x"},
-				{Patterns: patterns(t, "deployments.apps"), Accept: only("a"), AcceptText: "a"},
-				{Patterns: patterns(t, "pods", "deployments.apps", "nodes"), Accept: only("a", "b"), AcceptText: "a,b", Auxiliary: true},
-				{Patterns: patterns(t, "deployments.apps"), Namespaces: []string{"a", "c"}, Auxiliary: true},
+				{Resources: patterns(t, "pods"), LabelSelector: "app=x"},
+				{Resources: patterns(t, "deployments.apps"), Namespaces: only("a")},
+				{Resources: patterns(t, "pods", "deployments.apps", "nodes"), Namespaces: only("a", "b"), Auxiliary: true},
+				{Resources: patterns(t, "deployments.apps"), Namespaces: in("a", "c"), Auxiliary: true},
 			},
 			want: []string{
 				`deployments.apps@v1 in a (named)`, `deployments.apps@v1 in a or in b (auxiliary) (first)`,
@@ -256,10 +262,10 @@ func TestPlan(t *testing.T) {
 		}, {
 			name: "auxiliary ones of the same namespaces",
 			scopes: []Scope{
-				{Patterns: patterns(t, "pods"), Accept: only("a"), AcceptText: "a"},
-				{Patterns: patterns(t, "pods"), Namespaces: []string{"b"}},
-				{Patterns: patterns(t, "pods"), Accept: only("a"), AcceptText: "a", Auxiliary: true},
-				{Patterns: patterns(t, "pods"), Namespaces: []string{"b"}, Auxiliary: true},
+				{Resources: patterns(t, "pods"), Namespaces: only("a")},
+				{Resources: patterns(t, "pods"), Namespaces: in("b")},
+				{Resources: patterns(t, "pods"), Namespaces: only("a"), Auxiliary: true},
+				{Resources: patterns(t, "pods"), Namespaces: in("b"), Auxiliary: true},
 			},
 			want: []string{`pods@v1 in a (named) (first)`, `pods@v1 in b (named) (first)`},
 		},
@@ -282,8 +288,8 @@ func TestPlan(t *testing.T) {
 // An auxiliary source and one of the same for sinks are two, also for what a checkpoint remembers.
 func TestAuxiliarySources(t *testing.T) {
 	s := New(Config{Scopes: []Scope{
-		{Patterns: patterns(t, "pods")},
-		{Patterns: patterns(t, "deployments.apps"), Auxiliary: true},
+		{Resources: patterns(t, "pods")},
+		{Resources: patterns(t, "deployments.apps"), Auxiliary: true},
 	}})
 	p := newPlan(s.config.Scopes, planCatalog)
 	names := map[string]bool{}

@@ -27,19 +27,25 @@ type clause struct {
 
 // clausesOf returns the clauses of a scope. If the scope names namespaces, they apply to each of these namespaces.
 func clausesOf(scope *Scope, namespaced bool) (clauses []clause) {
-	label, _ := labels.Parse(scope.LabelSelector) // the configuration was validated
-	c := clause{labels: label.String(), fields: canonicalFields(scope.FieldSelector)}
-	if !namespaced || len(scope.Namespaces) > 0 || scope.Accept == nil {
+	c := scope.selectors()
+	if _, named := scope.Namespaces.Literals(); !namespaced || named || scope.Namespaces.All() {
 		return []clause{c}
 	}
-	globs := strings.Split(scope.AcceptText, ",")
-	if strings.Contains(scope.AcceptText, "!") {
-		globs = []string{scope.AcceptText} // not a union of the globs
+	text := scope.Namespaces.String()
+	globs := strings.Split(text, ",")
+	if strings.Contains(text, "!") {
+		globs = []string{text} // not a union of the globs
 	}
 	for _, glob := range globs {
-		clauses = append(clauses, clause{scope.Accept, glob, c.labels, c.fields})
+		clauses = append(clauses, clause{scope.Namespaces.Matches, glob, c.labels, c.fields})
 	}
 	return clauses
+}
+
+// selectors returns a clause with the selectors of a scope, for all namespaces.
+func (scope *Scope) selectors() clause {
+	label, _ := labels.Parse(scope.LabelSelector) // the configuration was validated
+	return clause{labels: label.String(), fields: canonicalFields(scope.FieldSelector)}
 }
 
 // with returns a selection of the objects that s or one of the clauses selects.
@@ -159,11 +165,8 @@ func (c clause) matcher(byLabels, byFields bool) func(*object.Object) bool {
 	if byLabels {
 		label, _ = labels.Parse(c.labels) // clausesOf has already parsed both
 	}
-	if byFields {
+	if byFields && c.evaluable() {
 		field, _ = fields.ParseSelector(c.fields)
-	}
-	if slices.ContainsFunc(field.Requirements(), isUnknown) {
-		field = fields.Everything()
 	}
 	if c.accept == nil && label.Empty() && field.Empty() {
 		return nil
@@ -178,8 +181,13 @@ func (c clause) matcher(byLabels, byFields bool) func(*object.Object) bool {
 // Every resource can be selected by these fields, and this process can evaluate them.
 const fieldName, fieldNamespace = "metadata.name", "metadata.namespace"
 
-// isUnknown reports whether only the API server can evaluate a requirement.
-func isUnknown(r fields.Requirement) bool { return r.Field != fieldName && r.Field != fieldNamespace }
+// evaluable reports whether this process can evaluate the field selector.
+func (c clause) evaluable() bool {
+	selector, _ := fields.ParseSelector(c.fields)
+	return !slices.ContainsFunc(selector.Requirements(), func(r fields.Requirement) bool {
+		return r.Field != fieldName && r.Field != fieldNamespace
+	})
+}
 
 // canonicalFields returns the canonical form of a field selector. Most selectors with the same meaning have the same
 // canonical form.

@@ -1,18 +1,19 @@
-package filter
+package pattern
 
 import (
 	"errors"
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ResourcePattern matches resources; the package comment describes the syntax. Use ParsePattern to create a pattern.
-// The zero value matches nothing.
-type ResourcePattern struct {
+// Resource matches resources; the package comment describes the syntax. Use ParseResource to create one. The zero value
+// matches nothing.
+type Resource struct {
 	Resource string // a glob
 	Version  string // compared exactly; empty matches any version
 	Group    string // a glob; empty matches the core group
@@ -23,26 +24,26 @@ var (
 	resourcePattern = regexp.MustCompile(`^[a-z0-9*?\[\]^-]+(\.[a-z0-9.*?\[\]^-]+)?$`)
 )
 
-// ParsePattern parses a resource pattern. Its errors do not quote the text.
-func ParsePattern(text string) (ResourcePattern, error) {
+// ParseResource parses a resource pattern. Its errors do not quote the text.
+func ParseResource(text string) (Resource, error) {
 	switch {
 	case text == "":
-		return ResourcePattern{}, errors.New("empty")
+		return Resource{}, errors.New("empty")
 	case strings.HasPrefix(text, "!"):
-		return ResourcePattern{}, errors.New("resources cannot be excluded with \"!\"")
+		return Resource{}, errors.New("resources cannot be excluded with \"!\"")
 	case strings.Contains(text, "/"):
-		return ResourcePattern{}, errors.New(
+		return Resource{}, errors.New(
 			"subresources cannot be watched; to specify a group, separate it with a dot, as in deployments.apps",
 		)
 	case strings.ToLower(text) != text:
-		return ResourcePattern{}, errors.New("write the resource as its lower-case plural, as in configmaps")
+		return Resource{}, errors.New("write the resource as its lower-case plural, as in configmaps")
 	case !resourcePattern.MatchString(text) || strings.HasSuffix(text, "."):
-		return ResourcePattern{}, errors.New(
+		return Resource{}, errors.New(
 			"not a resource: must be written as pods, deployments.apps, deployments.v1.apps, *.example.com or *",
 		)
 	}
 	resource, rest, hasRest := strings.Cut(text, ".")
-	p := ResourcePattern{Resource: resource, Group: rest}
+	p := Resource{Resource: resource, Group: rest}
 	first, afterFirst, _ := strings.Cut(rest, ".")
 	switch {
 	case versionSegment.MatchString(first):
@@ -52,23 +53,30 @@ func ParsePattern(text string) (ResourcePattern, error) {
 	}
 	for _, glob := range []string{p.Resource, p.Group} {
 		if _, err := path.Match(glob, ""); err != nil {
-			return ResourcePattern{}, fmt.Errorf("%q is not a valid glob: %w", glob, err)
+			return Resource{}, fmt.Errorf("%q is not a valid glob: %w", glob, err)
 		}
 	}
 	return p, nil
 }
 
 // Matches reports whether the pattern matches a resource.
-func (p ResourcePattern) Matches(gvr schema.GroupVersionResource) bool {
+func (p Resource) Matches(gvr schema.GroupVersionResource) bool {
 	return (p.Version == "" || p.Version == gvr.Version) &&
 		matchGlob(p.Resource, gvr.Resource) && matchGlob(p.Group, gvr.Group)
 }
 
 // Wildcard reports whether the pattern has wildcards. Such a pattern can match resources that do not exist yet.
-func (p ResourcePattern) Wildcard() bool { return hasMeta(p.Resource) || hasMeta(p.Group) }
+func (p Resource) Wildcard() bool { return hasMeta(p.Resource) || hasMeta(p.Group) }
+
+// MayMeet reports whether both patterns may match the same resource. It ignores versions, and assumes that a glob with
+// wildcards may match any name.
+func (p Resource) MayMeet(q Resource) bool {
+	meet := func(a, b string) bool { return hasMeta(a) || hasMeta(b) || a == b }
+	return meet(p.Resource, q.Resource) && meet(p.Group, q.Group)
+}
 
 // String returns the pattern in the notation of the configuration.
-func (p ResourcePattern) String() string {
+func (p Resource) String() string {
 	text := p.Resource
 	if p.Version != "" {
 		text += "." + p.Version
@@ -77,6 +85,24 @@ func (p ResourcePattern) String() string {
 		return text
 	}
 	return text + "." + p.Group
+}
+
+// Resources is a list of patterns.
+type Resources []Resource
+
+// ParseResources parses patterns. It omits invalid ones.
+func ParseResources(texts []string) (patterns Resources) {
+	for _, text := range texts {
+		if p, err := ParseResource(text); err == nil {
+			patterns = append(patterns, p)
+		}
+	}
+	return patterns
+}
+
+// Match reports whether at least one of the patterns matches a resource.
+func (r Resources) Match(resource schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(r, func(p Resource) bool { return p.Matches(resource) })
 }
 
 func hasMeta(glob string) bool { return strings.ContainsAny(glob, `*?[\`) }

@@ -1,4 +1,4 @@
-package filter
+package pattern
 
 import (
 	"strings"
@@ -18,7 +18,7 @@ func gvr(t testing.TB, text string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}
 }
 
-func TestResourcePattern(t *testing.T) {
+func TestResource(t *testing.T) {
 	all := []string{
 		"/v1/pods", "/v1/podtemplates", "/v1/events", "apps/v1/deployments", "apps/v1beta1/deployments",
 		"extensions/v1/deployments", "events.k8s.io/v1/events", "example.com/v1alpha1/widgets",
@@ -57,7 +57,7 @@ func TestResourcePattern(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.pattern, func(t *testing.T) {
-			p, err := ParsePattern(tt.pattern)
+			p, err := ParseResource(tt.pattern)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestResourcePattern(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("matched resources (-want +got):\n%s", diff)
 			}
-			again, err := ParsePattern(p.String())
+			again, err := ParseResource(p.String())
 			if err != nil || again != p {
 				t.Errorf("String() = %q, which reads back as %+v, %v; want %+v", p.String(), again, err, p)
 			}
@@ -78,7 +78,7 @@ func TestResourcePattern(t *testing.T) {
 	}
 }
 
-func TestResourcePatternMistakes(t *testing.T) {
+func TestResourceMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"":              "empty",
 		"!pods":         "cannot be excluded",
@@ -94,35 +94,70 @@ func TestResourcePatternMistakes(t *testing.T) {
 		"pods.[apps":    "glob",
 	} {
 		t.Run(text, func(t *testing.T) {
-			p, err := ParsePattern(text)
+			p, err := ParseResource(text)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Fatalf("error %v does not speak of %q", err, want)
 			}
-			if p != (ResourcePattern{}) {
+			if p != (Resource{}) {
 				t.Errorf("pattern %+v despite the error", p)
 			}
 		})
 	}
 }
 
-func TestZeroResourcePatternMatchesNothing(t *testing.T) {
-	if (ResourcePattern{}).Matches(gvr(t, "/v1/pods")) {
+func TestZeroResourceMatchesNothing(t *testing.T) {
+	if (Resource{}).Matches(gvr(t, "/v1/pods")) {
 		t.Error("matches pods")
 	}
 }
 
-func FuzzParsePattern(f *testing.F) {
+func FuzzParseResource(f *testing.F) {
 	for _, seed := range []string{"*", "pods", "deployments.v1.apps", "*.example.com", "[", "a.v1.", "!x", "[a-"} {
 		f.Add(seed, "apps", "v1", "deployments")
 	}
 	f.Fuzz(func(t *testing.T, text, group, version, resource string) {
-		p, err := ParsePattern(text)
+		p, err := ParseResource(text)
 		if err != nil {
 			return
 		}
 		p.Matches(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
-		if again, err := ParsePattern(p.String()); err != nil || again != p {
+		if again, err := ParseResource(p.String()); err != nil || again != p {
 			t.Errorf("%q: String() = %q, which reads back as %+v, %v; want %+v", text, p.String(), again, err, p)
 		}
 	})
+}
+
+// A list matches what one of its patterns matches, and has no invalid ones.
+func TestResources(t *testing.T) {
+	list := ParseResources([]string{"pods", "Nodes", "*.apps", "a/b"})
+	for text, want := range map[string]bool{
+		"/v1/pods": true, "apps/v1/deployments": true, "/v1/nodes": false, "batch/v1/jobs": false,
+	} {
+		if list.Match(gvr(t, text)) != want {
+			t.Errorf("%s: %v, want %v", text, !want, want)
+		}
+	}
+	if len(list) != 2 || Resources(nil).Match(gvr(t, "/v1/pods")) {
+		t.Errorf("%v", list)
+	}
+}
+
+func TestMayMeet(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want bool
+	}{
+		{"pods", "pods", true},
+		{"pods", "nodes", false},
+		{"pods", "pods.metrics.k8s.io", false},
+		{"*.apps", "deployments.v1.apps", true},
+		{"*.apps", "*.batch", false},
+		{"*.apps", "d*", true},
+		{"jobs.v1.batch", "jobs.batch", true},
+	} {
+		patterns := ParseResources([]string{tt.a, tt.b})
+		if patterns[0].MayMeet(patterns[1]) != tt.want || patterns[1].MayMeet(patterns[0]) != tt.want {
+			t.Errorf("%s and %s: not %v", tt.a, tt.b, tt.want)
+		}
+	}
 }

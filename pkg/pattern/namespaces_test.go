@@ -1,4 +1,4 @@
-package filter
+package pattern
 
 import (
 	"path"
@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNamespaceMatcher(t *testing.T) {
+func TestNamespaces(t *testing.T) {
 	all := []string{"", "default", "kube-system", "team-a", "team-b", "team"}
 	tests := []struct {
 		name     string
@@ -69,7 +69,7 @@ func TestNamespaceMistakes(t *testing.T) {
 	for entry, valid := range map[string]bool{
 		"good": true, "Bad": false, "a/b": false, "also-good": true, "!!x": false, "[a": false, "a,b": false,
 	} {
-		if err := new(NamespaceMatcher).Add(entry); (err == nil) != valid {
+		if err := new(Namespaces).Add(entry); (err == nil) != valid {
 			t.Errorf("%q: %v", entry, err)
 		}
 		m, err := ParseNamespaces([]string{"default", entry})
@@ -131,6 +131,22 @@ func TestNamespaceGlobIsPathMatch(t *testing.T) {
 		for _, name := range names {
 			if want, err := path.Match(glob, name); err != nil || m.Matches(name) != want {
 				t.Errorf("%q of %q: %t, %v", name, glob, m.Matches(name), err)
+			}
+		}
+	}
+}
+
+// The canonical form depends neither on the order nor on repetitions: the checkpoint has it.
+func TestCanonicalNamespaces(t *testing.T) {
+	for want, lists := range map[string][][]string{
+		"":        {nil, {}, {""}},
+		"!b,a*":   {{"a*", "!b"}, {"!b", "a*", "a*"}},
+		"!,*":     {{"*", "!"}},
+		",team-a": {{"team-a", ""}, {"", "team-a", "team-a"}},
+	} {
+		for _, list := range lists {
+			if m, err := ParseNamespaces(list); err != nil || m.String() != want {
+				t.Errorf("%q: %q, %v, want %q", list, m, err, want)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package filter
+package pattern
 
 import (
 	"fmt"
@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// NamespaceMatcher matches namespaces against a list of globs and exclusions; the package comment describes the syntax.
+// Namespaces matches namespaces against a list of globs and exclusions; the package comment describes the syntax.
 // The zero value matches every namespace.
-type NamespaceMatcher struct {
+type Namespaces struct {
 	include, exclude []string
 }
 
 var namespaceText = regexp.MustCompile(`^[a-z0-9*?\[\]^-]*$`)
 
 // ParseNamespaces parses a list of namespace globs and exclusions.
-func ParseNamespaces(entries []string) (m NamespaceMatcher, err error) {
+func ParseNamespaces(entries []string) (m Namespaces, err error) {
 	for i, entry := range entries {
 		if err := m.Add(entry); err != nil {
-			return NamespaceMatcher{}, fmt.Errorf("[%d]: %w", i, err)
+			return Namespaces{}, fmt.Errorf("[%d]: %w", i, err)
 		}
 	}
 	return m, nil
 }
 
 // Add adds an entry to the list.
-func (m *NamespaceMatcher) Add(entry string) error {
+func (m *Namespaces) Add(entry string) error {
 	glob, excluded := strings.CutPrefix(entry, "!")
 	if !namespaceText.MatchString(glob) {
 		return fmt.Errorf("%q: not a namespace: must have only lower-case letters, digits and \"-\", "+
@@ -45,19 +45,19 @@ func (m *NamespaceMatcher) Add(entry string) error {
 }
 
 // Matches reports whether the list includes the namespace. For cluster-scoped objects, the namespace is "".
-func (m NamespaceMatcher) Matches(namespace string) bool {
+func (m Namespaces) Matches(namespace string) bool {
 	matches := func(glob string) bool { return matchGlob(glob, namespace) }
 	return !slices.ContainsFunc(m.exclude, matches) &&
 		(len(m.include) == 0 || slices.ContainsFunc(m.include, matches))
 }
 
 // All reports whether the list is empty. An empty list matches every namespace.
-func (m NamespaceMatcher) All() bool { return len(m.include) == 0 && len(m.exclude) == 0 }
+func (m Namespaces) All() bool { return len(m.include) == 0 && len(m.exclude) == 0 }
 
 // Literals returns the namespaces in the list, without duplicates. It returns false if the list is empty or contains a
 // glob, an exclusion or the entry "", because then the namespaces cannot be watched one by one: a watch of the
 // namespace "" covers all namespaces.
-func (m NamespaceMatcher) Literals() (names []string, ok bool) {
+func (m Namespaces) Literals() (names []string, ok bool) {
 	if len(m.include) == 0 || len(m.exclude) > 0 {
 		return nil, false
 	}
@@ -70,4 +70,14 @@ func (m NamespaceMatcher) Literals() (names []string, ok bool) {
 		}
 	}
 	return names, true
+}
+
+// String returns the list in canonical form: sorted, without duplicates, separated by commas.
+func (m Namespaces) String() string {
+	entries := slices.Clone(m.include)
+	for _, glob := range m.exclude {
+		entries = append(entries, "!"+glob)
+	}
+	slices.Sort(entries)
+	return strings.Join(slices.Compact(entries), ",")
 }
