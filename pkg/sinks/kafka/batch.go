@@ -67,21 +67,27 @@ func (b *batch) appendEvent(m *event.Message, offsetDelta int32) {
 		b.structured = m.AppendStructured(b.structured[:0])
 		value = b.structured
 	}
-	tail := append(b.tail[:0], 0) // number of headers: one byte suffices for fewer than 64
-	tail = appendHeader(tail, "", kafkaread.HeaderContentType, m.ContentType())
-	headers := byte(1)
-	if !m.Structured {
-		m.Attributes(func(name, value string) bool {
-			if name != kafkaread.AttrContentType {
-				tail = appendHeader(tail, kafkaread.HeaderPrefix, name, value)
-				headers++
-			}
-			return true
-		})
-	}
-	tail[0] = headers << 1 // encoded as a zigzag varint
+	tail, n := append(b.tail[:0], 0), byte(0) // number of headers: one byte suffices for fewer than 64
+	headers(m, func(prefix, name, value string) {
+		tail = appendHeader(tail, prefix, name, value)
+		n++
+	})
+	tail[0] = n << 1 // encoded as a zigzag varint
 	b.tail = tail
 	b.appendRecord(offsetDelta, m.PartitionKey, len(value), value)
+}
+
+// headers calls add for each header of a message's record. The name of the header is prefix and name.
+func headers(m *event.Message, add func(prefix, name, value string)) {
+	add("", kafkaread.HeaderContentType, m.ContentType())
+	if m.Structured {
+		return
+	}
+	for name, value := range m.Attributes {
+		if name != kafkaread.AttrContentType {
+			add(kafkaread.HeaderPrefix, name, value)
+		}
+	}
 }
 
 // appendTombstone appends a record with a null value and no headers.

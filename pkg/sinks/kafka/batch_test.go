@@ -129,6 +129,37 @@ func attributesOf(m *event.Message) map[string]string {
 	return headers
 }
 
+// TestPreviewShowsTheRecord: the headers and the size of a preview are those of the record that is sent.
+func TestPreviewShowsTheRecord(t *testing.T) {
+	structured := change(event.Updated, "a", 1)
+	structured.Structured = true
+	for _, m := range []*event.Message{change(event.Added, "a", 1), change(event.Deleted, "a", 2), structured} {
+		s := newSink(t, Config{Brokers: []string{"127.0.0.1:1"}, Compression: "none", Tombstones: true})
+		p, err := s.Preview(t.Context(), m, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b batch
+		b.reset(testTime)
+		b.add(m, m.Type == event.Deleted, 0)
+		set, err := b.encode(nil, producer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, _ := decode(t, set)
+		got := map[string]string{}
+		for _, h := range p.Headers {
+			got[h.Name] = h.Value
+		}
+		if diff := cmp.Diff(records[0].Headers, got); diff != "" {
+			t.Errorf("(-sent +shown):\n%s", diff)
+		}
+		if p.Size != int64(len(set)-sizePrefix) || p.Tombstone != (len(records) == 2) {
+			t.Errorf("%d bytes, tombstone %t; sent are %d bytes, %d records", p.Size, p.Tombstone, len(set), len(records))
+		}
+	}
+}
+
 func TestBatchKeepsItsLimit(t *testing.T) {
 	var b batch
 	b.reset(testTime)

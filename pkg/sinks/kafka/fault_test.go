@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -386,9 +386,13 @@ func TestSequenceWraps(t *testing.T) {
 
 // TestEveryCodeIsJudged: an unknown code never counts as written.
 func TestEveryCodeIsJudged(t *testing.T) {
-	for code := range kafkago.Error(200) {
-		if got := judge(code); (got == written) != (code == 0) {
-			t.Errorf("code %d: %d", code, got)
+	s := newSink(t, Config{Brokers: []string{"127.0.0.1:1"}})
+	for code := range int16(200) {
+		p := &partition{topic: newTopic("events"), batch: new(batch), queue: []int{0}, n: 1}
+		w := &work{s: s, batch: []*event.Message{change(event.Added, "a", 1)}, results: []error{sinks.ErrNotAttempted}}
+		w.noteAnswer(p, &produce.ResponsePartition{ErrorCode: code})
+		if (w.results[0] == nil) != (code == 0) || len(p.queue) > 0 {
+			t.Errorf("code %d: %v, %d in the queue", code, w.results[0], len(p.queue))
 		}
 	}
 }

@@ -1,13 +1,10 @@
 package kafka
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strconv"
 	"time"
-
-	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
@@ -40,7 +37,7 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	return p, nil
 }
 
-// render encodes the message as Send does, and decodes the headers that a consumer would receive.
+// render encodes the message as Send does.
 func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	var b batch
 	b.reset(time.Now())
@@ -51,17 +48,9 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 		return err
 	}
 	p.Size = int64(len(out) - sizePrefix)
-	var set protocol.RecordSet
-	var record *protocol.Record
-	if _, err = set.ReadFrom(bytes.NewReader(out)); err == nil {
-		record, err = set.Records.ReadRecord()
-	}
-	if err != nil {
-		return fmt.Errorf("decode the record: %w", err)
-	}
-	for _, h := range record.Headers {
-		p.Headers = append(p.Headers, diagnose.Header{Name: h.Key, Value: string(h.Value)})
-	}
+	headers(m, func(prefix, name, value string) {
+		p.Headers = append(p.Headers, diagnose.Header{Name: prefix + name, Value: value})
+	})
 	return nil
 }
 

@@ -97,40 +97,42 @@ func answerFor(res *produce.Response, p *partition) *produce.ResponsePartition {
 	return nil
 }
 
+// noteAnswer records what a partition's error code means for its batch. Source: the Kafka protocol guide, "Error Codes".
+// An unknown code means that the batch was not written.
 func (w *work) noteAnswer(p *partition, answer *produce.ResponsePartition) {
 	code := kafkago.Error(answer.ErrorCode)
-	v := judge(code)
-	if v == written || code == kafkago.DuplicateSequenceNumber && p.again { // The first attempt wrote the batch.
+	if code == 0 || code == kafkago.DuplicateSequenceNumber && p.again { // The first attempt wrote the batch.
 		w.noteWritten(p)
 		return
 	}
 	err := w.s.client.CodeError(p.String(), code, answer.ErrorMessage)
-	switch v {
-	case badTopic:
-		w.fail(p, sinks.Permanent(err))
-	case tooLarge:
+	switch code {
+	case kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge:
 		w.divide(p, fmt.Errorf("%w: %d bytes, more than max.message.bytes of topic %s: %w",
 			sinks.ErrOversize, p.batch.size(), p.topic.name, code))
-	case badRecord:
+	case kafkago.InvalidRecord: // Smaller batches show which records are bad.
 		for _, e := range answer.RecordErrors {
 			err = fmt.Errorf("%w: %s", err, e.BatchIndexErrorMessage)
 		}
 		w.divide(p, err)
-	case outOfStep: // The next attempt uses a new epoch and succeeds.
+	case kafkago.InvalidTopic: // No event can be written to a topic with this name.
+		w.fail(p, sinks.Permanent(err))
+	case kafkago.OutOfOrderSequenceNumber, kafkago.InvalidProducerEpoch, kafkago.UnknownProducerId,
+		kafkago.InvalidProducerIDMapping, kafkago.ProducerFenced, kafkago.DuplicateSequenceNumber:
+		// The broker and the sink have different epochs or sequence numbers. The next attempt uses a new epoch and succeeds.
 		w.noteDoubt(p, w.s.partUnavailable(p, fmt.Errorf("%s: %w", p, code)))
 		p.fence()
-	default:
+	case kafkago.RequestTimedOut, kafkago.NotEnoughReplicasAfterAppend, kafkago.NotLeaderForPartition,
+		kafkago.FencedLeaderEpoch, kafkago.KafkaStorageError, kafkago.NetworkException, kafkago.Unknown:
+		// A leader appends a batch before it waits for the followers. The batch stays in its log even if the wait fails.
 		p.moved = true // The leader may have moved.
-		if code == kafkago.UnknownTopicOrPartition || code == kafkago.TopicAuthorizationFailed {
-			err = w.s.unavailable(p.topic, err)
-		} else {
-			err = w.s.partUnavailable(p, err)
-		}
-		if v == inDoubt {
-			w.noteDoubt(p, err)
-		} else {
-			w.noteNotWritten(p, err)
-		}
+		w.noteDoubt(p, w.s.partUnavailable(p, err))
+	case kafkago.UnknownTopicOrPartition, kafkago.TopicAuthorizationFailed:
+		p.moved = true
+		w.noteNotWritten(p, w.s.unavailable(p.topic, err))
+	default:
+		p.moved = true
+		w.noteNotWritten(p, w.s.partUnavailable(p, err))
 	}
 }
 

@@ -66,7 +66,7 @@ func (p *partition) destination() string { return p.topic.name + "/" + strconv.I
 
 // unavailable marks err as specific to this topic, unless the sink has only one topic.
 func (s *Sink) unavailable(t *topic, err error) error {
-	if s.single || !s.parts || sinks.IsPermanent(err) {
+	if s.single || sinks.IsPermanent(err) {
 		return err
 	}
 	return sinks.Unavailable(t.name, err)
@@ -74,7 +74,7 @@ func (s *Sink) unavailable(t *topic, err error) error {
 
 // partUnavailable marks err as specific to this partition if all events of its objects go to this partition.
 func (s *Sink) partUnavailable(p *partition, err error) error {
-	if s.volatile || !s.parts || p.id < 0 {
+	if s.volatile || p.id < 0 {
 		return s.unavailable(p.topic, err)
 	}
 	return sinks.Unavailable(p.destination(), err)
