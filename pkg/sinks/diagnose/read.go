@@ -13,6 +13,7 @@ type Record struct {
 	// Place describes for people where the message is stored: a stream and a sequence number, or a topic with partition
 	// and offset.
 	Place string
+	Key   string // the key of a Kafka record
 	// Stored is the time when the destination stored the message.
 	Stored time.Time
 	// Behind is the number of messages in the destination that were not passed to the handler yet.

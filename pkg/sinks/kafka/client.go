@@ -56,7 +56,7 @@ func (s *Sink) Check(ctx context.Context) []diagnose.Finding {
 
 // Read implements [diagnose.Reader].
 func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
-	return kafkaread.Read(ctx, s.client, s.template, o, handle)
+	return kafkaread.Read(ctx, s.client, s.template.String(), o, handle)
 }
 
 // Destination implements [sinks.Identified]. It returns the id of the Kafka cluster and the topic template.

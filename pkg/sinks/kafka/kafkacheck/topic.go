@@ -26,7 +26,7 @@ const (
 // topics checks the topic, or all existing topics that match the template.
 func (c *Check) topics(ctx context.Context) (findings []diagnose.Finding) {
 	name := c.Topic.String()
-	found, err := c.Client.TopicsLike(ctx, c.Topic)
+	found, err := c.Client.TopicsLike(ctx, name)
 	if err != nil {
 		return []diagnose.Finding{diagnose.Failed(sinks.StepTopic, name, err)}
 	}

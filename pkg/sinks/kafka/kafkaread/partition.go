@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -12,6 +13,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol/fetch"
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
 
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
@@ -21,14 +24,22 @@ const (
 	earliest, latest = -2, -1 // special values of the timestamp in a ListOffsets request
 )
 
+// The headers of a record in binary mode. An attribute is sent in the header with HeaderPrefix and its name, except
+// AttrContentType, which is sent in HeaderContentType.
+const (
+	HeaderPrefix      = "ce_"
+	HeaderContentType = "content-type"
+	AttrContentType   = "datacontenttype"
+)
+
 // partition is the state of reading one partition.
 type partition struct {
 	topic     string
 	id        int32
-	leader    string            // host:port, or empty if the partition has no leader
-	next, end int64             // the offset of the next fetch, and the offset after the last record to read
-	follow    bool              // reports whether end advances when records are written
-	queue     []kafkago.Message // fetched records that are not handled yet
+	leader    string             // host:port, or empty if the partition has no leader
+	next, end int64              // the offset of the next fetch, and the offset after the last record to read
+	follow    bool               // reports whether end advances when records are written
+	queue     []*diagnose.Record // fetched records that are not handled yet
 }
 
 func (p *partition) isOpen() bool { return p.next < p.end }
@@ -126,11 +137,11 @@ func (p *partition) take(found *fetch.ResponsePartition) (came bool, err error) 
 		if p.next = record.Offset + 1; record.Offset >= p.end {
 			continue
 		}
-		m, err := messageOf(record)
+		r, err := p.recordOf(record)
 		if err != nil {
 			return false, fmt.Errorf("read topic %s: %w", p.topic, err)
 		}
-		p.queue = append(p.queue, m)
+		p.queue = append(p.queue, r)
 	}
 	if p.next == before && p.isOpen() && found.RecordSet.Version > 0 {
 		p.next++ // Skip the rest of a batch whose records were removed by compaction.
@@ -138,10 +149,32 @@ func (p *partition) take(found *fetch.ResponsePartition) (came bool, err error) 
 	return p.next > before, nil
 }
 
-// messageOf copies a record, because kafka-go reuses the record's buffer.
-func messageOf(record *protocol.Record) (kafkago.Message, error) {
+// recordOf copies a record, because kafka-go reuses the record's buffer.
+func (p *partition) recordOf(record *protocol.Record) (*diagnose.Record, error) {
 	key, err := protocol.ReadAll(record.Key)
 	value, valueErr := protocol.ReadAll(record.Value)
-	m := kafkago.Message{Offset: record.Offset, Time: record.Time, Headers: record.Headers, Key: key, Value: value}
-	return m, errors.Join(err, valueErr)
+	if err := errors.Join(err, valueErr); err != nil {
+		return nil, err
+	}
+	out := &diagnose.Record{
+		Place: fmt.Sprintf("%s #%d", p.place(), record.Offset), Key: string(key), Stored: record.Time,
+	}
+	if value == nil {
+		return out, nil // a tombstone
+	}
+	out.Data, out.Attributes = value, make(map[string]string, len(record.Headers))
+	for _, h := range record.Headers {
+		if name, ok := strings.CutPrefix(h.Key, HeaderPrefix); ok {
+			out.Attributes[name] = string(h.Value)
+		} else if strings.EqualFold(h.Key, HeaderContentType) {
+			out.Attributes[AttrContentType] = string(h.Value)
+		}
+	}
+	switch {
+	case strings.HasPrefix(out.Attributes[AttrContentType], "application/cloudevents+json"):
+		out.Received, out.Foreign = event.ParseStructured(value)
+	case out.Attributes["id"] == "":
+		out.Foreign = errors.New("the record has no header " + HeaderPrefix + "id")
+	}
+	return out, nil
 }

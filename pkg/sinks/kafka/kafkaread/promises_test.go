@@ -15,7 +15,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
@@ -103,13 +102,19 @@ func TestRecord(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := &kafkago.Message{Offset: 7, Headers: c.headers, Time: time.Unix(1, 0)}
-			if c.name != "tombstone" {
-				m.Value = []byte(c.value)
+			m := &protocol.Record{
+				Offset: 7, Headers: c.headers, Time: time.Unix(1, 0), Key: protocol.NewBytes([]byte("k")),
 			}
-			r := recordOf(&partition{topic: "t", id: 2}, m)
-			if diff := cmp.Diff(c.attributes, r.Attributes); diff != "" || r.Place != "t/2 #7" || !r.Stored.Equal(m.Time) {
-				t.Errorf("%s at %v (-want +got):\n%s", r.Place, r.Stored, diff)
+			if c.name != "tombstone" {
+				m.Value = protocol.NewBytes([]byte(c.value))
+			}
+			r, err := (&partition{topic: "t", id: 2}).recordOf(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.attributes, r.Attributes); diff != "" || r.Place != "t/2 #7" || r.Key != "k" ||
+				!r.Stored.Equal(m.Time) || (r.Data == nil) != (c.name == "tombstone") {
+				t.Errorf("%s at %v, key %q, %q (-want +got):\n%s", r.Place, r.Stored, r.Key, r.Data, diff)
 			}
 			if c.foreign == "" && r.Foreign != nil || c.foreign != "" && (r.Foreign == nil || r.Foreign.Error() != c.foreign) {
 				t.Errorf("foreign: %v, want %q", r.Foreign, c.foreign)
@@ -121,9 +126,9 @@ func TestRecord(t *testing.T) {
 // TestOldestFirst: records of several partitions are merged by time, and none is handed over while an older one can
 // still come from a partition that is not read to its end.
 func TestOldestFirst(t *testing.T) {
-	at := func(seconds ...int64) (queue []kafkago.Message) {
+	at := func(seconds ...int64) (queue []*diagnose.Record) {
 		for _, s := range seconds {
-			queue = append(queue, kafkago.Message{Time: time.Unix(s, 0)})
+			queue = append(queue, &diagnose.Record{Stored: time.Unix(s, 0)})
 		}
 		return queue
 	}
@@ -146,11 +151,7 @@ func TestOldestFirst(t *testing.T) {
 func TestReadNothing(t *testing.T) {
 	fake, client := newFake(t, kfake.SeedTopics(1, "other", "k8s.pods"))
 	read := func(ctx context.Context, template string, follow bool) error {
-		parsed, err := event.ParseTemplate(template, event.EscapeTopic)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return Read(ctx, client, parsed, diagnose.ReadOptions{Follow: follow}, func(*diagnose.Record) error {
+		return Read(ctx, client, template, diagnose.ReadOptions{Follow: follow}, func(*diagnose.Record) error {
 			return errors.New("there is no record")
 		})
 	}

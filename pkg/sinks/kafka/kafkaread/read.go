@@ -3,13 +3,8 @@ package kafkaread
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
-	kafkago "github.com/segmentio/kafka-go"
-
-	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
@@ -21,18 +16,10 @@ const (
 	lookEvery = 10 * time.Second
 )
 
-// The headers of a record in binary mode. An attribute is sent in the header with HeaderPrefix and its name, except
-// AttrContentType, which is sent in HeaderContentType.
-const (
-	HeaderPrefix      = "ce_"
-	HeaderContentType = "content-type"
-	AttrContentType   = "datacontenttype"
-)
-
 // reading is the state of one Read: the partitions of all topics that match the template.
 type reading struct {
 	client   *wire.Client
-	template *event.Template
+	template string
 	diagnose.ReadOptions
 	partitions map[string]*partition
 	looked     time.Time
@@ -40,18 +27,14 @@ type reading struct {
 
 // Read reads the topics that match the template. See [diagnose.Reader].
 func Read(
-	ctx context.Context,
-	c *wire.Client,
-	template *event.Template,
-	o diagnose.ReadOptions,
-	handle func(*diagnose.Record) error,
+	ctx context.Context, c *wire.Client, template string, o diagnose.ReadOptions, handle func(*diagnose.Record) error,
 ) error {
 	r := &reading{client: c, template: template, ReadOptions: o, partitions: map[string]*partition{}}
 	if err := r.look(ctx, o.Since); err != nil {
 		return unlessEnded(ctx, err)
 	}
 	if len(r.partitions) == 0 && !o.Follow {
-		return wire.NoTopic(template.String())
+		return wire.NoTopic(template)
 	}
 	for ctx.Err() == nil {
 		progress, err := r.fetch(ctx)
@@ -59,7 +42,7 @@ func Read(
 			err = r.look(ctx, time.Time{})
 		}
 		for p := r.oldest(); p != nil; p = r.oldest() {
-			record := recordOf(p, &p.queue[0])
+			record := p.queue[0]
 			p.queue = p.queue[1:]
 			record.Behind = r.behind()
 			if err := handle(record); err != nil {
@@ -139,7 +122,7 @@ func (r *reading) oldest() (first *partition) {
 	for _, p := range r.partitions {
 		switch {
 		case len(p.queue) > 0:
-			if first == nil || p.queue[0].Time.Before(first.queue[0].Time) {
+			if first == nil || p.queue[0].Stored.Before(first.queue[0].Stored) {
 				first = p
 			}
 		case p.isOpen():
@@ -154,26 +137,4 @@ func (r *reading) behind() (n int64) {
 		n += int64(len(p.queue)) + max(p.end-p.next, 0)
 	}
 	return n
-}
-
-func recordOf(p *partition, m *kafkago.Message) *diagnose.Record {
-	out := &diagnose.Record{Place: fmt.Sprintf("%s #%d", p.place(), m.Offset), Stored: m.Time}
-	if m.Value == nil {
-		return out // a tombstone
-	}
-	out.Data, out.Attributes = m.Value, make(map[string]string, len(m.Headers))
-	for _, h := range m.Headers {
-		if name, ok := strings.CutPrefix(h.Key, HeaderPrefix); ok {
-			out.Attributes[name] = string(h.Value)
-		} else if strings.EqualFold(h.Key, HeaderContentType) {
-			out.Attributes[AttrContentType] = string(h.Value)
-		}
-	}
-	switch {
-	case strings.HasPrefix(out.Attributes[AttrContentType], "application/cloudevents+json"):
-		out.Received, out.Foreign = event.ParseStructured(m.Value)
-	case out.Attributes["id"] == "":
-		out.Foreign = errors.New("the record has no header " + HeaderPrefix + "id")
-	}
-	return out
 }

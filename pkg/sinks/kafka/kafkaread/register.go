@@ -1,6 +1,7 @@
 package kafkaread
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/produce"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
@@ -91,16 +93,15 @@ func (n *Names) record(cluster, uid string, value []byte) protocol.Record {
 // partition returns the partition of RegisterTopic. If the topic does not exist, the error wraps
 // kafkago.UnknownTopicOrPartition.
 func (n *Names) partition(ctx context.Context) (*partition, error) {
-	topics, err := n.Client.Topics(ctx, RegisterTopic)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read the metadata of topic %s: %w", RegisterTopic, err)
-	case len(topics) != 1 || topics[0].Err == nil && len(topics[0].Leaders) == 0:
-		return nil, fmt.Errorf("topic %s: %w", RegisterTopic, kafkago.LeaderNotAvailable)
-	case topics[0].Err != nil:
-		return nil, noRegister(topics[0].Err)
+	r := &reading{client: n.Client, template: RegisterTopic, partitions: map[string]*partition{}}
+	if err := r.look(ctx, time.Time{}); err != nil {
+		return nil, noRegister(err)
 	}
-	return &partition{topic: RegisterTopic, leader: topics[0].Leaders[0]}, nil
+	p := r.partitions[RegisterTopic+"/0"]
+	if p == nil {
+		return nil, fmt.Errorf("topic %s: %w", RegisterTopic, kafkago.LeaderNotAvailable)
+	}
+	return p, nil
 }
 
 // noRegister marks errors that a retry does not fix, such as a missing permission or an invalid topic, with
@@ -115,39 +116,26 @@ func noRegister(err error) error {
 
 // entries returns the entries of the clusters that registered this name, in the order of registration.
 func (n *Names) entries(ctx context.Context, cluster string) (entries []entry, err error) {
-	p, err := n.partition(ctx)
+	prefix := n.Template + "/" + cluster + "/"
+	err = Read(ctx, n.Client, RegisterTopic, diagnose.ReadOptions{}, func(r *diagnose.Record) error {
+		uid, ours := strings.CutPrefix(r.Key, prefix)
+		at := slices.IndexFunc(entries, func(e entry) bool { return e.UID == uid })
+		switch {
+		case !ours:
+		case at >= 0 && r.Data == nil:
+			entries = slices.Delete(entries, at, at+1)
+		case at < 0 && r.Data != nil:
+			var e entry
+			_ = json.Unmarshal(r.Data, &e) // The key contains the values that matter.
+			e.Cluster, e.UID = cluster, uid
+			entries = append(entries, e)
+		}
+		return nil
+	})
 	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
 		return nil, nil
-	} else if err != nil {
-		return nil, err
 	}
-	if err := p.begin(ctx, n.Client, time.Time{}); err != nil {
-		return nil, noRegister(err)
-	}
-	prefix := n.Template + "/" + cluster + "/"
-	for p.isOpen() {
-		if _, err := p.fetch(ctx, n.Client); err != nil {
-			return nil, noRegister(err)
-		}
-		for _, m := range p.queue {
-			uid, ours := strings.CutPrefix(string(m.Key), prefix)
-			if !ours {
-				continue
-			}
-			at := slices.IndexFunc(entries, func(e entry) bool { return e.UID == uid })
-			switch {
-			case at >= 0 && m.Value == nil:
-				entries = slices.Delete(entries, at, at+1)
-			case at < 0 && m.Value != nil:
-				var e entry
-				_ = json.Unmarshal(m.Value, &e) // The key contains the values that matter.
-				e.Cluster, e.UID = cluster, uid
-				entries = append(entries, e)
-			}
-		}
-		p.queue = nil
-	}
-	return entries, nil
+	return entries, noRegister(cmp.Or(err, context.Cause(ctx)))
 }
 
 // write writes the records as one batch.

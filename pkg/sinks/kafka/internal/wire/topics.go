@@ -14,8 +14,6 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/describeconfigs"
-
-	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
 // createdPoll is the interval at which CreateTopic checks whether the topic has leaders.
@@ -23,9 +21,9 @@ const createdPoll = 50 * time.Millisecond
 
 // TopicsLike returns the existing topics that match the template and that the client is allowed to see, sorted by name.
 // A template without variables is the name of a topic, which TopicsLike returns even if the topic does not exist.
-func (c *Client) TopicsLike(ctx context.Context, template *event.Template) ([]Topic, error) {
-	pattern := regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(template.String(), "?*") // a pattern for path.Match
-	if pattern == template.String() {
+func (c *Client) TopicsLike(ctx context.Context, template string) ([]Topic, error) {
+	pattern := regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(template, "?*") // a pattern for path.Match
+	if pattern == template {
 		return c.Topics(ctx, pattern)
 	}
 	topics, err := c.topics(ctx, nil) // all topics
