@@ -3,7 +3,9 @@ package strictyaml
 import (
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -62,14 +64,13 @@ func (s *Section) AtMostOne(keys ...string) {
 	}
 }
 
-// Together reports a mistake if only one of the two keys is given.
-func (s *Section) Together(a, b string) {
-	if given := s.Given(a, b); len(given) == 1 {
-		missing := a
-		if given[0] == a {
-			missing = b
+// Together reports the missing keys if only some of the keys are given.
+func (s *Section) Together(keys ...string) {
+	given := s.Given(keys...)
+	for _, key := range keys {
+		if len(given) > 0 && !slices.Contains(given, key) {
+			s.Report(key, "is missing, but "+given[0]+" is given", "set all of "+strings.Join(keys, ", ")+", or none of them")
 		}
-		s.Report(missing, "is missing, but "+given[0]+" is given", "set both or neither")
 	}
 }
 

@@ -52,10 +52,8 @@ type SASL struct {
 
 // Validate reports keys that are missing for the mechanism or that the mechanism does not use.
 func (s *SASL) Validate(at *strictyaml.Section) {
-	keys := []string{"mechanism", "username", "passwordFile"}
-	given := at.Given(keys...)
 	if s.Mechanism == MechanismIAM {
-		for _, key := range given[1:] {
+		for _, key := range at.Given("username", "passwordFile") {
 			at.Report(key, "is not used by AWS_MSK_IAM, which uses the credentials of the AWS environment", "remove it")
 		}
 		return
@@ -63,15 +61,7 @@ func (s *SASL) Validate(at *strictyaml.Section) {
 	if len(at.Given("region")) > 0 && at.Fine("mechanism") {
 		at.Report("region", "is only for mechanism AWS_MSK_IAM", "remove it, or write mechanism: AWS_MSK_IAM")
 	}
-	for _, key := range keys {
-		if len(given) > 0 && !slices.Contains(given, key) {
-			at.Report(
-				key,
-				"is missing, but "+given[0]+" is given",
-				"set either all of "+strings.Join(keys, ", ")+" or none of them",
-			)
-		}
-	}
+	at.Together("mechanism", "username", "passwordFile")
 }
 
 // Who returns a name for the client that is used in messages.
