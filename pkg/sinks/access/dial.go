@@ -23,10 +23,7 @@ const reachTimeout = reach.Timeout + reach.Interval/2
 // called with each address and the error of its net.Dialer or net.Resolver, and Reach returns the errors that explain
 // returned.
 func Reach(
-	ctx context.Context,
-	p *reach.Prober,
-	addrs []string,
-	explain func(addr string, err error) error,
+	ctx context.Context, p *reach.Prober, addrs []string, explain func(addr string, err error) error,
 ) (string, error) {
 	short, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()

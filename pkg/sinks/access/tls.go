@@ -70,10 +70,7 @@ func (t *TLS) NewSession(section string) (*Session, error) {
 	if err == nil {
 		_, err = s.certificate()
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, err
 }
 
 // RootCAs reads CAFile. If CAFile is not set, RootCAs returns nil, which means the CAs of the system.
@@ -134,10 +131,7 @@ func (s *Session) clientCertificate(*tls.CertificateRequestInfo) (*tls.Certifica
 // Handshake performs a TLS handshake over nc with the server at address (host:port). It closes nc if the handshake
 // fails.
 func (s *Session) Handshake(
-	ctx context.Context,
-	nc net.Conn,
-	address string,
-	timeout time.Duration,
+	ctx context.Context, nc net.Conn, address string, timeout time.Duration,
 ) (*tls.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -173,12 +173,8 @@ func (cfg *Config) complete() {
 	defaults := strictyaml.Default[Config]()
 	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, defaults.MaxInFlight)
 	cfg.AckTimeout = cmp.Or(cfg.AckTimeout, defaults.AckTimeout)
-	if cfg.Prober == nil {
-		cfg.Prober = new(reach.Prober)
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Prober = cmp.Or(cfg.Prober, new(reach.Prober))
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	*cfg = *cfg.resolved()
 	cfg.Timeout = cfg.AckTimeout
 }

@@ -2,13 +2,11 @@ package nats
 
 import (
 	"errors"
-	"slices"
 	"strings"
-
-	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 )
 
 // Part implements [sinks.Sink]. It returns the subject with a wildcard in place of the object's name, so there are
@@ -34,19 +32,12 @@ func (s *Sink) unavailable(m *event.Message, err error) error {
 	return sinks.Unavailable(part, sinks.Rejected(err))
 }
 
-// takes reports whether the subjects of the stream included subject at the last check.
-func (s *Sink) takes(subject string) bool {
-	return slices.ContainsFunc(s.info.Config.Subjects, func(filter string) bool {
-		return server.SubjectMatchesFilter(subject, filter)
-	})
-}
-
 // partError marks the error of an acknowledgement as a failure of a part if the error concerns only the subject of the
-// message.
+// message: it is full, or the stream did not have it at the last check.
 func (s *Sink) partError(m *event.Message, subject string, a *ack) {
 	switch {
 	case a.err == nil || sinks.IsPermanent(a.err) || sinks.IsMaybeWritten(a.err):
-	case errors.Is(a.err, errFullSubject), a.otherSubject && !s.takes(subject):
+	case errors.Is(a.err, errFullSubject), a.otherSubject && !natscheck.Covers(s.info.Config.Subjects, subject):
 		a.err = s.unavailable(m, a.err)
 	}
 }

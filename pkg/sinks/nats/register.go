@@ -49,13 +49,11 @@ func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration
 	if s.cfg.Embedded != nil && s.server == nil {
 		return sinks.Registration{}, fmt.Errorf("%w: the embedded server is not running", sinks.ErrNoRegister)
 	}
-	reader := &Sink{cfg: s.cfg, destination: s.destination}
-	reader.client.Access, reader.client.Prober = s.client.Access, s.client.Prober
-	defer reader.client.Close(ctx)
-	if err := reader.client.Connect(ctx); err != nil {
+	defer s.client.Close(ctx)
+	if err := s.client.Connect(ctx); err != nil {
 		return sinks.Registration{}, fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}
-	found, err := reader.Registered(ctx, cluster)
+	found, err := s.Registered(ctx, cluster)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = nil
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
@@ -82,10 +83,7 @@ func (cfg *Config) validateStream(at *strictyaml.Section, template *event.Templa
 		return
 	}
 	wildcard := template.Wildcard()
-	if !slices.ContainsFunc(
-		s.Subjects,
-		func(filter string) bool { return server.SubjectMatchesFilter(wildcard, filter) },
-	) {
+	if !natscheck.Covers(s.Subjects, wildcard) {
 		at.Report("subjects", "does not contain the subjects of the events, "+strictyaml.Quote(wildcard),
 			"add "+strictyaml.Quote(wildcard)+", or remove subjects to use only this one")
 	}
@@ -228,11 +226,10 @@ func (cfg *Config) subjects() []string {
 	if len(cfg.Stream.Subjects) > 0 {
 		return cfg.Stream.Subjects
 	}
-	template, err := event.ParseTemplate(cfg.Subject, cfg.escape())
-	if err != nil {
-		return nil
+	if template := cfg.Place(); template != nil {
+		return []string{template.Wildcard()}
 	}
-	return []string{template.Wildcard()}
+	return nil
 }
 
 // Validate reports mistakes in the name and the servers of the object store.

@@ -46,19 +46,17 @@ func (s *Stream) CheckConfigured(maxPayload int64) []diagnose.Finding {
 // checkCreation reports problems that would prevent the creation of the stream. It does not create the stream.
 func (s *Stream) checkCreation(ctx context.Context, t *natsconn.Attempt) []diagnose.Finding {
 	var problem *jetstream.APIError // the error that the server would return
+	refuse := func(code server.ErrorIdentifier, format string, args ...any) {
+		problem = &jetstream.APIError{ErrorCode: jetstream.ErrorCode(code), Description: fmt.Sprintf(format, args...)}
+	}
 	if s.Config.Replicas > 1 && t.Conn.ConnectedClusterName() == "" {
-		problem = &jetstream.APIError{
-			ErrorCode:   jetstream.ErrorCode(server.JSStreamReplicasNotSupportedErr),
-			Description: fmt.Sprintf("%d replicas are configured, but the server is not in a cluster", s.Config.Replicas),
-		}
+		const text = "%d replicas are configured, but the server is not in a cluster"
+		refuse(server.JSStreamReplicasNotSupportedErr, text, s.Config.Replicas)
 	}
 	for _, subject := range s.Config.Subjects {
 		_ = t.Ask(ctx, func(ctx context.Context) error { // without permission for this request, an overlap goes undetected
 			if other, err := t.JetStream.StreamNameBySubject(ctx, subject); err == nil && other != s.Config.Name {
-				problem = &jetstream.APIError{
-					ErrorCode:   jetstream.ErrorCode(server.JSStreamSubjectOverlapErr),
-					Description: fmt.Sprintf("the subjects of stream %s overlap with %q", other, subject),
-				}
+				refuse(server.JSStreamSubjectOverlapErr, "the subjects of stream %s overlap with %q", other, subject)
 			}
 			return nil
 		})

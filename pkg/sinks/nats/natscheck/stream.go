@@ -84,18 +84,12 @@ func (s *Stream) unfit(c *jetstream.StreamConfig) error {
 
 // Warnings returns the settings that can lose events in the stream. maxPayload is the message size limit of the server.
 func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) (found []diagnose.Finding) {
-	covers := func(filter string) bool { return server.SubjectMatchesFilter(s.Wildcard, filter) }
-	s.warn(&found, !slices.ContainsFunc(c.Subjects, covers), fmt.Sprintf("add %q to its subjects", s.Wildcard),
+	s.warn(&found, !Covers(c.Subjects, s.Wildcard), fmt.Sprintf("add %q to its subjects", s.Wildcard),
 		"its subjects %q include only a part of %q: other events are not delivered", c.Subjects, s.Wildcard)
 	old := c.Discard == jetstream.DiscardOld
-	s.warn(
-		&found,
-		old && (c.MaxBytes > 0 || c.MaxMsgs > 0),
+	s.warn(&found, old && (c.MaxBytes > 0 || c.MaxMsgs > 0),
 		"set its discard policy to new, with which the bridge waits instead",
-		"when full (max_bytes %d, max_msgs %d), it removes its oldest messages",
-		c.MaxBytes,
-		c.MaxMsgs,
-	)
+		"when full (max_bytes %d, max_msgs %d), it removes its oldest messages", c.MaxBytes, c.MaxMsgs)
 	s.warn(&found, c.MaxMsgsPerSubject > 0 && old && !s.isLatest(),
 		"remove max_msgs_per_subject, or set nats.stream.lastPerSubject: true to keep only last states",
 		"it keeps only the last %d messages of each subject (max_msgs_per_subject)", c.MaxMsgsPerSubject)
@@ -114,6 +108,11 @@ func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) (found []
 	s.warn(&found, s.isLatest() && c.MaxAge > 0, "set its max_age to 0",
 		"it removes objects that do not change for %v (max_age)", c.MaxAge)
 	return found
+}
+
+// Covers reports whether a single one of the filters matches everything that subject, which may have wildcards, matches.
+func Covers(filters []string, subject string) bool {
+	return slices.ContainsFunc(filters, func(filter string) bool { return server.SubjectMatchesFilter(subject, filter) })
 }
 
 // warn appends a warning about the stream to found if it applies.
