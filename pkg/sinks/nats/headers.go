@@ -67,12 +67,14 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 	if h.latest || m.Again || m.Type == event.Restated {
 		id = h.ownID(m)
 	}
-	if h.suffix != "" {
-		id += h.suffix
-	}
-	h.put("", jetstream.MsgIDHeader, id)
+	h.put("", jetstream.MsgIDHeader, id+h.suffix)
 	if h.latest && m.Type == event.Deleted {
-		h.putDeletion()
+		if h.ttl != "" {
+			h.put("", jetstream.MsgTTLHeader, h.ttl)
+		}
+		if h.bucket {
+			h.put("", bucketOperation, "DEL")
+		}
 	}
 	if m.Structured {
 		h.put("", contentType, m.ContentType())
@@ -101,16 +103,6 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 //     store the older state again and drop the newer one.
 func (h *headers) ownID(m *event.Message) string {
 	return m.UniqueID() + "." + h.run + "." + strconv.FormatInt(m.Time.UnixNano(), 36)
-}
-
-// putDeletion adds the headers of a deletion: the TTL, and for a bucket the operation.
-func (h *headers) putDeletion() {
-	if h.ttl != "" {
-		h.put("", jetstream.MsgTTLHeader, h.ttl)
-	}
-	if h.bucket {
-		h.put("", bucketOperation, "DEL")
-	}
 }
 
 // bucketOperation is the header that marks deleted keys for the clients of a bucket (NATS ADR-8).

@@ -34,10 +34,10 @@ func (s *Sink) unavailable(m *event.Message, err error) error {
 
 // partError marks the error of an acknowledgement as a failure of a part if the error concerns only the subject of the
 // message: it is full, or the stream did not have it at the last check.
-func (s *Sink) partError(m *event.Message, subject string, a *ack) {
+func (s *Sink) partError(m *event.Message, a *ack) {
 	switch {
 	case a.err == nil || sinks.IsPermanent(a.err) || sinks.IsMaybeWritten(a.err):
-	case errors.Is(a.err, errFullSubject), a.otherSubject && !natscheck.Covers(s.info.Config.Subjects, subject):
+	case errors.Is(a.err, errFullSubject), a.otherSubject && !natscheck.Covers(s.info.Config.Subjects, s.subject.Expand(m)):
 		a.err = s.unavailable(m, a.err)
 	}
 }
@@ -46,7 +46,7 @@ func (s *Sink) partError(m *event.Message, subject string, a *ack) {
 func (s *Sink) forbid(subject string) {
 	f := &s.flight
 	for i, m := range f.batch {
-		if f.status[i] == flying && f.subjects[i] == subject {
+		if f.status[i] == flying && s.subject.Expand(m) == subject {
 			err := errors.New(`Permissions Violation for Publish to "` + subject + `"`)
 			f.settle(int32(i), s.unavailable(m, s.client.Denied("not published", err, s.stream.Wildcard)))
 		}

@@ -27,17 +27,16 @@ var errNotSent = errors.New("not sent")
 // The messages of one object form a chain. The first message of the chain is ready immediately. Each later message
 // becomes ready when the message before it is acknowledged.
 type flight struct {
-	batch    []*event.Message
-	results  []error
-	status   []status
-	next     []int32 // next[i] is the message after batch[i] in its chain; -1 if there is none
-	ready    []int32 // ready[readyAt:] are the messages that may be published now
-	readyAt  int
-	subjects []string            // subjects[i] is the subject of batch[i] if it was published
-	base     uint64              // base+i is the reply token of batch[i]
-	flying   int                 // number of published messages without a result
-	open     int                 // number of messages without a result
-	last     map[event.Key]int32 // the last message per key so far
+	batch   []*event.Message
+	results []error
+	status  []status
+	next    []int32 // next[i] is the message after batch[i] in its chain; -1 if there is none
+	ready   []int32 // ready[readyAt:] are the messages that may be published now
+	readyAt int
+	base    uint64              // base+i is the reply token of batch[i]
+	flying  int                 // number of published messages without a result
+	open    int                 // number of messages without a result
+	last    map[event.Key]int32 // the last message per key so far
 }
 
 type status uint8
@@ -55,8 +54,6 @@ func (f *flight) begin(batch []*event.Message, results []error) {
 	f.status = append(f.status[:0], make([]status, n)...)
 	f.next = append(f.next[:0], make([]int32, n)...)
 	f.ready, f.readyAt = f.ready[:0], 0
-	clear(f.subjects)
-	f.subjects = append(f.subjects[:0], make([]string, n)...)
 	if f.last == nil {
 		f.last = make(map[event.Key]int32, n)
 	}
@@ -189,8 +186,7 @@ func (s *Sink) publish(i int32) error {
 	subject := len(text)
 	s.text = strconv.AppendUint(append(text, s.inbox...), f.base+uint64(i), 36)
 	both := string(s.text) // a single allocation for both strings
-	f.subjects[i] = both[:subject]
-	s.msg = natsgo.Msg{Subject: f.subjects[i], Reply: both[subject:], Header: s.headers.set(m), Data: m.Data}
+	s.msg = natsgo.Msg{Subject: both[:subject], Reply: both[subject:], Header: s.headers.set(m), Data: m.Data}
 	if m.Structured {
 		s.body = m.AppendStructured(s.body[:0])
 		s.msg.Data = s.body
@@ -221,7 +217,7 @@ func (s *Sink) answer(m *natsgo.Msg) {
 		return // a late answer to a message that was given up
 	}
 	a := readAck(m, s.ackPrefix)
-	s.partError(f.batch[i], f.subjects[i], &a)
+	s.partError(f.batch[i], &a)
 	s.recheck = s.recheck || a.recheck
 	f.settle(i, a.err)
 }

@@ -121,7 +121,7 @@ const expiresSoon = 7 * 24 * time.Hour
 // checkPermissions requests the user's permissions from the server. If the server does not answer, a missing permission
 // is detected only when the stream is checked or when the first event is sent.
 func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []diagnose.Finding {
-	ctx, cancel := context.WithTimeout(ctx, min(permissionsTimeout, s.Access.Timeout))
+	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
 	var answer struct {
 		Data server.UserInfo `json:"data"`
@@ -152,9 +152,6 @@ func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []di
 	}
 	return append([]diagnose.Finding{f}, denied...)
 }
-
-// permissionsTimeout is the timeout for the server's answer about the user's permissions.
-const permissionsTimeout = 5 * time.Second
 
 // deniedOf returns a failure for every permission that the sink requires and the user does not have.
 func (s *Stream) deniedOf(may *server.Permissions, target string) (findings []diagnose.Finding) {
