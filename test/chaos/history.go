@@ -95,6 +95,7 @@ type Timeline struct {
 type Process struct {
 	Config     Config
 	Start, End time.Time
+	Up         time.Time // when it said that it starts, which takes a while on a busy machine
 	// The revisions of etcd when it was started, when it had handed over its first lists (0: it never had), and when it
 	// had ended.
 	StartRev, ReadyRev, EndRev int64

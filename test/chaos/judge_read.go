@@ -92,7 +92,7 @@ func (j *sinkJudge) repeats(before, again *Event) bool {
 			}
 		}
 	}
-	return j.restarted(again) || slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
+	return j.restarted(again) || j.behindAList(before, again) || slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
 		switch {
 		case f.Sink == j.dest:
 			return f.around(before.At, flightSlack) && (ended || !j.sink.Kind.OnKafka())

@@ -59,7 +59,11 @@ func (j *sinkJudge) committed(p *Process) time.Time {
 // caughtUp reports whether a process that has ended certainly had read what came before it. One that resumes is ready
 // at once.
 func (j *sinkJudge) caughtUp(p *Process) bool {
-	return p.ReadyRev > 0 && j.committed(p).After(p.Start.Add(time.Second))
+	up := p.Up
+	if up.IsZero() {
+		up = p.Start
+	}
+	return p.ReadyRev > 0 && j.committed(p).After(up.Add(time.Second))
 }
 
 // beforeStalls is at, or the beginning of what held up the reading, or the checkpoint, before that. Faults can follow
@@ -130,8 +134,8 @@ func (j *sinkJudge) unknown(last *Event) bool {
 		j.sink.Kind.LastOnly() && slices.ContainsFunc(j.Timeline.Relists, covers))
 }
 
-// uncommitted reports whether the bridge may have forgotten that it sent a state, and the next process that may write
-// its checkpoint had another configuration: then it counts as not sent ("Limits" in delivery.md).
+// uncommitted reports whether the bridge may have forgotten that it sent a state, and the next process that certainly
+// read what came before it had another configuration: then it counts as not sent ("Limits" in delivery.md).
 func (j *sinkJudge) uncommitted(last *Event) bool {
 	if last == nil {
 		return false
@@ -141,7 +145,8 @@ func (j *sinkJudge) uncommitted(last *Event) bool {
 		if !j.forgot(&processes[n], last) {
 			continue
 		}
-		for m := n + 1; m < len(processes) && j.abrupt(&processes[m-1]); m++ {
+		unread := func(m int) bool { return j.abrupt(&processes[m]) || m > n && !j.caughtUp(&processes[m]) }
+		for m := n + 1; m < len(processes) && unread(m-1); m++ {
 			if !reflect.DeepEqual(processes[n].Config, processes[m].Config) {
 				return true
 			}
@@ -196,6 +201,18 @@ func (j *sinkJudge) unfinished(n int) bool {
 	before := &j.Timeline.Processes[n-1]
 	return before.ReadyRev == 0 || j.changing(n) ||
 		(n == 1 || j.starts(n-1) || j.unfinished(n-1)) && j.abrupt(before) && !j.caughtUp(before)
+}
+
+// behindAList reports whether an event repeats one that an earlier process left on disk, behind an initial list that may
+// not have been finished: such a list comes again, and so does what follows it.
+func (j *sinkJudge) behindAList(before, again *Event) bool {
+	for n, p := range j.Timeline.Processes {
+		onDisk := before.made().Before(p.Start) && !before.At.Before(p.Start)
+		if j.unfinished(n) && onDisk && !again.made().Before(p.Start) {
+			return true
+		}
+	}
+	return false
 }
 
 // listed is the revision up to which the lists of a process can be; if it ended before it was ready, those of the next.

@@ -275,6 +275,18 @@ func TestJudgeATerminationInAFirstList(t *testing.T) {
 	}
 }
 
+// What followed an unfinished list comes again like the list, even what was on disk when the bridge was killed.
+func TestJudgeAChangeBehindAnUnfinishedList(t *testing.T) {
+	for ready, want := range map[int64][]Class{0: nil, 2: {Repeated}} {
+		s := tell(t, "a b c", stream(Filter{}))
+		s.process(1, 2, Term, s.config()).process(2, 4, Kill, s.config()).process(5, 0, "", s.config())
+		s.in.Timeline.Processes[0].ReadyRev = ready
+		s.got("s", "initial 1@2.1", "initial 2@2.2", "added 3@5.1", "added 3@5.4")
+		s.in.Events["s"][2].Made = second(3.1)
+		s.ends(want...)
+	}
+}
+
 // While another sink's queue is full, the source has no position behind the change that waits for it: this change, and no
 // earlier one, comes again after a kill.
 func TestJudgeAKillWhileAQueueIsFull(t *testing.T) {
@@ -591,6 +603,20 @@ func TestJudgeAnObjectThatAKillForgot(t *testing.T) {
 			after := s.config()
 			after.Sinks[0].Filter.Team = "blue"
 			s.process(0, 1, how, s.config()).process(2, 0, "", after)
+			s.got("s", "added 1", "added 2", "updated 3").ends(want...)
+		})
+	}
+}
+
+// It is the same if a process in between ended before it had read what came before it.
+func TestJudgeAnObjectThatAKillForgotAndAShortProcess(t *testing.T) {
+	for up, want := range map[float64][]Class{14.5: nil, 12.5: {StillThere}} {
+		t.Run(fmt.Sprint(up), func(t *testing.T) {
+			s := tell(t, "x y:blue y", stream(Filter{}))
+			after := s.config()
+			after.Sinks[0].Filter.Team = "blue"
+			s.process(0, 1, Kill, s.config()).process(12, 16, Term, s.config()).process(18, 0, "", after)
+			s.in.Timeline.Processes[1].Up = second(up)
 			s.got("s", "added 1", "added 2", "updated 3").ends(want...)
 		})
 	}

@@ -228,9 +228,21 @@ func (r *run) finish(ctx context.Context) ([]Violation, error) {
 	counts := map[string]int{}
 	for name, events := range input.Events {
 		counts[name] = len(events)
+		r.dump(name, events)
 	}
 	r.note("%d revisions, events: %v", len(input.History.Revs), counts)
 	return append(r.violations, Judge(input)...), nil
+}
+
+// dump writes the events that a destination holds to a file, which is kept if the run failed.
+func (r *run) dump(dest string, events []*Event) {
+	var b strings.Builder
+	for _, e := range events {
+		fmt.Fprintf(&b, "%s  id %s, made %s\n", e, e.ID, e.Made.Format("05.000"))
+	}
+	if err := os.WriteFile(filepath.Join(r.dir, "events-"+dest+".txt"), []byte(b.String()), 0o600); err != nil {
+		r.w.t.Logf("cannot keep the events of %s: %v", dest, err)
+	}
 }
 
 // input reads everything that the judge needs, and the revision up to which it is complete.
@@ -338,7 +350,7 @@ func (r *run) start(ctx context.Context) error {
 	r.used, r.bridge = r.config, b
 	r.timeline.Processes = append(
 		r.timeline.Processes,
-		Process{Config: r.config, Start: at, StartRev: rev, EndRev: math.MaxInt64},
+		Process{Config: r.config, Start: at, Up: time.Now(), StartRev: rev, EndRev: math.MaxInt64},
 	)
 	return nil
 }
