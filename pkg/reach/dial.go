@@ -49,28 +49,26 @@ type dialFunc = func(ctx context.Context, network, address string) (net.Conn, er
 func first(ctx context.Context, network string, addresses []string, dial dialFunc) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var mu sync.Mutex
-	var won net.Conn
-	errs := make([]error, len(addresses))
+	conns, errs := make(chan net.Conn, len(addresses)), make([]error, len(addresses))
 	var dials sync.WaitGroup
 	for i, address := range addresses {
 		dials.Go(func() {
 			conn, err := dial(ctx, network, address)
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case err != nil:
+			if err != nil {
 				errs[i] = err
-			case won == nil:
-				won = conn
-				cancel()
-			default:
-				_ = conn.Close()
+				return
 			}
+			conns <- conn
+			cancel()
 		})
 	}
 	dials.Wait()
-	if won == nil {
+	close(conns)
+	won, ok := <-conns
+	for late := range conns {
+		_ = late.Close()
+	}
+	if !ok {
 		return nil, errs[0]
 	}
 	return won, nil

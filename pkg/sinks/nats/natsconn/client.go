@@ -45,8 +45,8 @@ func (c *Client) Conn() *natsgo.Conn { return c.conn.Load() }
 // JetStream returns the API of JetStream over the current connection. It must not be called before Connect.
 func (c *Client) JetStream() jetstream.JetStream { return c.js }
 
-// Connect returns nil once the client is connected. After another error than that of a file, the client continues in
-// the background, and must be closed.
+// Connect returns nil once the client is connected. After an error, the client may continue to connect in the
+// background until it is closed.
 func (c *Client) Connect(ctx context.Context) error {
 	// While nats.go waits for a server that does not respond, all methods of the connection block.
 	defer context.AfterFunc(ctx, c.Interrupt)()
