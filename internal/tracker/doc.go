@@ -7,7 +7,8 @@
 // second, or earlier if the ledgers hold much data, the Tracker commits the settled part of all ledgers in one
 // transaction. It holds no lock during the commit.
 //
-// The life of a source has these steps:
+// [Tracker.Identify] checks at the start that the store belongs to this cluster, stores the current filters and `watch`,
+// and reads the states of all sources, without their rows. The life of a source then has these steps:
 //
 //  1. [Tracker.Resume] loads the source from the store and opens its ledger. A source that has no rows begins
 //     with a list: its [informer.Record] stores the whole list before any object is sent to a sink.
