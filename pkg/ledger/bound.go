@@ -5,13 +5,9 @@ import (
 	"sync/atomic"
 )
 
-// CountIn makes the ledger add the size of its waiting changes (see Held) to total, until Discard is called.
-func (l *Ledger) CountIn(total *atomic.Int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.total = total
-	l.count()
-}
+// CountIn makes the ledger add the size of its waiting changes (see Held) to total, until Discard is called. It must be
+// called before the first change.
+func (l *Ledger) CountIn(total *atomic.Int64) { l.total = total }
 
 // Discard removes all waiting changes and subtracts their size from the total. The ledger must not be used afterwards.
 func (l *Ledger) Discard() {
@@ -79,18 +75,9 @@ func (l *Ledger) Squeeze() {
 	for key, row := range l.pending {
 		// If a change was collected but could not be written, it is unknown whether the row exists.
 		failed, reached := before(*row, l.covered), before(*row, l.here.seq)
-		kept := append(slices.Clone((*row)[:failed]), squeeze((*row)[failed:reached])...)
-		if len(kept) == reached {
-			continue
-		}
-		l.drop((*row)[:reached]...)
-		for _, c := range kept {
-			l.bytes += c.size()
-		}
-		if kept = append(kept, (*row)[reached:]...); len(kept) == 0 {
+		l.replace(row, failed, reached, squeeze((*row)[failed:reached])...)
+		if len(*row) == 0 {
 			delete(l.pending, key)
-		} else {
-			*row = kept
 		}
 	}
 }
@@ -100,18 +87,12 @@ func squeeze(changes []rowChange) (kept []rowChange) {
 	for _, c := range changes {
 		last := len(kept) - 1
 		switch {
-		case c.object != nil && last >= 0 && kept[last].object != nil && !kept[last].added:
-			kept[last] = c // replace an older state
-		case c.object == nil && last >= 0 && kept[last].object != nil:
-			if last > 0 && kept[last-1].added {
-				last-- // remove both the first and the last state of the created object
-			}
-			created := kept[last].added
-			kept = kept[:last]
-			if !created { // the row exists, so keep its deletion
-				kept = append(kept, c)
-			}
-		case c.object == nil && last >= 0: // the object is already deleted
+		case c.object == nil && changes[0].added:
+			kept = nil // neither the object nor an earlier one with its name has a row
+		case c.object == nil:
+			kept = []rowChange{c}
+		case last >= 0 && kept[last].object != nil && !kept[last].added:
+			kept[last] = c // replaces an older state
 		default:
 			kept = append(kept, c)
 		}

@@ -70,7 +70,10 @@ func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	for _, name := range sinks {
 		floor := state.Sinks[name]
 		_, began := state.Sinks[name]
-		l.sinks[name] = &sinkLedger{here: l.here, caught: floor != "", began: began, floor: floor, last: base}
+		l.sinks[name] = &sinkLedger{
+			here: l.here, caught: floor != "", began: began, floor: floor,
+			open: map[uint64]entry{}, first: base + 1, last: base, empty: base,
+		}
 		if refilter, ok := state.Refilters[name]; ok {
 			l.sinks[name].caught, l.sinks[name].refilter = false, &refilter
 		}
@@ -162,21 +165,25 @@ func (l *Ledger) merge(row *[]rowChange) {
 		return
 	}
 	created, last := (*row)[from].added, (*row)[to-1]
-	l.drop((*row)[from:to]...)
 	if last.object == nil && created { // nothing to write
-		*row = slices.Delete(*row, from, to)
+		l.replace(row, from, to)
 		return
 	}
 	last.added = created
-	l.bytes += last.size()
-	*row = slices.Replace(*row, from, to, last)
+	l.replace(row, from, to, last)
 }
 
-// drop subtracts the size of changes from l.bytes.
-func (l *Ledger) drop(changes ...rowChange) {
+// replace replaces the changes to a row from index from up to index to.
+func (l *Ledger) replace(row *[]rowChange, from, to int, by ...rowChange) {
+	l.bytes += bytesOf(by) - bytesOf((*row)[from:to])
+	*row = slices.Replace(*row, from, to, by...)
+}
+
+func bytesOf(changes []rowChange) (size int64) {
 	for _, c := range changes {
-		l.bytes -= c.size()
+		size += c.size()
 	}
+	return size
 }
 
 // before returns the number of waiting changes up to seq, including seq.
@@ -340,7 +347,7 @@ func (l *Ledger) Open() (open int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.all {
-		open += s.open
+		open += len(s.open)
 	}
 	return open
 }
@@ -356,7 +363,7 @@ func (l *Ledger) collectRow(u *Update, key string, row *[]rowChange) {
 	} else {
 		u.Deletes = append(u.Deletes, key)
 	}
-	l.drop((*row)[:n]...)
+	l.bytes -= bytesOf((*row)[:n])
 	*row = (*row)[n-1:]
 	l.writing += (*row)[0].size()
 }

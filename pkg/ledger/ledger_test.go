@@ -316,8 +316,8 @@ func TestWhatIsSettledBehindAnOpenChangeIsLetGoOf(t *testing.T) {
 				}
 				most = max(most, l.Held())
 			}
-			if n := cap(l.sinks["a"].changes); n > 8*keepChanges || most > 101_000 {
-				t.Errorf("there is room for %d changes of a sink, and %d bytes of rows waited", n, most)
+			if n := len(l.sinks["a"].open); n > 102 || most > 101_000 {
+				t.Errorf("%d events of a sink are kept, and %d bytes of rows waited", n, most)
 			}
 			if total.Load() != l.Held() || l.Held() != sizeOf(l) {
 				t.Errorf("%d bytes are held, the total says %d, the ledger %d", sizeOf(l), total.Load(), l.Held())

@@ -1,12 +1,8 @@
 package ledger
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
+import "time"
 
-// sinkLedger contains the events of a sink that are not settled, and some settled events that are not removed yet.
+// sinkLedger contains the events of a sink that are not settled.
 type sinkLedger struct {
 	here   mark
 	caught bool   // the sink was sent its whole initial list or difference, or did not need one
@@ -16,87 +12,57 @@ type sinkLedger struct {
 	// the difference.
 	refilter *Refilter
 
-	changes []entry // sorted by number; the entries before start are settled, the entry at start is not
-	start   int
-	last    uint64 // the last number that track returned
-	open    int    // number of unsettled events
+	open  map[uint64]entry // unsettled events by number
+	first uint64           // the lowest number in open, or last+1 if all events are settled
+	last  uint64           // the last number that track returned
+	empty uint64           // the value of last when open was created
 }
 
-// entry is an event that was sent to a sink, with the sink's position before the event.
+// renewAfter is the number of events after which open is replaced, to release the memory of events that were settled.
+const renewAfter = 16 << 10
+
+// entry is an unsettled event, with the sink's position before the event.
 type entry struct {
-	number  uint64
-	since   int64 // time that was passed to Track, in nanoseconds since 1970
-	before  mark
-	fresh   bool // the event is part of the initial list, so there is no watermark before it
-	settled bool
+	since  int64 // time that was passed to Track, in nanoseconds since 1970
+	before mark
+	fresh  bool // the event is part of the initial list, so there is no watermark before it
 }
 
-// keepChanges is the minimum room for settled entries in sinkLedger.changes.
-const keepChanges = 1024
-
-// track appends an event and returns its number.
-func (s *sinkLedger) track(c entry) uint64 {
-	if len(s.changes) == cap(s.changes) && len(s.changes) > 2*s.open+keepChanges { // reuse the room of settled entries
-		open := slices.DeleteFunc(s.changes[s.start:], func(c entry) bool { return c.settled })
-		n := copy(s.changes, open)
-		clear(s.changes[n:])
-		s.changes, s.start = s.changes[:n], 0
+// track adds an event and returns its number.
+func (s *sinkLedger) track(e entry) uint64 {
+	if len(s.open) == 0 && s.last-s.empty >= renewAfter { // a map never shrinks
+		s.open, s.empty = map[uint64]entry{}, s.last
 	}
 	s.last++
-	c.number = s.last
-	s.changes = append(s.changes, c)
-	s.open++
+	s.open[s.last] = e
 	return s.last
 }
 
-// settle marks an event as settled and reports whether it was unsettled before.
+// settle removes an event and reports whether it was unsettled.
 func (s *sinkLedger) settle(number uint64) bool {
-	at, found := s.find(number)
-	if !found || s.changes[at].settled {
+	if !s.isOpen(number) {
 		return false
 	}
-	s.changes[at].settled, s.changes[at].before = true, mark{} // releases the memory of the position
-	s.open--
-	for s.start < len(s.changes) && s.changes[s.start].settled {
-		s.start++
-	}
-	if s.start == len(s.changes) {
-		s.changes, s.start = s.changes[:0], 0
-		if cap(s.changes) > keepChanges {
-			s.changes = nil
-		}
+	delete(s.open, number)
+	for s.first <= s.last && !s.isOpen(s.first) {
+		s.first++
 	}
 	return true
 }
 
-// find returns the index of the entry with this number. Numbers are consecutive unless track has removed settled
-// entries. Only in that case does find need a binary search.
-func (s *sinkLedger) find(number uint64) (at int, found bool) {
-	if s.start == len(s.changes) || number < s.changes[s.start].number {
-		return 0, false
-	}
-	at = s.start + int(number-s.changes[s.start].number)
-	if at < len(s.changes) && s.changes[at].number == number {
-		return at, true
-	}
-	byNumber := func(c entry, n uint64) int { return cmp.Compare(c.number, n) }
-	at, found = slices.BinarySearchFunc(s.changes[s.start:], number, byNumber)
-	return s.start + at, found
-}
+func (s *sinkLedger) isOpen(number uint64) bool { _, ok := s.open[number]; return ok }
 
-// oldest returns the oldest unsettled event, or nil if all events are settled.
-func (s *sinkLedger) oldest() *entry {
-	if s.start == len(s.changes) {
-		return nil
-	}
-	return &s.changes[s.start]
+// oldest returns the oldest unsettled event. ok is false if all events are settled.
+func (s *sinkLedger) oldest() (e entry, ok bool) {
+	e, ok = s.open[s.first]
+	return e, ok
 }
 
 // watermark returns the watermark of the sink. fresh is true if the sink has not settled its initial list or
 // difference.
 func (s *sinkLedger) watermark() (m mark, fresh bool) {
-	if c := s.oldest(); c != nil {
-		return c.before, c.fresh
+	if e, ok := s.oldest(); ok {
+		return e.before, e.fresh
 	}
 	return s.here, !s.caught
 }
@@ -114,9 +80,9 @@ func (l *Ledger) Lags() map[string]Lag {
 	defer l.mu.Unlock()
 	lags := map[string]Lag{}
 	for name, s := range l.sinks {
-		lag := Lag{Open: s.open}
-		if c := s.oldest(); c != nil {
-			lag.Since = time.Unix(0, c.since)
+		lag := Lag{Open: len(s.open)}
+		if e, ok := s.oldest(); ok {
+			lag.Since = time.Unix(0, e.since)
 		}
 		if m, fresh := s.watermark(); !fresh {
 			lag.ResourceVersion = m.resourceVersion
