@@ -14,12 +14,12 @@ import (
 
 // Fetch implements object.Keeper. It reads a state from the ledger if the state is not committed yet, otherwise from
 // the store.
-func (r record) Fetch(o *object.Object) ([]byte, error) {
+func (s *source) Fetch(o *object.Object) ([]byte, error) {
 	key := o.Key()
-	if found := r.ledger.Find(key, o.Identity); found != nil {
+	if found := s.ledger.Find(key, o.Identity); found != nil {
 		return found.Raw, nil
 	}
-	return r.tracker.store.Fetch(r.of.Name, key, o.Identity)
+	return s.tracker.store.Fetch(s.state.Source.Name, key, o.Identity)
 }
 
 // partBytes is the number of object bytes of a list that are kept in memory before they are written.
@@ -31,26 +31,27 @@ var errSuperseded = errors.New("a newer list of the source has started")
 // stage stores an initial list in parts while the list is read, so a list of any length requires little memory. Until
 // FirstList is called, the source has rows but no watermark, and these rows are ignored after a restart.
 type stage struct {
-	record
+	*source
+
 	part  []*object.Object // objects that are not written yet
 	bytes int              // size of the objects in part
 	begun bool             // whether this stage has written something
 }
 
 // Stage implements informer.Record.
-func (r record) Stage() informer.Stage {
-	if r.ledger.Begun() {
+func (s *source) Stage() informer.Stage {
+	if s.ledger.Begun() {
 		return nil
 	}
-	return r.newStage()
+	return s.newStage()
 }
 
 // newStage starts a new stage. The previous stage of the source, if there is one, writes nothing more.
-func (r record) newStage() *stage {
-	r.tracker.staging.Lock()
-	defer r.tracker.staging.Unlock()
-	r.stage = &stage{record: r}
-	return r.stage
+func (s *source) newStage() *stage {
+	s.tracker.staging.Lock()
+	defer s.tracker.staging.Unlock()
+	s.stage = &stage{source: s}
+	return s.stage
 }
 
 // Put implements informer.Stage.
@@ -66,7 +67,7 @@ func (s *stage) Put(o *object.Object) error {
 
 // Remove implements informer.Stage.
 func (s *stage) Remove(o *object.Object) error {
-	return s.write(ledger.Update{State: ledger.State{Source: s.of}, Deletes: []string{o.Key()}})
+	return s.write(ledger.Update{State: ledger.State{Source: s.state.Source}, Deletes: []string{o.Key()}})
 }
 
 // write commits the objects that Put collected, followed by the updates in more, in one transaction.
@@ -76,7 +77,7 @@ func (s *stage) write(more ...ledger.Update) error {
 	if s.source.stage != s {
 		return errSuperseded
 	}
-	part := ledger.Update{State: ledger.State{Source: s.of}, ReplaceRows: !s.begun, Upserts: s.part}
+	part := ledger.Update{State: ledger.State{Source: s.state.Source}, ReplaceRows: !s.begun, Upserts: s.part}
 	if err := s.tracker.store.Commit(append([]ledger.Update{part}, more...), s.tracker.filters); err != nil {
 		return err
 	}
@@ -87,33 +88,33 @@ func (s *stage) write(more ...ledger.Update) error {
 // FirstList implements informer.Record. The bytes of the objects were staged while the list was read. After FirstList
 // the store contains the whole list, so no later deletion can be missed. FirstList waits until the store has committed
 // the list.
-func (r record) FirstList(objects []*object.Object, resourceVersion string) bool {
-	if r.ledger.Begun() { // the resource was removed and added again
+func (s *source) FirstList(objects []*object.Object, resourceVersion string) bool {
+	if s.ledger.Begun() { // the resource was removed and added again
 		for _, o := range objects {
-			r.ledger.AddRow(o.Key(), o)
+			s.ledger.AddRow(o.Key(), o)
 		}
 		return true
 	}
-	t := r.tracker
+	t := s.tracker
 	t.staging.Lock()
-	s := r.stage
+	list := s.stage
 	t.staging.Unlock()
-	if s == nil { // the list was not staged, so the objects still have their bytes
-		s = r.newStage()
+	if list == nil { // the list was not staged, so the objects still have their bytes
+		list = s.newStage()
 		for _, o := range objects {
-			if !t.retry(func() error { return s.Put(o) }) {
+			if !t.retry(func() error { return list.Put(o) }) {
 				return false
 			}
 		}
 	}
-	state := ledger.State{Source: r.of, ResourceVersion: resourceVersion, Sinks: map[string]string{}}
+	state := ledger.State{Source: s.state.Source, ResourceVersion: resourceVersion, Sinks: map[string]string{}}
 	for _, sink := range t.sinks {
 		state.Sinks[sink] = "" // the sink is sent a part of the list from now on
 	}
-	if !t.retry(func() error { return s.write(ledger.Update{State: state}) }) {
+	if !t.retry(func() error { return list.write(ledger.Update{State: state}) }) {
 		return false
 	}
-	r.ledger.Begin(resourceVersion)
+	s.ledger.Begin(resourceVersion)
 	return true
 }
 

@@ -25,7 +25,7 @@ func TestFirstList(t *testing.T) {
 		t.Fatalf("a new source has %+v", memory)
 	}
 	r := e.Record(pods)
-	stage := r.(record).Stage()
+	stage := r.Stage()
 	for _, o := range []*object.Object{pod(t, "a", 3), pod(t, "b", 4), pod(t, "gone", 5)} {
 		if err := stage.Put(o); err != nil {
 			t.Fatal(err)
@@ -37,7 +37,7 @@ func TestFirstList(t *testing.T) {
 	if !r.FirstList([]*object.Object{pod(t, "a", 3), pod(t, "b", 4)}, "10") {
 		t.Fatal("the first list was not stored")
 	}
-	if r.(record).Stage() != nil {
+	if r.Stage() != nil {
 		t.Error("a second list is staged")
 	}
 	kill(t, e)
@@ -57,7 +57,7 @@ func TestFirstListThatWasNotFinished(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "s"})
 	e.Resume(pods)
-	stage := e.Record(pods).(record).Stage()
+	stage := e.Record(pods).Stage()
 	if err := errors.Join(stage.Put(pod(t, "a", 3)), stage.Remove(pod(t, "b", 3))); err != nil {
 		t.Fatal(err)
 	}

@@ -7,35 +7,24 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
-// record implements informer.Record for one source. It records in the ledger how changes affect the rows, and which
-// position the informer has reached.
-type record struct {
-	*source
-
-	tracker *Tracker
-	of      ledger.Source
-}
-
-var _ informer.Record = record{}
-
 // Record implements informer.State.
-func (t *Tracker) Record(source informer.Source) informer.Record {
+func (t *Tracker) Record(of informer.Source) informer.Record {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return record{t.sources[source.Name], t, ledger.Source(source)}
+	return t.sources[of.Name]
 }
 
 // Entering implements informer.Record. It stores objects before they are sent to any sink, and waits until the store
 // has committed them. If the process were killed after an object was sent but before it was stored, the next process
 // would list again without knowing the object. It could then not notice that the object was deleted.
-func (r record) Entering(objects []*object.Object) bool {
-	t := r.tracker
+func (s *source) Entering(objects []*object.Object) bool {
+	t := s.tracker
 	for len(objects) > 0 {
 		n := 0
 		for size := 0; n < len(objects) && size < partBytes; n++ {
 			size += len(objects[n].Raw)
 		}
-		part := []ledger.Update{{State: r.state, Upserts: objects[:n]}}
+		part := []ledger.Update{{State: s.state, Upserts: objects[:n]}}
 		if !t.retry(func() error { return t.store.Commit(part, t.filters) }) {
 			return false
 		}
@@ -45,24 +34,24 @@ func (r record) Entering(objects []*object.Object) bool {
 }
 
 // Added implements informer.Record.
-func (r record) Added(o *object.Object) { r.ledger.AddRow(o.Key(), o) }
+func (s *source) Added(o *object.Object) { s.ledger.AddRow(o.Key(), o) }
 
 // Updated implements informer.Record.
-func (r record) Updated(o *object.Object) { r.ledger.SetRow(o.Key(), o) }
+func (s *source) Updated(o *object.Object) { s.ledger.SetRow(o.Key(), o) }
 
 // Deleted implements informer.Record.
-func (r record) Deleted(o *object.Object) { r.ledger.SetRow(o.Key(), nil) }
+func (s *source) Deleted(o *object.Object) { s.ledger.SetRow(o.Key(), nil) }
 
 // Reached implements informer.Record. It waits while the ledgers exceed their bound (see makeRoom).
-func (r record) Reached(resourceVersion string) {
-	r.ledger.Advance(resourceVersion)
-	r.tracker.makeRoom(r.tracker.reading, r.ledger)
+func (s *source) Reached(resourceVersion string) {
+	s.ledger.Advance(resourceVersion)
+	s.tracker.makeRoom(s.tracker.reading, s.ledger)
 }
 
 // Gap implements informer.Record.
-func (r record) Gap(from, to string) {
+func (s *source) Gap(from, to string) {
 	if WentBack(from, to) {
-		r.ledger.StartOver()
+		s.ledger.StartOver()
 	}
 }
 

@@ -9,8 +9,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
-// source is the tracker's state of one source.
+// source is the tracker's state of one source. It implements informer.Record: it records in the ledger how changes
+// affect the rows, and which position the informer has reached.
 type source struct {
+	tracker *Tracker
 	state   ledger.State   // state in the store when the source was resumed, or at the start if it is not resumed yet
 	ledger  *ledger.Ledger // nil until the source is resumed
 	stage   *stage         // the last initial list that was staged; nil if there was none
@@ -25,7 +27,7 @@ func (t *Tracker) Remembered() []informer.Source {
 	var sources []informer.Source
 	for _, s := range t.sources {
 		if s.ledger == nil {
-			sources = append(sources, informer.Source(s.state.Source))
+			sources = append(sources, s.state.Source)
 		}
 	}
 	return sources
@@ -49,16 +51,16 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 		state, known = ledger.State{}, nil
 	}
 	if state.ResourceVersion == "" {
-		state.Source = ledger.Source(of)
+		state.Source = of
 	}
 	state.Sinks = withSpilled(&state, t.queues.Spilled(of.Name))
 	t.rescope(&state, of.Scope)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.opened++
-	l := ledger.New(ledger.Source(of), state, t.sinks, t.opened<<40)
+	l := ledger.New(of, state, t.sinks, t.opened<<40)
 	l.CountIn(&t.held)
-	t.sources[of.Name] = &source{state: state, ledger: l}
+	t.sources[of.Name] = &source{tracker: t, state: state, ledger: l}
 	return informer.Memory{Known: known, At: state.ResourceVersion, Scope: state.Source.Scope}
 }
 

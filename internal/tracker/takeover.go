@@ -41,13 +41,9 @@ func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	}
 }
 
-// scopeUnfinished is the scope of a source while rows are moved to it. No informer has this scope.
-const scopeUnfinished = "(unfinished)"
-
 // move moves the rows of shares to the source into.Source, and stores into as the state of this source. If both sources
 // have a row for an object, the later state is kept. move uses several transactions, so a share of any size requires
-// little memory. Before the last transaction, the source has a scope that equals no other scope. After a crash, the
-// next process calls TakeOver again, which moves the remaining rows.
+// little memory. After a crash, the next process calls TakeOver again, which moves the remaining rows.
 //
 // An error means that rows cannot be read. If Options.Reading ends before all rows are moved, move returns nil.
 func (t *Tracker) move(into ledger.State, shares []informer.Share) error {
@@ -59,15 +55,13 @@ func (t *Tracker) move(into ledger.State, shares []informer.Share) error {
 	for _, o := range known {
 		versions[o.Key()] = o.ResourceVersion
 	}
-	unfinished := into
-	unfinished.Source.Scope = scopeUnfinished
 	for _, share := range shares {
 		from, rows, err := t.loadShare(share)
 		if err != nil {
 			return err
 		}
 		for len(rows) > 0 {
-			to, left, n := ledger.Update{State: unfinished}, ledger.Update{State: from}, 0
+			to, left, n := ledger.Update{State: into}, ledger.Update{State: from}, 0
 			for size := 0; n < len(rows) && size < partBytes; n++ {
 				o, key := rows[n], rows[n].Key()
 				left.Deletes = append(left.Deletes, key)
@@ -156,7 +150,7 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 			taken = append(taken, share)
 		}
 	}
-	state.Source = ledger.Source(into)
+	state.Source = into
 	return state, taken
 }
 

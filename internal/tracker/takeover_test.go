@@ -163,7 +163,7 @@ func TestTakeOverOfTheSameObjects(t *testing.T) {
 			t.Errorf("rows (-want +got):\n%s", diff)
 		}
 		want := ledger.State{
-			Source: ledger.Source(into), ResourceVersion: "10", Sinks: map[string]string{"s": "10"},
+			Source: into, ResourceVersion: "10", Sinks: map[string]string{"s": "10"},
 		}
 		if diff := cmp.Diff(want, state); diff != "" {
 			t.Errorf("state (-want +got):\n%s", diff)
@@ -221,19 +221,19 @@ func TestTakeOverOfMuch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	e.reading, e.store = ctx, &interrupted{e.store, 2, cancel}
 	into := podsIn("a")
-	into.Scope = "a scope"
+	into.Scope = "(several)"
 	shares := []informer.Share{{Source: "pods", In: everything}}
 	e.TakeOver(into, shares)
 	old, _ := rowsOf(t, e, "pods")
 	moved, state := rowsOf(t, e, "pods in a")
-	if len(old) == 0 || len(moved) == 0 || len(old)+len(moved) != len(objects) || state.Source.Scope != scopeUnfinished {
+	if len(old) == 0 || len(moved) == 0 || len(old)+len(moved) != len(objects) || state.Source.Scope != "(several)" {
 		t.Errorf("%d and %d rows, scope %q", len(old), len(moved), state.Source.Scope)
 	}
 	kill(t, e)
 	e = start(t, folder, Sink{Name: "s"})
 	e.TakeOver(into, shares)
 	moved, state = rowsOf(t, e, "pods in a")
-	if len(moved) != len(objects) || state.Source.Scope != "a scope" {
+	if len(moved) != len(objects) || state.Source.Scope != "(several)" {
 		t.Errorf("%d rows, scope %q", len(moved), state.Source.Scope)
 	}
 }

@@ -79,18 +79,21 @@ type Positioner interface {
 }
 
 // Source describes the objects that an informer watches. Name is unique among the informers of a fleet, and is the same
-// in every process. Without a checkpoint, Name may be empty.
+// in every process. Without a checkpoint, Name may be empty. A checkpoint stores sources as JSON.
 type Source struct {
-	Name                         string
-	Resource                     schema.GroupVersionResource
-	Namespace                    string // empty for all namespaces and for cluster-scoped resources
-	LabelSelector, FieldSelector string // evaluated by the API server
+	Name     string                      `json:"name"`
+	Resource schema.GroupVersionResource `json:"resource"`
+	// Namespace is empty for all namespaces and for cluster-scoped resources.
+	Namespace string `json:"namespace,omitempty"`
+	// LabelSelector and FieldSelector are evaluated by the API server.
+	LabelSelector string `json:"labelSelector,omitempty"`
+	FieldSelector string `json:"fieldSelector,omitempty"`
 	// Scope describes which objects of the resource and namespace are watched. Equal scopes select the same objects. If
 	// Scope is empty, all objects are watched.
-	Scope string
+	Scope string `json:"scope,omitempty"`
 	// Defined reports whether, as far as is known, a CustomResourceDefinition defines the resource. When the definition is
 	// deleted, its objects are deleted too.
-	Defined bool
+	Defined bool `json:"defined,omitempty"`
 }
 
 // Informer is a shared informer for one resource. Create it with New, add handlers, and then call Run once.

@@ -1,24 +1,12 @@
 package ledger
 
 import (
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Source describes the objects that one informer watches.
-type Source struct {
-	Name          string                      `json:"name"` // any unique, non-empty name
-	Resource      schema.GroupVersionResource `json:"resource"`
-	Namespace     string                      `json:"namespace,omitempty"` // empty means all, as for the selectors
-	LabelSelector string                      `json:"labelSelector,omitempty"`
-	FieldSelector string                      `json:"fieldSelector,omitempty"`
-	// Scope restricts the watched objects further. Its format is defined by the informer. Empty means no further
-	// restriction.
-	Scope string `json:"scope,omitempty"`
-	// Defined reports whether a CustomResourceDefinition defines the resource.
-	Defined bool `json:"defined,omitempty"`
-}
+// Source is what one informer watches.
+type Source = informer.Source
 
 // State describes how far a source is settled. The store writes it as JSON.
 type State struct {
