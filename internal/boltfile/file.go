@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/deltabridge/deltabridge/internal/files"
 )
@@ -72,12 +71,8 @@ func openBolt(path string, o Options) (db *bbolt.DB, err error) {
 		Timeout: patience, FreelistType: bbolt.FreelistMapType, NoFreelistSync: true, ReadOnly: o.ReadOnly,
 		PageSize: pageSize, InitialMmapSize: mapSize, NoSync: o.NoSync, NoGrowSync: o.NoSync, NoStatistics: true,
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		db.AllocSize = growSize
-	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch),
-		errors.Is(err, bolterrors.ErrChecksum):
-		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return db, err
 }

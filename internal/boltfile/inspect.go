@@ -34,8 +34,6 @@ const (
 	pageBranch = 0x01
 	pageLeaf   = 0x02
 	leafBucket = 0x01 // flag of an element that is a bucket
-
-	maxDepth = 64 // maximum depth of the page tree; a valid tree of 2^31 rows has fewer than 32 levels
 )
 
 // Usage contains the number of bytes in use and the total number of bytes of a file.
@@ -77,7 +75,7 @@ func inspect(path string) (Usage, error) {
 		return Usage{}, err
 	}
 	in := &inspection{file: file, pages: m.Pages, seen: make([]bool, m.Pages), used: 2}
-	if err := in.tree(m.Root, nil, nil, 0); err != nil {
+	if err := in.tree(m.Root, nil, nil); err != nil {
 		return Usage{}, err
 	}
 	return Usage{in.used * pageSize, int64(m.Pages) * pageSize}, nil
@@ -180,11 +178,9 @@ func (in *inspection) read(b []byte, at int64) error {
 	return err
 }
 
-// tree checks a page and all pages below it. The keys must be at least low and less than high; nil means no bound.
-func (in *inspection) tree(id uint64, low, high []byte, depth int) error {
-	if depth == maxDepth {
-		return damaged("the page tree is deeper than %d levels", maxDepth)
-	}
+// tree checks a page and all pages below it. The keys must be at least low and less than high; nil means no bound. The
+// walk ends, because no page is read twice.
+func (in *inspection) tree(id uint64, low, high []byte) error {
 	p, err := in.page(id)
 	if err != nil {
 		return err
@@ -192,11 +188,11 @@ func (in *inspection) tree(id uint64, low, high []byte, depth int) error {
 	if p.flags != pageLeaf && (p.flags != pageBranch || p.count == 0) {
 		return damaged("page %d is not a valid leaf or branch page (flags %#x, %d elements)", id, p.flags, p.count)
 	}
-	return in.elements(p, low, high, depth)
+	return in.elements(p, low, high)
 }
 
 // elements checks the elements of a page and all pages below them.
-func (in *inspection) elements(p boltPage, low, high []byte, depth int) error {
+func (in *inspection) elements(p boltPage, low, high []byte) error {
 	if err := p.check(low, high); err != nil {
 		return err
 	}
@@ -209,9 +205,9 @@ func (in *inspection) elements(p boltPage, low, high []byte, depth int) error {
 				next, _ := p.element(i + 1)
 				below = next.key
 			}
-			err = in.tree(e.child, e.key, below, depth+1)
+			err = in.tree(e.child, e.key, below)
 		case e.flags&leafBucket != 0:
-			err = in.bucket(p.id, e.value, depth+1)
+			err = in.bucket(p.id, e.value)
 		}
 		if err != nil {
 			return err
@@ -221,22 +217,22 @@ func (in *inspection) elements(p boltPage, low, high []byte, depth int) error {
 }
 
 // bucket checks a value that is a bucket. A small bucket consists of a single page, which the value contains.
-func (in *inspection) bucket(id uint64, value []byte, depth int) error {
+func (in *inspection) bucket(id uint64, value []byte) error {
 	if len(value) < bucketSize {
 		return damaged("page %d: a bucket of %d bytes is too short", id, len(value))
 	}
 	if root := binary.NativeEndian.Uint64(value); root != 0 {
-		return in.tree(root, nil, nil, depth)
+		return in.tree(root, nil, nil)
 	}
 	inline := value[bucketSize:]
-	if len(inline) < pageHeaderSize || depth == maxDepth {
-		return damaged("page %d: an inline bucket of %d bytes is too short or nested too deeply", id, len(inline))
+	if len(inline) < pageHeaderSize {
+		return damaged("page %d: an inline bucket of %d bytes is too short", id, len(inline))
 	}
 	p := newPage(id, inline)
 	if p.flags != pageLeaf {
 		return damaged("page %d: an inline bucket has unexpected flags %#x", id, p.flags)
 	}
-	return in.elements(p, nil, nil, depth)
+	return in.elements(p, nil, nil)
 }
 
 // check checks that all elements are within the page, and that the keys are in ascending order and within the bounds.

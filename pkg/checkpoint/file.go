@@ -86,7 +86,7 @@ func (s *Store) begin() error {
 		err = s.sweep()
 	}
 	if err != nil {
-		return errors.Join(err, s.file.Load().Close())
+		return errors.Join(err, s.file.Close())
 	}
 	if record.ClusterName != s.opts.ClusterName {
 		s.logger.Warn("the checkpoint has another name of the cluster; it is used if the cluster's uid is the same",

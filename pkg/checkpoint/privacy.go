@@ -71,7 +71,7 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 // rewriteIfNecessary replaces the file with a copy if the Privacy has changed or if the file is sparse. If a sparse
 // file cannot be copied, it stays in use.
 func (s *Store) rewriteIfNecessary() error {
-	usage, changed := s.file.Load().Usage(), s.record.Privacy != s.privacy.Name
+	usage, changed := s.file.Usage(), s.record.Privacy != s.privacy.Name
 	if !changed && !isSparse(usage) {
 		return nil
 	}

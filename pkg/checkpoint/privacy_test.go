@@ -193,7 +193,7 @@ func TestRewriteLeavesOutWhatIsDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.file.Load().Update(putRow("bad", "c", []byte("no row"))); err != nil {
+	if err := s.file.Update(putRow("bad", "c", []byte("no row"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -36,7 +35,7 @@ type Stats struct {
 	LastCommit  time.Time // zero if nothing was written yet
 }
 
-// Store is the durable checkpoint of one bridge. It is safe for concurrent use. Reads do not wait for writes.
+// Store is the durable checkpoint of one bridge. It is safe for concurrent use. Reads do not wait for commits.
 type Store struct {
 	path    string // path of the file
 	opts    Options
@@ -44,8 +43,9 @@ type Store struct {
 	logger  *slog.Logger
 	unlock  func() error
 
-	writing sync.Mutex // held by every method that changes the file
-	file    atomic.Pointer[boltfile.File]
+	writing sync.Mutex     // held by every method that changes the file
+	reading sync.RWMutex   // held for reading by read transactions, and for writing while file is replaced
+	file    *boltfile.File // replaced only while both locks are held
 
 	mu     sync.Mutex  // never held while waiting for another lock or for the disk
 	record storeRecord // content of the store record in the file; changed only while both locks are held
@@ -93,20 +93,22 @@ func (s *Store) Close() error {
 	if s.unlock == nil {
 		return nil
 	}
-	err := errors.Join(s.file.Load().Close(), s.unlock())
+	err := errors.Join(s.file.Close(), s.unlock())
 	s.unlock = nil
 	return boltfile.Explain("close the checkpoint", s.path, err)
 }
 
 // use replaces the file in use with another file, which has the given store record, and closes the old file.
 func (s *Store) use(file *boltfile.File, record storeRecord) {
-	old := s.file.Swap(file)
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	if s.file != nil {
+		_ = s.file.Close() // the content of the old file no longer counts
+	}
+	s.file = file
 	s.mu.Lock()
 	s.record = record
 	s.mu.Unlock()
-	if old != nil {
-		_ = old.Close() // the content of the old file no longer counts
-	}
 }
 
 // noted returns a copy of the store record.
@@ -133,20 +135,16 @@ func (s *Store) Stats() Stats {
 	return stats
 }
 
-// view runs a read transaction. If the file is replaced during the transaction, view calls read again with the new
-// file.
+// view runs a read transaction, in which view must not be called again.
 func (s *Store) view(read func(*bbolt.Tx) error) error {
-	for {
-		file := s.file.Load()
-		if err := file.View(read); !errors.Is(err, boltfile.ErrClosed) || file == s.file.Load() {
-			return err
-		}
-	}
+	s.reading.RLock()
+	defer s.reading.RUnlock()
+	return s.file.View(read)
 }
 
 // release reports bytes that a transaction read or wrote to boltfile, which limits the resident memory of the file's
 // map.
-func (s *Store) release(tx *bbolt.Tx, bytes int) { s.file.Load().Release(tx, int64(bytes)) }
+func (s *Store) release(tx *bbolt.Tx, bytes int) { s.file.Release(tx, int64(bytes)) }
 
 // transaction is a write transaction. It also contains the new version of the store record.
 type transaction struct {
@@ -159,7 +157,7 @@ type transaction struct {
 // write runs a write transaction. The caller must hold s.writing.
 func (s *Store) write(change func(*transaction) error) error {
 	t := &transaction{store: s, codec: rowCodec{privacy: s.privacy}, record: s.record.clone()}
-	err := s.file.Load().Update(func(tx *bbolt.Tx) error {
+	err := s.file.Update(func(tx *bbolt.Tx) error {
 		t.Tx = tx
 		if err := change(t); err != nil || reflect.DeepEqual(t.record, s.record) {
 			return err
