@@ -18,16 +18,15 @@ import (
 func (l *Log) NewBatch() *Batch { return &Batch{seed: l.seed, positions: map[string]string{}} }
 
 // Append writes the records of a batch, which must not be empty, to one segment. If Append returns nil, the records are
-// durable. If it returns an error, the log does not contain them. If the first number of the batch does not follow the
-// last number of the log, all records in the log and all records that were skipped must have been acknowledged.
-// positions contains the positions of sources with records that were acknowledged but never written.
+// durable. If it returns an error, the log does not contain them. The first number of the batch must follow Last, so
+// records that are never written must be acknowledged first. positions contains the positions of their sources.
 func (l *Log) Append(b *Batch, positions map[string]string) error {
 	if err := l.create(); err != nil {
 		return err
 	}
-	if before := b.first - 1; before != l.last || len(l.segments) == 0 && before > l.state.Acked {
-		if err := l.skipTo(before); err != nil {
-			return err
+	if len(l.segments) == 0 && l.acked > l.state.Acked {
+		if err := l.state.write(l.acked, l.last, true); err != nil {
+			return fmt.Errorf("write the state of the spill: %w", err)
 		}
 	}
 	l.mu.Lock()
@@ -59,18 +58,6 @@ func (l *Log) create() error {
 		return errors.Join(err, state.file.Close())
 	}
 	l.state, l.unsynced = state, true
-	return nil
-}
-
-// skipTo makes the acknowledgement of all records up to number durable, although the newest of them were never written.
-func (l *Log) skipTo(number uint64) error {
-	if err := l.state.write(number, number, true); err != nil {
-		return fmt.Errorf("write the state of the spill: %w", err)
-	}
-	l.seal()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.acked, l.last = number, number
 	return nil
 }
 
