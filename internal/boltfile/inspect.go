@@ -18,8 +18,8 @@ import (
 //
 // The meta pages must have valid checksums. Every page that can be reached from the newest valid meta page must be
 // within the file, contain its own page number and be referenced only once. The page's elements must be within the
-// page, and its keys must be in ascending order and within the key range that the parent page defines. Values are not
-// checked, because they have their own checksums. A list of free pages is not checked: only other tools write one.
+// page, and all keys of a bucket must be in ascending order. Values are not checked, because they have their own
+// checksums. A list of free pages is not checked: only other tools write one.
 
 const (
 	boltMagic   = 0xED0CDAED
@@ -75,7 +75,7 @@ func inspect(path string) (Usage, error) {
 		return Usage{}, err
 	}
 	in := &inspection{file: file, pages: m.Pages, seen: make([]bool, m.Pages), used: 2}
-	if err := in.tree(m.Root, nil, nil); err != nil {
+	if err := in.tree(m.Root, &keyOrder{}); err != nil {
 		return Usage{}, err
 	}
 	return Usage{in.used * pageSize, int64(m.Pages) * pageSize}, nil
@@ -178,9 +178,21 @@ func (in *inspection) read(b []byte, at int64) error {
 	return err
 }
 
-// tree checks a page and all pages below it. The keys must be at least low and less than high; nil means no bound. The
-// walk ends, because no page is read twice.
-func (in *inspection) tree(id uint64, low, high []byte) error {
+// keyOrder checks that the keys of one bucket are in ascending order.
+type keyOrder struct {
+	last  []byte // nil before the first key
+	above bool   // last is the key of a branch element, and the first key below it may be the same
+}
+
+func (o *keyOrder) follows(key []byte, above bool) bool {
+	order := bytes.Compare(key, o.last)
+	ok := o.last == nil || order > 0 || order == 0 && o.above
+	o.last, o.above = key, above
+	return ok
+}
+
+// tree checks a page and all pages below it. The walk ends, because no page is read twice.
+func (in *inspection) tree(id uint64, order *keyOrder) error {
 	p, err := in.page(id)
 	if err != nil {
 		return err
@@ -188,24 +200,26 @@ func (in *inspection) tree(id uint64, low, high []byte) error {
 	if p.flags != pageLeaf && (p.flags != pageBranch || p.count == 0) {
 		return damaged("page %d is not a valid leaf or branch page (flags %#x, %d elements)", id, p.flags, p.count)
 	}
-	return in.elements(p, low, high)
+	return in.elements(p, order)
 }
 
 // elements checks the elements of a page and all pages below them.
-func (in *inspection) elements(p boltPage, low, high []byte) error {
-	if err := p.check(low, high); err != nil {
-		return err
+func (in *inspection) elements(p boltPage, order *keyOrder) error {
+	if pageHeaderSize+p.count*elementSize > len(p.b) {
+		return damaged("page %d: %d elements do not fit into the page", p.id, p.count)
 	}
 	for i := range p.count {
+		e, ok := p.element(i)
+		if !ok {
+			return damaged("page %d: element %d is out of bounds", p.id, i)
+		}
+		if !order.follows(e.key, p.flags == pageBranch) {
+			return damaged("page %d: key %d is out of order", p.id, i)
+		}
 		var err error
-		switch e, _ := p.element(i); {
+		switch {
 		case p.flags == pageBranch:
-			below := high
-			if i+1 < p.count {
-				next, _ := p.element(i + 1)
-				below = next.key
-			}
-			err = in.tree(e.child, e.key, below)
+			err = in.tree(e.child, order)
 		case e.flags&leafBucket != 0:
 			err = in.bucket(p.id, e.value)
 		}
@@ -222,7 +236,7 @@ func (in *inspection) bucket(id uint64, value []byte) error {
 		return damaged("page %d: a bucket of %d bytes is too short", id, len(value))
 	}
 	if root := binary.NativeEndian.Uint64(value); root != 0 {
-		return in.tree(root, nil, nil)
+		return in.tree(root, &keyOrder{})
 	}
 	inline := value[bucketSize:]
 	if len(inline) < pageHeaderSize {
@@ -232,26 +246,7 @@ func (in *inspection) bucket(id uint64, value []byte) error {
 	if p.flags != pageLeaf {
 		return damaged("page %d: an inline bucket has unexpected flags %#x", id, p.flags)
 	}
-	return in.elements(p, nil, nil)
-}
-
-// check checks that all elements are within the page, and that the keys are in ascending order and within the bounds.
-func (p boltPage) check(low, high []byte) error {
-	if pageHeaderSize+p.count*elementSize > len(p.b) {
-		return damaged("page %d: %d elements do not fit into the page", p.id, p.count)
-	}
-	for i := range p.count {
-		e, ok := p.element(i)
-		if !ok {
-			return damaged("page %d: element %d is out of bounds", p.id, i)
-		}
-		if i == 0 && low != nil && bytes.Compare(e.key, low) < 0 || i > 0 && bytes.Compare(e.key, low) <= 0 ||
-			high != nil && bytes.Compare(e.key, high) >= 0 {
-			return damaged("page %d: key %d is out of order", p.id, i)
-		}
-		low = e.key
-	}
-	return nil
+	return in.elements(p, &keyOrder{})
 }
 
 // element is an element of a page: the key and child page of a branch element, or the key and value of a leaf element.
