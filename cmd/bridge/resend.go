@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
@@ -97,24 +95,27 @@ func (o *deadLetterOptions) resendTo(ctx context.Context, letters []deadLetter) 
 	return sent, rejected, nil
 }
 
+// retryInterval is the time between two attempts.
+const retryInterval = 250 * time.Millisecond
+
 // retry calls try until try succeeds or returns a permanent error, or until the time limit expires. If the time limit
 // expires, retry returns the last error that was not caused by the time limit.
 func (o *deadLetterOptions) retry(ctx context.Context, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	var last error
-	err := backoff.Retry(func() error {
+	for {
 		err := try(ctx)
-		if sinks.IsPermanent(err) {
-			return backoff.Permanent(err)
+		if err == nil || sinks.IsPermanent(err) {
+			return err
 		}
 		if last == nil || ctx.Err() == nil { // an error caused by the time limit is less helpful
 			last = err
 		}
-		return err
-	}, backoff.WithContext(backoff.NewConstantBackOff(250*time.Millisecond), ctx))
-	if err == nil || sinks.IsPermanent(err) {
-		return err
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(retryInterval):
+		}
 	}
-	return last
 }

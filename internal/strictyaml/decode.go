@@ -33,7 +33,8 @@ func newDecoder(file string) *decoder {
 func Decode[T any](name string, data []byte) (*T, *Section) {
 	d := newDecoder(name)
 	target := Default[T]()
-	documents, err := parseYAML(data)
+	var documents []yaml.Node
+	err := yaml.Load(data, &documents, yaml.WithAllDocuments())
 	switch {
 	case err != nil:
 		d.unreadable = true

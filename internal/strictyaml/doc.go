@@ -18,7 +18,7 @@
 // (int64), durations (time.Duration), structs, pointers to structs (nil if the key is missing), lists of strings or
 // structs, and maps of strings. Fields without the yaml tag are ignored. The tags are:
 //
-//	yaml      the key; ",inline" for a struct whose keys belong to the struct around it
+//	yaml      the key; ",inline" for an embedded struct, whose keys belong to the struct around it
 //	default   the value if the key is not given, as YAML
 //	example   an example of a value, as YAML, which is also a remedy in messages
 //	required  the key must be given

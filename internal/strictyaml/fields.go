@@ -17,20 +17,12 @@ type Field struct {
 	Tag   reflect.StructTag
 }
 
-// Fields returns the keys of a struct in declaration order, including the keys of inlined structs.
+// Fields returns the keys of a struct in declaration order, including the keys of inlined structs, which are embedded.
 func Fields(t reflect.Type) []Field {
 	var fields []Field
-	for i := range t.NumField() {
-		f := t.Field(i)
-		switch name := f.Tag.Get("yaml"); name {
-		case "":
-		case ",inline":
-			for _, inner := range Fields(f.Type) {
-				inner.Index = append([]int{i}, inner.Index...)
-				fields = append(fields, inner)
-			}
-		default:
-			fields = append(fields, Field{name, []int{i}, f.Type, f.Tag})
+	for _, f := range reflect.VisibleFields(t) {
+		if name := f.Tag.Get("yaml"); name != "" && name != ",inline" {
+			fields = append(fields, Field{name, f.Index, f.Type, f.Tag})
 		}
 	}
 	return fields

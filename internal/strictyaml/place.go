@@ -3,30 +3,12 @@ package strictyaml
 import (
 	"bytes"
 	"errors"
-	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
-
-// parseYAML returns the node tree of every document.
-func parseYAML(data []byte) ([]*yaml.Node, error) {
-	var documents []*yaml.Node
-	yamlDecoder := yaml.NewDecoder(bytes.NewReader(data))
-	for {
-		var n yaml.Node
-		err := yamlDecoder.Decode(&n)
-		if errors.Is(err, io.EOF) {
-			return documents, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		documents = append(documents, &n)
-	}
-}
 
 // syntaxError reports that the text is not valid YAML.
 func (d *decoder) syntaxError(data []byte, err error) {
