@@ -73,10 +73,9 @@ type listDecoder struct {
 	list  metav1.TypeMeta // type of the list, as far as it was known when the items were read
 	found []*Object
 
-	// The default type of items that do not contain a type: kind and apiVersion as values, and both as members of a JSON
-	// object, with a comma at the end.
-	kind, apiVersion []byte
-	members          string
+	// The default type of items that do not contain a type: kind and apiVersion as values, and the beginning of an object
+	// that contains both, with a comma at the end.
+	kind, apiVersion, members []byte
 }
 
 // items reads the items at b[i] and returns the offset after them, or -1 if they do not end. If the list contains
@@ -102,21 +101,22 @@ func (d *listDecoder) setType(list metav1.TypeMeta) {
 		kind = ""
 	}
 	quoted, _ := json.Marshal(metav1.TypeMeta{Kind: kind, APIVersion: list.APIVersion}) // strings always marshal
-	d.kind, d.apiVersion, d.members = []byte(kind), []byte(list.APIVersion), ""
-	if members := bytes.Trim(quoted, "{}"); len(members) > 0 {
-		d.members = string(members) + ","
+	d.kind, d.apiVersion, d.members = []byte(kind), []byte(list.APIVersion), nil
+	if string(quoted) != "{}" {
+		d.members = append(bytes.TrimSuffix(quoted, []byte("}")), ',')
 	}
 }
 
-// missing returns the members to insert into the item at b[start], which was just parsed, and sets them in the parser.
-// Items of typed lists have neither kind nor apiVersion, unlike custom resources and the objects of a watch.
-func (d *listDecoder) missing(start int) string {
-	if d.p.hasType || d.members == "" {
-		return ""
+// missing returns the beginning that the item at b[start], which was just parsed, requires in place of its brace, and
+// sets the type in the parser. It returns nil if the item contains its type. Items of typed lists have neither kind nor
+// apiVersion, unlike custom resources and the objects of a watch.
+func (d *listDecoder) missing(start int) []byte {
+	if d.p.hasType || d.members == nil {
+		return nil
 	}
 	d.p.kind, d.p.apiVersion = d.kind, d.apiVersion
 	if d.b[jsonscan.Space(d.b, start+1)] == '}' {
-		return strings.TrimSuffix(d.members, ",") // an empty object has no member after them
+		return bytes.TrimSuffix(d.members, []byte(",")) // an empty object has no member after them
 	}
 	return d.members
 }

@@ -65,7 +65,7 @@ func New(raw []byte) (*Object, error) {
 	if !isObject(raw, start, end) {
 		return nil, malformed("not one complete JSON object", len(raw))
 	}
-	return p.object(raw, start, end, ""), nil
+	return p.object(raw, start, end, nil), nil
 }
 
 // Slots is the number of decisions that an object can store.

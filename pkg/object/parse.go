@@ -38,10 +38,11 @@ type parser struct {
 	namespace, name, uid     []byte
 	resourceVersion, manager []byte
 	owners                   [][]byte
-	managedFields            []span // parts to cut out, in ascending order
-	managed                  span   // value of the last managedFields
-	text                     []byte // buffer of the method object
-	lastAPIVersion, lastKind string // arguments of the last handle, because most objects in a stream have the same kind
+	managedFields            []span   // parts to cut out, in ascending order
+	managed                  span     // value of the last managedFields
+	text                     []byte   // buffer of the method object
+	parts                    [][]byte // buffer of the method raw
+	lastAPIVersion, lastKind string   // arguments of the last handle, because most objects in a stream have the same kind
 	lastHandle               unique.Handle[schema.GroupVersionKind]
 }
 
@@ -171,8 +172,9 @@ func (p *parser) newestManager(b []byte, i int) int {
 	return w.End()
 }
 
-// object returns an Object for the data that parse found in b[start:end]. It inserts prefix after the opening brace.
-func (p *parser) object(b []byte, start, end int, prefix string) *Object {
+// object returns an Object for the data that parse found in b[start:end]. If prefix is not empty, it replaces the opening
+// brace.
+func (p *parser) object(b []byte, start, end int, prefix []byte) *Object {
 	o := &Object{Identity: Identity{gvk: p.handle()}, Raw: p.raw(b, start, end, prefix)}
 	if p.keepManaged && p.managed.end > 0 {
 		o.managed = new(bytes.Clone(b[p.managed.start:p.managed.end]))
@@ -205,27 +207,19 @@ func (p *parser) object(b []byte, start, end int, prefix string) *Object {
 	return o
 }
 
-// raw returns a copy of b[start:end] without managedFields and with prefix after the opening brace. To create the copy,
-// it uses append, which unlike make does not first fill the memory with zeros: it copies as many bytes from the end as
-// the result has, and then overwrites the bytes before the last cut. These are few, because managedFields are near the
-// start of an object.
-func (p *parser) raw(b []byte, start, end int, prefix string) []byte {
-	size := len(prefix) + end - start
-	for _, cut := range p.managedFields {
-		size -= cut.end - cut.start
-	}
-	tail := b[max(0, end-size):end]
-	raw := append(make([]byte, size-len(tail)), tail...)
-	at := 0
-	if prefix != "" {
-		at = copy(raw, "{") + copy(raw[1:], prefix)
+// raw returns a copy of b[start:end] without managedFields. If prefix is not empty, it replaces the opening brace.
+func (p *parser) raw(b []byte, start, end int, prefix []byte) []byte {
+	parts := p.parts[:0]
+	if len(prefix) > 0 {
+		parts = append(parts, prefix)
 		start++
 	}
 	for _, cut := range p.managedFields {
-		at += copy(raw[at:], b[start:cut.start])
+		parts = append(parts, b[start:cut.start])
 		start = cut.end
 	}
-	return slices.Clip(raw)
+	p.parts = append(parts, b[start:end])
+	return slices.Clip(bytes.Join(p.parts, nil)) // unlike make, Join does not first fill the memory with zeros
 }
 
 // handle returns the handle of the parsed apiVersion and kind. Creating a unique.Handle costs a hash and a look-up, so

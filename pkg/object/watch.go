@@ -124,7 +124,7 @@ func (d *WatchDecoder) event(doc []byte) (watch.EventType, runtime.Object) {
 	case d.versioned:
 		return "", nil
 	}
-	return eventType, d.parser.object(doc, object.start, object.end, "")
+	return eventType, d.parser.object(doc, object.start, object.end, nil)
 }
 
 // eventTypeOf returns the type of an event, or "" if text is not a known type. It does not allocate.

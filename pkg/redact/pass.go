@@ -87,7 +87,7 @@ func (p *pass) entries(i int, paths []Path, hide bool) int {
 		if list {
 			p.place = append(p.place, "/*"...)
 		} else {
-			hidden = hide || w.Key == nil || p.deep && bytes.EqualFold(w.Key, p.redactor.applied)
+			hidden = hide || w.Key == nil || p.deep && bytes.EqualFold(w.Key, []byte(lastApplied))
 			p.place = append(binary.AppendUvarint(append(p.place, '.'), uint64(len(w.Key))), w.Key...)
 		}
 		inner, ends := follow(paths, w.Key, list)

@@ -9,13 +9,15 @@ import (
 )
 
 // Path is the list of keys that lead to values inside an object. An empty key stands for all members or elements.
-type Path [][]byte
+type Path []string
 
 // all reports whether the first step of the path stands for all members or elements.
-func (p Path) all() bool { return len(p[0]) == 0 }
+func (p Path) all() bool { return p[0] == "" }
 
 // is reports whether the given step of the path is the key. Letter case does not matter.
-func (p Path) is(step int, key []byte) bool { return len(p) > step && bytes.EqualFold(p[step], key) }
+func (p Path) is(step int, key []byte) bool {
+	return len(p) > step && bytes.EqualFold([]byte(p[step]), key)
+}
 
 // ParsePath parses a path in the notation of [object.ParsePath]. Letter case does not matter, and a path leads through
 // a list even without [*]. ParsePath rejects paths to values that identify an object: in metadata, only labels and
@@ -25,10 +27,7 @@ func ParsePath(text string) (Path, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := make(Path, len(keys))
-	for n, key := range keys {
-		p[n] = []byte(key)
-	}
+	p := Path(keys)
 	for _, name := range []string{"apiVersion", "kind"} {
 		if p.is(0, []byte(name)) {
 			return nil, fmt.Errorf("would hide %s, which identifies the object", name)

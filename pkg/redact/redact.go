@@ -31,25 +31,23 @@ type Rule struct {
 
 // Redactor replaces secret values with fingerprints. It is safe for concurrent use. A nil Redactor hides nothing.
 type Redactor struct {
-	key     []byte
-	rules   []Rule
-	secret  []Path    // paths to hide in every Secret
-	applied []byte    // lastApplied
-	macs    sync.Pool // contains *mac
+	key    []byte
+	rules  []Rule
+	secret []Path    // paths to hide in every Secret
+	macs   sync.Pool // contains *mac
 }
 
 // New returns a Redactor that computes fingerprints with a copy of key. The key should have at least MinKey random
 // bytes, because anyone who knows or guesses the key can test guesses of values. Fingerprints that were created with
 // different keys cannot be compared.
 func New(key []byte, rules ...Rule) *Redactor {
-	r := &Redactor{key: bytes.Clone(key), rules: rules, applied: []byte(lastApplied)}
+	r := &Redactor{key: bytes.Clone(key), rules: rules, secret: []Path{{"data"}, {"stringData"}}}
 	r.macs.New = func() any { return &mac{hash: hmac.New(sha256.New, r.key)} }
-	r.secret = []Path{{[]byte("data")}, {[]byte("stringData")}}
 	// Annotations in which kapp, Rancher's wrangler and Banzai Cloud's operators store a copy of the whole object.
 	for _, name := range []string{
 		"kapp.k14s.io/original", "objectset.rio.cattle.io/applied", "banzaicloud.com/last-applied",
 	} {
-		r.secret = append(r.secret, Path{[]byte("metadata"), []byte("annotations"), []byte(name)})
+		r.secret = append(r.secret, Path{"metadata", "annotations", name})
 	}
 	return r
 }
