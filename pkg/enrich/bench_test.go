@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
 // podJSON is a Pod of 4 KB, with the labels and the owner that one has.
@@ -46,7 +48,7 @@ func BenchmarkUpdate(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				pods.OnUpdate(pod, pod)
-				if x.Context(gvr("pods"), pod, c.needs) == x.none {
+				if *x.Context(gvr("pods"), pod, c.needs) == (event.Context{}) {
 					b.Fatal("nothing is known")
 				}
 			}

@@ -21,6 +21,5 @@
 // # Concurrency
 //
 // Every Handler belongs to one informer. It must be called before the handlers that request contexts, and only from the
-// goroutine of the informer. The Index is safe for concurrent use. The returned contexts are shared and must not be
-// modified.
+// goroutine of the informer. The Index is safe for concurrent use. The returned contexts must not be modified.
 package enrich

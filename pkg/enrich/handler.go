@@ -110,7 +110,7 @@ func (h *Handler) learn(o *object.Object) {
 		now.owner = unique.Make(ownerOf(controller(references)))
 	}
 	if h.labels {
-		now.labels = labelsOf(metadata, known)
+		now.labels = labelsOf(metadata)
 	}
 	if exists && now.owner == known.owner && now.labels == known.labels {
 		return

@@ -59,7 +59,6 @@ type Options struct {
 // reference contains the uid of a namespace, and the Events of kubelets do not contain the uid of the node.
 type Index struct {
 	options Options
-	none    *event.Context // the shared empty context
 
 	mu      sync.RWMutex
 	facts   map[string]*fact      // of existing objects
@@ -86,9 +85,7 @@ func New(options Options) *Index {
 	if options.Bytes == nil {
 		options.Bytes = func(_ schema.GroupVersionResource, o *object.Object) ([]byte, error) { return o.Bytes() }
 	}
-	return &Index{
-		options: options, none: &event.Context{}, facts: map[string]*fact{}, deleted: cache.NewLRUExpireCache(maxDeleted),
-	}
+	return &Index{options: options, facts: map[string]*fact{}, deleted: cache.NewLRUExpireCache(maxDeleted)}
 }
 
 // get returns the fact with the given uid or name, and whether its object still exists. It returns nil if there is
@@ -145,9 +142,6 @@ func (x *Index) Context(resource schema.GroupVersionResource, o *object.Object, 
 		if f, _ := x.get("namespaces/" + o.Namespace); f != nil {
 			c.NamespaceLabels = f.labelText()
 		}
-	}
-	if c == (event.Context{}) {
-		return x.none
 	}
 	return &c
 }

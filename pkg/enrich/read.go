@@ -1,9 +1,10 @@
 package enrich
 
 import (
-	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
+	"strings"
 	"unique"
 
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
@@ -35,26 +36,15 @@ func ownerOf(r metav1.OwnerReference) event.Owner {
 	return event.Owner{APIVersion: r.APIVersion, Kind: r.Kind, Name: r.Name, UID: string(r.UID)}
 }
 
-// labelsOf returns the labels in an object's metadata as a=b,c=d, sorted by key. known is the earlier fact about the
-// object, or nil: nothing is allocated if its labels have not changed.
-func labelsOf(metadata []byte, known *fact) (labels unique.Handle[string]) {
-	var pairs [16][2][]byte
-	sorted := pairs[:0]
-	w := jsonscan.Open(jsonscan.Member(metadata, "labels"), 0, '{')
-	for w.Next() {
-		sorted = append(sorted, [2][]byte{w.Key, w.Text()})
+// labelsOf returns the labels in an object's metadata as a=b,c=d, sorted by key.
+func labelsOf(metadata []byte) (text unique.Handle[string]) {
+	labels := decode[map[string]string](metadata, "labels")
+	if len(labels) == 0 {
+		return text
 	}
-	slices.SortFunc(sorted, func(a, b [2][]byte) int { return bytes.Compare(a[0], b[0]) })
-	var buffer [1024]byte
-	text := buffer[:0]
-	for _, pair := range sorted {
-		text = append(append(append(append(text, ','), pair[0]...), '='), pair[1]...)
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		pairs = append(pairs, key+"="+labels[key])
 	}
-	switch {
-	case len(text) == 0:
-		return labels
-	case known != nil && known.labelText() == string(text[1:]):
-		return known.labels
-	}
-	return unique.Make(string(text[1:]))
+	return unique.Make(strings.Join(pairs, ","))
 }

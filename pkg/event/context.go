@@ -22,10 +22,10 @@ type Context struct {
 // Owner identifies an object as an owner reference does. The owner is in the namespace of the owned object, or is
 // cluster-scoped.
 type Owner struct {
-	APIVersion string `json:"a,omitempty"`
-	Kind       string `json:"k,omitempty"`
-	Name       string `json:"m,omitempty"`
-	UID        string `json:"u,omitempty"`
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind,omitempty"`
+	Name       string `json:"name,omitempty"`
+	UID        string `json:"uid,omitempty"`
 }
 
 // String returns <kind>[.<group>]/<name>, as in "Deployment.apps/web".
@@ -73,21 +73,14 @@ const contextOverhead = 96
 
 // contextData is the form of a Context in the data.
 type contextData struct {
-	Owner           ownerData             `json:"owner,omitzero"`
+	Owner           Owner                 `json:"owner,omitzero"`
 	NamespaceLabels labels.Set            `json:"namespaceLabels,omitempty"`
 	InvolvedObject  map[string]labels.Set `json:"involvedObject,omitempty"`
 }
 
-type ownerData struct {
-	APIVersion string `json:"apiVersion,omitempty"`
-	Kind       string `json:"kind,omitempty"`
-	Name       string `json:"name,omitempty"`
-	UID        string `json:"uid,omitempty"`
-}
-
 // json returns the context in its form in the data.
 func (c *Context) json() []byte {
-	data := contextData{Owner: ownerData(c.Owner)}
+	data := contextData{Owner: c.Owner}
 	data.NamespaceLabels, _ = labels.ConvertSelectorToLabelsMap(c.NamespaceLabels) // the API server has checked labels
 	if c.InvolvedLabels != "" {
 		involved, _ := labels.ConvertSelectorToLabelsMap(c.InvolvedLabels)
