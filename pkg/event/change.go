@@ -2,6 +2,8 @@ package event
 
 import (
 	"bytes"
+	"encoding/json"
+	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 )
@@ -31,35 +33,35 @@ func (e *Encoder) change(ev *Event) ([]byte, error) {
 	dst := make([]byte, 0, len(object)+len(old)+len(object)/4+512) // with an estimate of the patch
 	dst = append(append(dst, operationMember...), ev.Type.String()...)
 	dst = append(append(dst, `","object":`...), object...)
+	d := difference{ChangedPaths: []string{}, Managers: []manager{}}
 	if old == nil {
-		dst = append(dst, `,"old":null,"patch":null,"changedPaths":[],"managers":`...)
-		managers := []manager{}
+		dst = append(dst, `,"old":null,"patch":null`...)
 		if ev.Type != Deleted { // the API server does not record who deletes; a restated object has no managedFields
-			managers = managersOf(ev.Object.ManagedFieldsJSON())
+			d.Managers = managersOf(ev.Object.ManagedFieldsJSON())
 		}
-		return append(appendManagers(dst, managers), '}'), nil
-	}
-	dst = append(append(dst, `,"old":`...), old...)
-	dst = append(dst, `,"patch":`...)
-	changes := jsonpatch.Diff(old, object)
-	if e.Patch == PatchMerge {
-		dst = jsonpatch.AppendMerge(dst, old, object)
 	} else {
-		dst = jsonpatch.AppendPatch(dst, changes)
-	}
-	dst = append(dst, `,"changedPaths":[`...)
-	for n := range changes {
-		if isResourceVersion(changes[n].Path) {
-			continue
+		dst = append(append(dst, `,"old":`...), old...)
+		dst = append(dst, `,"patch":`...)
+		changes := jsonpatch.Diff(old, object)
+		if e.Patch == PatchMerge {
+			dst = jsonpatch.AppendMerge(dst, old, object)
+		} else {
+			dst = jsonpatch.AppendPatch(dst, changes)
 		}
-		if dst[len(dst)-1] != '[' {
-			dst = append(dst, ',')
+		changes = slices.DeleteFunc(changes, isResourceVersion)
+		for n := range changes {
+			d.ChangedPaths = append(d.ChangedPaths, changes[n].Pointer())
 		}
-		dst = jsonpatch.AppendString(dst, changes[n].Pointer())
+		d.Managers = ownersOf(ev.Object.ManagedFieldsJSON(), changes)
 	}
-	dst = append(dst, `],"managers":`...)
-	dst = appendManagers(dst, ownersOf(ev.Object.ManagedFieldsJSON(), changes))
-	return append(dst, '}'), nil
+	text, _ := json.Marshal(d) // Strings can always be marshaled.
+	return append(append(dst, ','), text[1:]...), nil
+}
+
+// difference describes the difference between two states in the data of PayloadChange, in addition to the patch.
+type difference struct {
+	ChangedPaths []string  `json:"changedPaths"`
+	Managers     []manager `json:"managers"`
 }
 
 // visibleOld returns the redacted state before an update. It returns nil for other events. It also returns nil if the
@@ -78,10 +80,8 @@ func (e *Encoder) visibleOld(ev *Event) ([]byte, error) {
 	return nil, nil
 }
 
-// isResourceVersion reports whether path is metadata.resourceVersion, which differs after every change.
-func isResourceVersion(path []jsonpatch.Segment) bool {
-	return len(path) == 2 && path[0].Name == "metadata" && path[1].Name == "resourceVersion"
-}
+// isResourceVersion reports whether c changes metadata.resourceVersion, which differs after every change.
+func isResourceVersion(c jsonpatch.Change) bool { return c.Pointer() == "/metadata/resourceVersion" }
 
 // operationMember is the beginning of the data of every change. The data of an object never begins like this.
 const operationMember = `{"operation":"`

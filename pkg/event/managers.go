@@ -19,7 +19,7 @@ type manager struct {
 	Time        string   `json:"time,omitempty"`
 	Paths       []string `json:"paths"`
 
-	fields *fieldpath.Set
+	leaves *fieldpath.Set // the owned fields that contain no other owned field
 }
 
 // managersOf parses managedFields. It returns managers without paths, and omits invalid entries.
@@ -31,8 +31,9 @@ func managersOf(managedFields []byte) []manager {
 		if json.Unmarshal(entry, &m) != nil {
 			continue
 		}
-		m.Paths, m.fields = []string{}, &fieldpath.Set{}
-		_ = m.fields.FromJSON(bytes.NewReader(jsonscan.Member(entry, "fieldsV1"))) // what is not valid owns nothing
+		var fields fieldpath.Set
+		_ = fields.FromJSON(bytes.NewReader(jsonscan.Member(entry, "fieldsV1"))) // what is not valid owns nothing
+		m.Paths, m.leaves = []string{}, fields.Leaves()
 		managers = append(managers, m)
 	}
 	return managers
@@ -46,8 +47,7 @@ func ownersOf(managedFields []byte, changes []jsonpatch.Change) []manager {
 	for i := range managers {
 		m := &managers[i]
 		for n := range changes {
-			c := &changes[n]
-			if !isResourceVersion(c.Path) && owns(m.fields, c.Path) {
+			if c := &changes[n]; owns(m.leaves, c.Path) {
 				m.Paths = append(m.Paths, c.Pointer())
 			}
 		}
@@ -55,47 +55,26 @@ func ownersOf(managedFields []byte, changes []jsonpatch.Change) []manager {
 	return slices.DeleteFunc(managers, func(m manager) bool { return len(m.Paths) == 0 })
 }
 
-func appendManagers(dst []byte, managers []manager) []byte {
-	data, _ := json.Marshal(managers) // Strings can always be marshaled.
-	return append(dst, data...)
+// owns reports whether one of the leaves is the path, a descendant of the path, or an ancestor, which is owned as a
+// whole.
+func owns(leaves *fieldpath.Set, path []jsonpatch.Segment) (owned bool) {
+	leaves.Iterate(func(leaf fieldpath.Path) { // All panics if a loop over it ends early
+		for n := range min(len(leaf), len(path)) {
+			if !standsFor(&leaf[n], &path[n]) {
+				return
+			}
+		}
+		owned = true
+	})
+	return owned
 }
 
-// owns reports whether the set contains the path, a descendant of the path, or an ancestor that is owned as a whole.
-func owns(set *fieldpath.Set, path []jsonpatch.Segment) bool {
-	for n := range path {
-		element, found := find(set, &path[n])
-		if !found {
-			return false
-		}
-		below, found := set.Children.Get(element)
-		if !found {
-			return true // owned as a whole
-		}
-		set = below
-	}
-	return !set.Empty()
-}
-
-// find returns the element of the set that stands for a step of a path.
-func find(set *fieldpath.Set, step *jsonpatch.Segment) (element fieldpath.PathElement, found bool) {
-	if step.Element == nil {
-		element = fieldpath.FieldNameElement(step.Name)
-		_, found = set.Children.Get(element)
-		return element, found || set.Members.Has(element)
-	}
-	match := func(candidate fieldpath.PathElement) {
-		if !found && standsFor(&candidate, step) {
-			element, found = candidate, true
-		}
-	}
-	set.Children.Iterate(match) // All panics if a loop over it ends early
-	set.Members.Iterate(match)
-	return element, found
-}
-
-// standsFor reports whether an element of a set stands for a list element, by its keys, value or index.
+// standsFor reports whether an element of a set stands for a member by its name, or for a list element by its keys,
+// value or index.
 func standsFor(element *fieldpath.PathElement, step *jsonpatch.Segment) bool {
 	switch {
+	case step.Element == nil:
+		return element.FieldName != nil && *element.FieldName == step.Name
 	case element.Index != nil:
 		return *element.Index == step.Index
 	case element.Value != nil:

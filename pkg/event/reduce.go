@@ -40,7 +40,7 @@ func (k *Marks) attributes(yield func(name, value string) bool) bool {
 
 var (
 	errNotSmaller = errors.New("its data already contains only metadata")
-	errNoObject   = errors.New("its data is not a JSON object") // The error does not quote the data.
+	errNoMetadata = errors.New("its data has no metadata")
 )
 
 // Reduce returns a copy of m whose data contains only the metadata of the object. An object is reduced to apiVersion,
@@ -66,22 +66,24 @@ func Reduce(m *Message, marks Marks) (*Message, error) {
 // reducedData returns the payload reduced to the metadata. It recognizes an object by the member "metadata", which a
 // change does not have.
 func reducedData(data []byte) ([]byte, error) {
-	member := func(name string) []byte { return jsonscan.Member(data, name) }
-	object := member("object")
-	if object == nil || member("metadata") != nil {
+	object := jsonscan.Member(data, "object")
+	if object == nil || jsonscan.Member(data, "metadata") != nil {
 		return metadataOf(data)
 	}
 	object, err := metadataOf(object)
 	if err != nil {
 		return nil, err
 	}
-	dst := append(make([]byte, 0, len(data)), `{"operation":`...)
-	dst = append(append(dst, member("operation")...), `,"object":`...)
-	dst = append(append(dst, object...), `,"old":null,"patch":null,"changedPaths":`...)
-	dst = append(append(dst, member("changedPaths")...), `,"managers":`...)
-	dst = append(dst, member("managers")...)
-	if context := member("context"); context != nil {
-		dst = append(jsonpatch.AppendKey(dst, "context"), context...)
+	dst := append(make([]byte, 0, len(data)), '{')
+	for _, name := range []string{"operation", "object", "old", "patch", "changedPaths", "managers", "context"} {
+		value := jsonscan.Member(data, name)
+		switch name {
+		case "object":
+			value = object
+		case "old", "patch":
+			value = []byte("null")
+		}
+		dst = appendMember(dst, name, value)
 	}
 	return append(dst, '}'), nil
 }
@@ -92,21 +94,26 @@ func reducedData(data []byte) ([]byte, error) {
 func metadataOf(raw []byte) ([]byte, error) {
 	names := [...]string{"apiVersion", "kind", "metadata"}
 	var values [len(names)][]byte
-	start := jsonscan.Space(raw, 0)
-	w := jsonscan.Open(raw, start, '{')
+	w := jsonscan.Open(raw, 0, '{')
 	for key, value := range w.All {
 		if i := slices.Index(names[:], string(key)); i >= 0 {
 			values[i] = value
 		}
 	}
-	if w.Bad || raw[start] != '{' {
-		return nil, errNoObject
+	if values[2] == nil {
+		return nil, errNoMetadata
 	}
 	dst := append(make([]byte, 0, len(values[2])+128), '{')
-	for i, value := range values {
-		if value != nil {
-			dst = append(jsonpatch.AppendKey(dst, names[i]), value...)
-		}
+	for i, name := range names {
+		dst = appendMember(dst, name, values[i])
 	}
 	return append(dst, '}'), nil
+}
+
+// appendMember appends a member to a JSON object that is not complete. It appends nothing if value is nil.
+func appendMember(dst []byte, name string, value []byte) []byte {
+	if value == nil {
+		return dst
+	}
+	return append(jsonpatch.AppendKey(dst, name), value...)
 }
