@@ -83,7 +83,7 @@ func TestBorder(t *testing.T) {
 			failures := 0
 			f := mustCompile(t, []Rule{tt.rule}, Options{OnError: func(int, error) { failures++ }, Logger: quiet()})
 			r := &recorder{filter: f.For(gvr(t, "/v1/pods"))}
-			handler := cache.FilteringResourceEventHandler{FilterFunc: r.filter.Belongs, Handler: r}
+			handler := filtering(r)
 
 			handler.OnAdd(states[0], false)
 			for i := 1; i < len(states)-1; i++ {
@@ -101,11 +101,17 @@ func TestBorder(t *testing.T) {
 	}
 }
 
+// filtering is client-go's handler with the object conditions of the recorder's filter.
+func filtering(r *recorder) cache.ResourceEventHandler {
+	belongs := func(obj any) bool { return r.filter.Belongs(obj.(*object.Object)) }
+	return cache.FilteringResourceEventHandler{FilterFunc: belongs, Handler: r}
+}
+
 // Between two rules an object moves from one to the other without leaving the sink.
 func TestMoveBetweenRules(t *testing.T) {
 	f := mustCompile(t, []Rule{{When: "object.n == 1"}, {When: "object.n == 2"}}, Options{})
 	r := &recorder{filter: f.For(gvr(t, "/v1/pods"))}
-	handler := cache.FilteringResourceEventHandler{FilterFunc: r.filter.Belongs, Handler: r}
+	handler := filtering(r)
 	one, two, three := state("1", `{"n":1}`), state("2", `{"n":2}`), state("3", `{"n":3}`)
 	handler.OnAdd(one, true)
 	handler.OnUpdate(one, two)
@@ -121,7 +127,7 @@ func TestMoveBetweenRules(t *testing.T) {
 func TestDeletionFollowsTheDecisionsItCarries(t *testing.T) {
 	f := mustCompile(t, []Rule{{When: "object.n == 0"}, {When: "object.finalizers.size() > 0"}}, Options{})
 	r := &recorder{filter: f.For(gvr(t, "/v1/pods"))}
-	handler := cache.FilteringResourceEventHandler{FilterFunc: r.filter.Belongs, Handler: r}
+	handler := filtering(r)
 	known, deleted := state("1", `{"n":1,"finalizers":["x"]}`), state("2", `{"n":1,"finalizers":[]}`)
 	handler.OnAdd(known, false)
 	for slot := range object.Slots {

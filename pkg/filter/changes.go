@@ -7,10 +7,12 @@ import (
 	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// changes are the conditions on the parts that an update modifies: ignoreChanges and onlyChanges.
+// changes are the conditions on the parts that an update modifies: ignoreChanges and onlyChanges. If it is nil, there
+// are no such conditions.
 type changes struct {
 	ignored map[string]*node // the key is the kind; "" is for all other kinds
 	only    *node            // if nil, all parts count
@@ -53,18 +55,21 @@ func parseChanges(ignore, only []string, report func(field string, index int, er
 }
 
 // refusal returns the reason why an update is suppressed: the entry of ignoreChanges that matches the changed part, or
-// ReasonOnlyChanges. It returns an empty string if the update is sent, and an error if the bytes of a state cannot be
+// ReasonOnlyChanges. It returns an empty string if the change is sent, and an error if the bytes of a state cannot be
 // read.
-func (c *changes) refusal(old, obj *object.Object) (reason string, err error) {
-	before, err := old.Bytes()
+func (c *changes) refusal(of change) (reason string, err error) {
+	if c == nil || of.op != event.Updated || of.old == nil {
+		return "", nil
+	}
+	before, err := of.old.Bytes()
 	if err != nil {
 		return "", err
 	}
-	after, err := obj.Bytes()
+	after, err := of.now.Bytes()
 	if err != nil {
 		return "", err
 	}
-	ignored, ok := c.ignored[obj.Kind()]
+	ignored, ok := c.ignored[of.now.Kind()]
 	if !ok {
 		ignored = c.ignored[""]
 	}

@@ -241,7 +241,7 @@ func FuzzIgnoreChanges(f *testing.F) {
 			return
 		}
 		c := parseChanges([]string{text}, nil, func(_ string, _ int, err error) { t.Fatal(err) })
-		reason, err := c.refusal(old, obj)
+		reason, err := c.refusal(change{op: event.Updated, old: old, now: obj})
 		var a, b map[string]any
 		if err != nil || json.Unmarshal([]byte(before), &a) != nil || json.Unmarshal([]byte(after), &b) != nil ||
 			reason == "" {

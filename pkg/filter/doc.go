@@ -19,7 +19,7 @@
 // Conditions on the object decide whether an object belongs to the sink: resources, namespaces, and a `when` that uses
 // only `object`. When an object starts to satisfy these conditions, the sink receives an addition, even if the API
 // server reported an update. When an object no longer satisfies them, the sink receives a deletion, which is marked as
-// a leave. client-go's FilteringResourceEventHandler does the same if [ResourceFilter.Belongs] is its FilterFunc.
+// a leave. client-go's FilteringResourceEventHandler does the same if its FilterFunc calls [ResourceFilter.Belongs].
 //
 // Conditions on the change decide whether a change to an object that belongs to the sink is sent: operations,
 // ignoreChanges, onlyChanges, preset, and a `when` that uses `old` or `operation`. [ResourceFilter.Refusal] evaluates

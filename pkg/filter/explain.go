@@ -37,118 +37,81 @@ type Condition struct {
 // failures and does not cache decisions.
 func (f *Filter) Explain(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object) []Verdict {
 	if op != event.Updated || old == nil {
-		return f.explain(gvr, op, nil, obj, "")
+		return f.explain(change{gvr, op, nil, obj}, "")
 	}
-	belongs := func(v Verdict) bool { return v.Belongs }
-	before := slices.ContainsFunc(f.explain(gvr, event.Added, nil, old, ""), belongs)
-	now := slices.ContainsFunc(f.explain(gvr, event.Added, nil, obj, ""), belongs)
-	switch {
+	belongs := func(o *object.Object) bool {
+		verdicts := f.explain(change{gvr, event.Added, nil, o}, "")
+		return slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Belongs })
+	}
+	switch before, now := belongs(old), belongs(obj); {
 	case before == now:
-		return f.explain(gvr, op, old, obj, "")
+		return f.explain(change{gvr, op, old, obj}, "")
 	case now:
 		op = event.Added
 	default:
 		op = event.Deleted
 	}
-	return append(f.explain(gvr, op, nil, old, "before"), f.explain(gvr, op, nil, obj, "now")...)
+	return append(f.explain(change{gvr, op, nil, old}, "before"), f.explain(change{gvr, op, nil, obj}, "now")...)
 }
 
-func (f *Filter) explain(
-	gvr schema.GroupVersionResource,
-	op event.Type,
-	old, obj *object.Object,
-	state string,
-) (verdicts []Verdict) {
+func (f *Filter) explain(c change, state string) (verdicts []Verdict) {
 	if f == nil {
 		return nil
 	}
 	for i, r := range f.rules {
-		v := r.explain(gvr, op, old, obj)
-		v.Rule, v.State = i, state
+		v := Verdict{Rule: i, State: state, Sends: true}
+		v.explain(r, c)
 		verdicts = append(verdicts, v)
 	}
 	return verdicts
 }
 
-// conditions are the conditions of a rule that have been evaluated.
-type conditions []Condition
-
-func (c *conditions) add(field string, texts []string, found string, holds bool, err string) {
-	*c = append(*c, Condition{field, strings.Join(texts, ", "), found, holds, err})
-}
-
-func (c conditions) hold() bool {
-	return !slices.ContainsFunc(c, func(c Condition) bool { return !c.Holds })
-}
-
-func (r *rule) explain(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object) Verdict {
-	var c conditions
-	names, resource := r.names(gvr), event.GroupResource(gvr)
-	if len(r.resources) > 0 {
-		c.add("resources", r.text.Resources, resource, names, "")
-	}
-	if r.excluded.Match(gvr) {
-		c.add("preset", []string{r.text.Preset}, resource, false, "")
+// explain evaluates the conditions of a rule.
+func (v *Verdict) explain(r *rule, c change) {
+	resource, preset := event.GroupResource(c.resource), strings.Fields(r.text.Preset)
+	names := r.names(c.resource)
+	v.add("resources", r.text.Resources, resource, names, "")
+	if r.excluded.Match(c.resource) {
+		v.add("preset", preset, resource, false, "")
 	}
 	if !names {
-		return Verdict{Conditions: c}
+		return
 	}
-	if !r.namespaces.All() {
-		c.add("namespaces", r.text.Namespaces, obj.Namespace, r.namespaces.Matches(obj.Namespace), "")
-	}
-	if r.onObject != nil {
-		holds, reason := r.onObject.explain(gvr, 0, nil, obj)
-		c.add("when", []string{r.text.When}, "", holds, reason)
-	}
-	belongs := c.hold()
-	if r.operations != 0 {
-		c.add("operations", r.text.Operations, op.String(), r.operations.has(op), "")
-	}
-	if r.changes != nil {
-		r.explainChanges(&c, op, old, obj)
-	}
-	if r.onChange != nil {
-		holds, reason := r.onChange.explain(gvr, op, old, obj)
-		c.add("when", []string{r.text.When}, "", holds, reason)
-	}
-	return Verdict{Belongs: belongs, Sends: c.hold(), Conditions: c}
-}
-
-// explainChanges adds the conditions on the parts that an update modifies: onlyChanges, ignoreChanges and the preset.
-func (r *rule) explainChanges(c *conditions, op event.Type, old, obj *object.Object) {
-	reason, problem := "", ""
-	if op == event.Updated && old != nil {
-		var err error
-		if reason, err = r.changes.refusal(old, obj); err != nil {
-			problem = err.Error()
-		}
-	}
-	only, ignored := "", ""
+	v.add("namespaces", r.text.Namespaces, c.now.Namespace, r.namespaces.Matches(c.now.Namespace), "")
+	v.addWhen(r.onObject, change{resource: c.resource, now: c.now})
+	v.Belongs = v.Sends
+	v.add("operations", r.text.Operations, c.op.String(), r.operations.has(c.op), "")
+	reason, err := r.changes.refusal(c)
+	only, ignored, problem := "", reason, ""
 	if reason == ReasonOnlyChanges {
-		only = reason
-	} else {
-		ignored = reason
+		only, ignored = reason, ""
 	}
-	if r.text.OnlyChanges != nil {
-		c.add("onlyChanges", r.text.OnlyChanges, only, only == "", problem)
+	if err != nil {
+		problem = err.Error()
 	}
-	if r.text.IgnoreChanges != nil {
-		c.add("ignoreChanges", r.text.IgnoreChanges, ignored, ignored == "", problem)
-	}
-	if r.text.Preset != "" {
-		c.add("preset", []string{r.text.Preset}, ignored, ignored == "", problem)
+	v.add("onlyChanges", r.text.OnlyChanges, only, only == "", problem)
+	v.add("ignoreChanges", r.text.IgnoreChanges, ignored, ignored == "", problem)
+	v.add("preset", preset, ignored, ignored == "", problem)
+	v.addWhen(r.onChange, c)
+}
+
+// add adds a condition to the verdict. It does nothing if the condition is not configured, because texts is empty.
+func (v *Verdict) add(field string, texts []string, found string, holds bool, problem string) {
+	if len(texts) > 0 {
+		v.Conditions = append(v.Conditions, Condition{field, strings.Join(texts, ", "), found, holds, problem})
+		v.Sends = v.Sends && holds
 	}
 }
 
-// explain evaluates the expression. If the evaluation fails, explain returns true and the reason.
-func (e *expression) explain(
-	gvr schema.GroupVersionResource,
-	op event.Type,
-	old, obj *object.Object,
-) (holds bool, reason string) {
-	holds, err := e.evaluate(gvr, op, old, obj)
-	if err != nil {
-		return true, e.reason(err)
+// addWhen evaluates an expression, which can be nil, and adds it to the verdict.
+func (v *Verdict) addWhen(e *expression, c change) {
+	if e == nil {
+		return
 	}
-	return holds, ""
+	holds, err := e.evaluate(c)
+	problem := ""
+	if err != nil {
+		problem = e.reason(err)
+	}
+	v.add("when", []string{e.text}, "", holds, problem)
 }

@@ -41,39 +41,42 @@ type expression struct {
 	unlogged atomic.Int64 // failures since the last log message
 }
 
-// holds evaluates the expression. If the evaluation fails, holds returns true, because a superfluous event is better
-// than a missing one.
-func (e *expression) holds(resource schema.GroupVersionResource, op event.Type, old, obj *object.Object) bool {
+// change is a change to an object.
+type change struct {
+	resource schema.GroupVersionResource
+	op       event.Type
+	old, now *object.Object
+}
+
+// holds returns the result of evaluate, and reports a failure.
+func (e *expression) holds(c change) bool {
 	if e == nil {
 		return true
 	}
-	holds, err := e.evaluate(resource, op, old, obj)
+	holds, err := e.evaluate(c)
 	if err != nil {
-		e.report(obj, err)
-		return true
+		e.report(c.now, err)
 	}
 	return holds
 }
 
-func (e *expression) evaluate(
-	resource schema.GroupVersionResource,
-	op event.Type,
-	old, obj *object.Object,
-) (bool, error) {
+// evaluate evaluates the expression. If the evaluation fails, evaluate returns true and the error, because a
+// superfluous event is better than a missing one.
+func (e *expression) evaluate(c change) (bool, error) {
 	v, ok := e.pool.Get().(*variables)
 	if !ok {
 		v = new(variables)
 	}
-	v.op, v.old, v.object, v.resource, v.bytes = op, old, obj, resource, e.bytes
+	v.change, v.bytes = c, e.bytes
 	result, _, err := e.program.Eval(v)
 	*v = variables{}
 	e.pool.Put(v)
 	if err != nil {
-		return false, err
+		return true, err
 	}
 	holds, ok := result.(types.Bool)
 	if !ok {
-		return false, fmt.Errorf("%w: it is of type %s", errNotBool, result.Type().TypeName())
+		return true, fmt.Errorf("%w: it is of type %s", errNotBool, result.Type().TypeName())
 	}
 	return bool(holds), nil
 }
@@ -114,10 +117,8 @@ func (e *expression) reason(err error) string {
 
 // variables contains the values of the CEL variables for one evaluation.
 type variables struct {
-	op          event.Type
-	old, object *object.Object
-	resource    schema.GroupVersionResource
-	bytes       func(schema.GroupVersionResource, *object.Object) ([]byte, error)
+	change
+	bytes func(schema.GroupVersionResource, *object.Object) ([]byte, error)
 
 	oldView, objectView ref.Val // nil until the expression uses the variable
 }
@@ -127,7 +128,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
 	case varObject:
 		if v.objectView == nil {
-			v.objectView = v.view(v.object)
+			v.objectView = v.view(v.now)
 		}
 		return v.objectView, true
 	case varOld:

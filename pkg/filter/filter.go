@@ -2,6 +2,7 @@ package filter
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -24,21 +25,17 @@ func (f *Filter) Slots() int {
 	return f.slots
 }
 
-// For returns the filter for one resource. Rules that do not include the resource are left out. For a nil Filter it
-// returns nil.
+// For returns the filter for one resource. Rules that do not include the resource are left out. For a nil Filter and a
+// Filter without rules it returns nil.
 func (f *Filter) For(gvr schema.GroupVersionResource) *ResourceFilter {
-	if f == nil {
+	if f == nil || len(f.rules) == 0 {
 		return nil
 	}
-	r := &ResourceFilter{resource: gvr, all: len(f.rules) == 0, sendsAll: true}
+	r := &ResourceFilter{resource: gvr}
 	for _, rule := range f.rules {
-		if !rule.names(gvr) {
-			continue
+		if rule.names(gvr) {
+			r.rules = append(r.rules, rule)
 		}
-		onChange := rule.operations != 0 || rule.changes != nil || rule.onChange != nil
-		r.rules = append(r.rules, rule)
-		r.all = r.all || !onChange && rule.onObject == nil && rule.namespaces.All()
-		r.sendsAll = r.sendsAll && !onChange
 	}
 	return r
 }
@@ -48,30 +45,16 @@ func (f *Filter) For(gvr schema.GroupVersionResource) *ResourceFilter {
 type ResourceFilter struct {
 	resource schema.GroupVersionResource
 	rules    []*rule
-	all      bool // some rule has no conditions, so every event passes without an evaluation
-	sendsAll bool // no rule has a condition on the change
 }
 
 // Never reports whether no rule includes the resource. In this case no event of the resource can pass.
-func (r *ResourceFilter) Never() bool { return r != nil && !r.all && len(r.rules) == 0 }
+func (r *ResourceFilter) Never() bool { return r != nil && len(r.rules) == 0 }
 
-// Belongs reports whether the object conditions of at least one rule hold. It is a FilterFunc for
-// cache.FilteringResourceEventHandler: obj must be an *object.Object, not a tombstone. For each state of an object,
-// Belongs evaluates an expression on the object at most once.
-func (r *ResourceFilter) Belongs(obj any) bool {
-	if r == nil || r.all {
-		return true
-	}
-	o, ok := obj.(*object.Object)
-	if !ok || o == nil {
-		return true // a bug in the caller, which shows where the object is used
-	}
-	for _, rule := range r.rules {
-		if rule.belongs(r.resource, o) {
-			return true
-		}
-	}
-	return false
+// Belongs reports whether the object conditions of at least one rule hold. For each state of an object, Belongs
+// evaluates an expression on the object at most once.
+func (r *ResourceFilter) Belongs(o *object.Object) bool {
+	belongs := func(rule *rule) bool { return rule.belongs(r.resource, o) }
+	return r == nil || slices.ContainsFunc(r.rules, belongs)
 }
 
 // Reasons that Refusal returns, in addition to the entries of ignoreChanges.
@@ -90,7 +73,7 @@ const (
 // new state. For an object that leaves the filter, op is Deleted and obj is the state before the change. old is nil
 // unless op is Updated. Control events always pass.
 func (r *ResourceFilter) Refusal(op event.Type, old, obj *object.Object) string {
-	if r == nil || r.all || r.sendsAll || op.IsControl() {
+	if r == nil || op.IsControl() {
 		return ""
 	}
 	first := ""
@@ -99,7 +82,7 @@ func (r *ResourceFilter) Refusal(op event.Type, old, obj *object.Object) string 
 		if !rule.operations.has(op) || !rule.belongs(r.resource, obj) {
 			continue
 		}
-		reason := rule.refusal(r.resource, op, old, obj)
+		reason := rule.refusal(change{r.resource, op, old, obj})
 		if reason == "" {
 			return ""
 		}
@@ -110,14 +93,12 @@ func (r *ResourceFilter) Refusal(op event.Type, old, obj *object.Object) string 
 
 // refusal returns the reason why the rule suppresses a change, or an empty string. The rule must include the operation
 // of the change.
-func (r *rule) refusal(gvr schema.GroupVersionResource, op event.Type, old, obj *object.Object) string {
-	if r.changes != nil && op == event.Updated && old != nil {
-		// If a state cannot be read, assume a relevant change: a superfluous event is better than a missing one.
-		if reason, err := r.changes.refusal(old, obj); err == nil && reason != "" {
-			return reason
-		}
+func (r *rule) refusal(c change) string {
+	// If a state cannot be read, assume a relevant change: a superfluous event is better than a missing one.
+	if reason, err := r.changes.refusal(c); err == nil && reason != "" {
+		return reason
 	}
-	if !r.onChange.holds(gvr, op, old, obj) {
+	if !r.onChange.holds(c) {
 		return ReasonWhen
 	}
 	return ""
@@ -140,7 +121,7 @@ func (r *rule) belongs(resource schema.GroupVersionResource, o *object.Object) b
 	if belongs, known := o.Decision(r.slot); known {
 		return belongs
 	}
-	belongs := r.onObject.holds(resource, 0, nil, o)
+	belongs := r.onObject.holds(change{resource: resource, now: o})
 	o.SetDecision(r.slot, belongs)
 	return belongs
 }

@@ -361,13 +361,6 @@ func TestNilPassesEverything(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoObjectPasses(t *testing.T) {
-	r := mustCompile(t, []Rule{{Namespaces: []string{"x"}}}, Options{}).For(gvr(t, "/v1/pods"))
-	if !r.Belongs("a string") || !r.Belongs((*object.Object)(nil)) {
-		t.Error("is refused")
-	}
-}
-
 // Each expression is evaluated at most once for a state (object) and once for a change (old, operation), however
 // many rules there are. The expressions fail, so that OnError counts the evaluations.
 func TestEvaluatedOnce(t *testing.T) {

@@ -160,7 +160,8 @@ func TestViewEvaluatesAsDecoded(t *testing.T) {
 				func(line, column int, err error) { t.Fatalf("%s, %d:%d: %v", expression, line, column, err) },
 			)
 			want, _, wantErr := program.Eval(map[string]any{varObject: decoded})
-			got, _, gotErr := program.Eval(&variables{op: event.Added, object: newObject("", "", text), bytes: allBytes})
+			c := change{op: event.Added, now: newObject("", "", text)}
+			got, _, gotErr := program.Eval(&variables{change: c, bytes: allBytes})
 			if fmt.Sprint(wantErr) != fmt.Sprint(gotErr) {
 				t.Fatalf("error %v, over the decoded object %v", gotErr, wantErr)
 			}
