@@ -1,7 +1,6 @@
 package event
 
 import (
-	"encoding/json"
 	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
@@ -79,13 +78,9 @@ func FoldGap(gaps []*Message, dropped *Message) []*Message {
 func gapMessage(m *Message, info *GapInfo) *Message {
 	gap := &Message{
 		Type: Gap, Time: m.Time, Resource: m.Resource, Cluster: m.Cluster, ClusterUID: m.ClusterUID,
-		ID: gapID(m.Cluster, info), Structured: m.Structured, GapInfo: info,
+		Structured: m.Structured, GapInfo: info,
 	}
-	gap.Identity.ResourceVersion = info.To
-	if m.PartitionKey != "" {
-		gap.PartitionKey = controlKey(gap)
-	}
-	gap.Data, _ = json.Marshal(info) // A struct of strings and numbers can always be marshaled.
+	gap.encodeControl(nil, m.PartitionKey != "")
 	return gap
 }
 

@@ -66,29 +66,25 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster, ClusterUID: e.ClusterUID,
 		InitialList: ev.InitialList, Again: ev.Again, Structured: e.Content == ContentStructured, GapInfo: ev.GapInfo,
 	}
-	var err error
 	if ev.Type.IsControl() {
-		err = m.encodeControl(ev)
-	} else {
-		m.Identity = ev.Object.Identity
-		m.FinalStateUnknown = ev.Object.FinalStateUnknown && ev.LeftAt == ""
-		m.LeftFilter = ev.LeftAt != ""
-		if m.LeftFilter {
-			m.Identity.ResourceVersion = ev.LeftAt
-		}
-		e.render(m, &ev)
-		if m.Data, err = e.payload(&ev); err == nil && ev.Context != nil {
-			e.addContext(m, ev.Context)
-		}
+		m.encodeControl(ev.SyncedInfo, e.PartitionKey != nil)
+		return m, nil
 	}
-	if err != nil {
+	m.Identity = ev.Object.Identity
+	m.FinalStateUnknown = ev.Object.FinalStateUnknown && ev.LeftAt == ""
+	m.LeftFilter = ev.LeftAt != ""
+	if m.LeftFilter {
+		m.Identity.ResourceVersion = ev.LeftAt
+	}
+	e.render(m, &ev)
+	var err error
+	if m.Data, err = e.payload(&ev); err != nil {
 		return nil, err
 	}
-	switch {
-	case e.PartitionKey == nil:
-	case ev.Type.IsControl():
-		m.PartitionKey = controlKey(m)
-	default:
+	if ev.Context != nil {
+		e.addContext(m, ev.Context)
+	}
+	if e.PartitionKey != nil {
 		m.PartitionKey = e.PartitionKey.Expand(m)
 	}
 	return m, nil
@@ -144,22 +140,18 @@ func appendObjectID(dst []byte, m *Message, selected bool, change string) []byte
 	return dst
 }
 
-func (m *Message) encodeControl(ev Event) error {
-	var info any = ev.GapInfo
-	if ev.Type == Synced {
-		info = ev.SyncedInfo
-		m.Identity.ResourceVersion = ev.SyncedInfo.ResourceVersion
-		m.ID = syncedID(m.Cluster, ev.SyncedInfo)
+// encodeControl sets what a control event contains in addition to its GapInfo. synced is the data of a synced event.
+func (m *Message) encodeControl(synced *SyncedInfo, hasKey bool) {
+	var info any
+	if m.Type == Synced {
+		m.Identity.ResourceVersion, m.ID, info = synced.ResourceVersion, syncedID(m.Cluster, synced), synced
 	} else {
-		m.Identity.ResourceVersion = ev.GapInfo.To
-		m.ID = gapID(m.Cluster, ev.GapInfo)
+		m.Identity.ResourceVersion, m.ID, info = m.GapInfo.To, gapID(m.Cluster, m.GapInfo), m.GapInfo
 	}
-	data, err := json.Marshal(info)
-	if err != nil {
-		return fmt.Errorf("encode %s event: %w", ev.Type, err)
+	if hasKey {
+		m.PartitionKey = controlKey(m)
 	}
-	m.Data = data
-	return nil
+	m.Data, _ = json.Marshal(info) // A struct of strings, numbers and a time can always be marshaled.
 }
 
 func syncedID(cluster string, s *SyncedInfo) string {
