@@ -116,17 +116,23 @@ func (e Escape) place() string {
 	return [...]string{"text", "NATS subject", "Kafka topic name", "key of a NATS bucket"}[e]
 }
 
+// allowsLiteral reports whether the text between the variables can contain r.
 func (e Escape) allowsLiteral(r rune) bool {
-	switch e {
-	case EscapeSubject:
-		return r > ' ' && r < 0x7f && r != '*' && r != '>'
-	case EscapeTopic:
-		return isTopicByte(byte(r)) && r < 0x7f
-	case EscapeKey: // The subjects of a bucket begin with $KV.
-		return r < 0x7f && (isKeyByte(byte(r)) || r == '.' || r == '=' || r == '$')
-	default:
-		return true
+	further := [...]string{EscapeSubject: ".%", EscapeTopic: "", EscapeKey: ".=$"} // the subjects of a bucket begin with $KV
+	return e == EscapeNone || r < 0x7f && (e.isPlain(byte(r)) || strings.ContainsRune(further[e], r))
+}
+
+// isPlain reports whether a value can contain c unescaped. The escape character itself is also escaped, which makes the
+// encoding reversible.
+func (e Escape) isPlain(c byte) bool {
+	if e == EscapeSubject {
+		return c > ' ' && c < 0x7f && strings.IndexByte(".*>%", c) < 0
 	}
+	others := "._-"
+	if e == EscapeKey {
+		others = "/_-"
+	}
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte(others, c) >= 0
 }
 
 // String returns the source text of the template.
@@ -187,33 +193,17 @@ func (e Escape) appendValue(dst []byte, variable, value string) []byte {
 	}
 	for i := range len(value) {
 		switch c := value[i]; {
-		case e == EscapeTopic && !isTopicByte(c):
-			dst = append(dst, '-')
-		case (e == EscapeSubject || e == EscapeKey) && variable == "group" && c == '.':
+		case variable == "group" && c == '.' && e != EscapeTopic:
 			dst = append(dst, '_')
-		case e == EscapeSubject && !isTokenByte(c):
-			dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&15])
-		case e == EscapeKey && !isKeyByte(c):
-			dst = append(dst, '=', hexDigits[c>>4], hexDigits[c&15])
-		default:
+		case e.isPlain(c):
 			dst = append(dst, c)
+		case e == EscapeTopic:
+			dst = append(dst, '-')
+		case e == EscapeSubject:
+			dst = fmt.Appendf(dst, "%%%02X", c)
+		default:
+			dst = fmt.Appendf(dst, "=%02X", c)
 		}
 	}
 	return dst
-}
-
-const hexDigits = "0123456789ABCDEF"
-
-// isTokenByte reports whether a subject token can contain c unescaped. '%' is also encoded, which makes the encoding
-// reversible.
-func isTokenByte(c byte) bool {
-	return c > ' ' && c < 0x7f && c != '.' && c != '*' && c != '>' && c != '%'
-}
-
-// isKeyByte reports whether a key token can contain c unescaped. '=' is also encoded, which makes the encoding
-// reversible.
-func isKeyByte(c byte) bool { return c != '.' && isTopicByte(c) || c == '/' }
-
-func isTopicByte(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 }
