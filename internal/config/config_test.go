@@ -12,7 +12,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
@@ -66,23 +65,6 @@ func TestDefault(t *testing.T) {
 	for _, text := range []string{"", "\n", "# a comment\n", "---\n", "--- # nothing\n...\n", "{}", "\ufeff", "\ufeffcluster: local"} {
 		if diff := cmp.Diff(want, mustParse(t, text)); diff != "" {
 			t.Errorf("Parse(%q) is not the default (-want +got):\n%s", text, diff)
-		}
-	}
-}
-
-// What zero values mean to the packages is what the tags say.
-func TestDefaultsOfPackages(t *testing.T) {
-	k := strictyaml.Default[kafka.Config]()
-	for _, c := range []struct {
-		name      string
-		got, want any
-	}{
-		{"kafka.key", k.Key, kafka.DefaultKey},
-		{"kafka.compression", k.Compression, kafka.DefaultCompression},
-		{"kafka.requestTimeout", k.RequestTimeout, kafka.DefaultRequestTimeout},
-	} {
-		if c.got != c.want {
-			t.Errorf("%s: the default is %v, that of the package %v", c.name, c.got, c.want)
 		}
 	}
 }

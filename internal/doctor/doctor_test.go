@@ -120,7 +120,7 @@ type named struct {
 	err   error
 }
 
-func (n *named) ReadName(context.Context, string) (sinks.Registration, error) {
+func (n *named) Registered(context.Context, string) (sinks.Registration, error) {
 	return sinks.Registration{UID: n.owner}, n.err
 }
 
@@ -287,6 +287,8 @@ type checked struct {
 }
 
 func (c *checked) Check(context.Context) []diagnose.Finding { return c.found }
+
+func (c *checked) Close(context.Context) error { return nil }
 
 func TestSinks(t *testing.T) {
 	cfg := localConfig(t)

@@ -77,6 +77,7 @@ func (e *examination) checkSink(ctx context.Context, s *sink) (found []diagnose.
 	if embedded || slices.ContainsFunc(found, func(f diagnose.Finding) bool { return f.Err != nil }) {
 		return found
 	}
+	defer func() { _ = s.Close(ctx) }()
 	return append(found, e.checkName(ctx, s)...)
 }
 
@@ -95,12 +96,12 @@ func (e *examination) checkDestination(s *sink) {
 // checkName reports which cluster has registered this cluster's name at the destination of a sink. It returns nil if
 // the destination does not support registering names.
 func (e *examination) checkName(ctx context.Context, s *sink) []diagnose.Finding {
-	reader, ok := s.Sink.(diagnose.NameReader)
+	d, ok := s.Sink.(sinks.Identified)
 	if !ok {
 		return nil
 	}
 	owner := sinks.Owner{Cluster: e.cfg.Cluster, UID: e.cluster}
-	registered, err := reader.ReadName(ctx, owner.Cluster)
+	registered, err := d.Registered(ctx, owner.Cluster)
 	f := diagnose.Finding{Step: sinks.StepName, Target: owner.Cluster}
 	f.Detail = fmt.Sprintf("registered by the cluster with uid %s at %s",
 		registered.UID, registered.Since.UTC().Format(time.RFC3339))
@@ -117,9 +118,7 @@ func (e *examination) checkName(ctx context.Context, s *sink) []diagnose.Finding
 	case registered.UID == owner.UID:
 		f.Detail += ": this cluster"
 	default:
-		if d, ok := s.Sink.(sinks.Identified); ok {
-			f = diagnose.Failed(sinks.StepName, owner.Cluster, sinks.NameTaken(d, s.config.Name, owner, registered))
-		}
+		f = diagnose.Failed(sinks.StepName, owner.Cluster, sinks.NameTaken(d, s.config.Name, owner, registered))
 	}
 	return []diagnose.Finding{f}
 }

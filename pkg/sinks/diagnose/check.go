@@ -39,10 +39,3 @@ type Checker interface {
 	// for delivery during Check, and need not be closed afterwards. Check returns soon after ctx ends.
 	Check(ctx context.Context) []Finding
 }
-
-// NameReader is implemented by sinks that can read the owner of a cluster's name without being connected.
-type NameReader interface {
-	// ReadName is like [sinks.Identified].Registered, but the sink need not be connected, and need not be closed
-	// afterwards. It must be called only after a Check without failures.
-	ReadName(ctx context.Context, cluster string) (sinks.Registration, error)
-}

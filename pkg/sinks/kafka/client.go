@@ -15,10 +15,9 @@ import (
 // The methods in this file implement checks and reading. They use the packages kafkacheck and kafkaread.
 
 var (
-	_ diagnose.Checker    = (*Sink)(nil)
-	_ diagnose.Reader     = (*Sink)(nil)
-	_ sinks.Identified    = (*Sink)(nil)
-	_ diagnose.NameReader = (*Sink)(nil)
+	_ diagnose.Checker = (*Sink)(nil)
+	_ diagnose.Reader  = (*Sink)(nil)
+	_ sinks.Identified = (*Sink)(nil)
 )
 
 const cleanupPolicy = "cleanup.policy" // the topic setting of Kafka
@@ -65,10 +64,4 @@ func (s *Sink) Destination() string {
 		return ""
 	}
 	return fmt.Sprintf("topic %s of the Kafka cluster %s", s.template, s.client.ClusterID)
-}
-
-// ReadName implements [diagnose.NameReader].
-func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
-	defer s.client.Close()
-	return s.Registered(ctx, cluster)
 }

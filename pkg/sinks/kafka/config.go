@@ -11,21 +11,12 @@ import (
 	"github.com/segmentio/kafka-go/compress/snappy"
 	"github.com/segmentio/kafka-go/compress/zstd"
 
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
-)
-
-// Defaults for zero values. The defaults for the configuration file are in the struct tags.
-const (
-	// DefaultKey identifies an object across clusters and resources, so topics can be shared and compacted. It includes
-	// the group, because several groups can have a resource of the same name: both the core group and Knative have
-	// services.
-	DefaultKey            = "{cluster}/{group}/{resource}/{namespace}/{name}"
-	DefaultCompression    = "snappy"
-	DefaultRequestTimeout = 15 * time.Second
 )
 
 // MetadataMaxAge is how long the sink uses a topic's metadata before it reads the metadata again if no request fails.
@@ -129,18 +120,24 @@ func (cfg *Config) Place() *event.Template {
 
 // KeyTemplate implements [sinks.Config].
 func (cfg *Config) KeyTemplate() *event.Template {
-	template, _ := event.ParseTemplate(cmp.Or(cfg.Key, DefaultKey), event.EscapeNone) // the configuration is valid
+	template, _ := event.ParseTemplate(cfg.Key, event.EscapeNone) // the configuration is valid
 	return template
 }
 
 // LastOnly implements [sinks.Config].
 func (cfg *Config) LastOnly() bool { return cfg.Tombstones }
 
+// defaults returns the defaults in the struct tags. The default key identifies an object across clusters and resources,
+// so topics can be shared and compacted. It includes the group, because several groups can have a resource of the same
+// name: both the core group and Knative have services.
+func defaults() Config { return strictyaml.Default[Config]() }
+
 // fill sets defaults for zero values.
 func (cfg *Config) fill() {
-	cfg.Key = cmp.Or(cfg.Key, DefaultKey)
-	cfg.Compression = cmp.Or(cfg.Compression, DefaultCompression)
-	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, DefaultRequestTimeout)
+	d := defaults()
+	cfg.Key = cmp.Or(cfg.Key, d.Key)
+	cfg.Compression = cmp.Or(cfg.Compression, d.Compression)
+	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, d.RequestTimeout)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}

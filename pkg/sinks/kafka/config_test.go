@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -86,10 +87,10 @@ func TestDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.cfg.RequestTimeout != DefaultRequestTimeout || s.codec == nil || s.codec.Name() != DefaultCompression {
+	if s.cfg.RequestTimeout != 15*time.Second || s.codec == nil || s.codec.Name() != "snappy" {
 		t.Errorf("request timeout %v, codec %v", s.cfg.RequestTimeout, s.codec)
 	}
-	if key := s.cfg.KeyTemplate(); key.String() != DefaultKey || s.volatile {
+	if key := s.cfg.KeyTemplate(); key.String() != "{cluster}/{group}/{resource}/{namespace}/{name}" || s.volatile {
 		t.Errorf("key %q, volatile %v", key, s.volatile)
 	}
 }

@@ -23,11 +23,9 @@ func TestEventsPageExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const topicTemplate, keyTemplate = "k8s.{resource}", DefaultKey
-	key, err := event.ParseTemplate(keyTemplate, event.EscapeNone)
-	if err != nil {
-		t.Fatal(err)
-	}
+	const topicTemplate = "k8s.{resource}"
+	standard := defaults()
+	key := standard.KeyTemplate()
 	m, err := (&event.Encoder{Cluster: "prod-eu-1", ClusterUID: "9d3b6a1e-52c4-4f0a-8a57-1c0f6f4b2e90", PartitionKey: key}).Encode(
 		event.Event{
 			Type: event.Updated, Time: time.Date(2026, 11, 20, 12, 25, 57, 861204311, time.UTC),
@@ -63,7 +61,7 @@ func TestEventsPageExample(t *testing.T) {
 	_, section, _ := strings.Cut(string(page), "\n### On Kafka\n")
 	before, section, _ := strings.Cut(section, "```text\n")
 	example, _, found := strings.Cut(section, "```\n")
-	if !found || !strings.Contains(before, "`"+topicTemplate+"`") || !strings.Contains(before, "`"+keyTemplate+"`") {
+	if !found || !strings.Contains(before, "`"+topicTemplate+"`") || !strings.Contains(before, "`"+standard.Key+"`") {
 		t.Errorf("the page has no example, or not these templates: %s", before)
 	}
 	if example != text.String() {

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -23,8 +22,12 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	t := s.topic([]byte(p.Topic))
 	if ask {
 		s.fetch(ctx, []*topic{t})
-		if p.Unknown = t.err; p.Unknown == nil {
-			p.Limit, p.Unknown = s.limit(ctx, p.Topic)
+		if p.Unknown = t.err; t.err == nil {
+			settings, err := s.client.TopicSettings(ctx, p.Topic)
+			if err != nil {
+				p.Unknown = fmt.Errorf("read the settings of topic %s: %w", p.Topic, err)
+			}
+			p.Limit = max(0, settings.Number("max.message.bytes"))
 		}
 		if t.isMissing() && s.create != nil {
 			p.Unknown = fmt.Errorf("topic %s does not exist yet; the bridge would create it", p.Topic)
@@ -52,13 +55,4 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 		p.Headers = append(p.Headers, diagnose.Header{Name: prefix + name, Value: value})
 	})
 	return nil
-}
-
-// limit returns the size of the largest batch that the topic accepts, in bytes.
-func (s *Sink) limit(ctx context.Context, topic string) (int64, error) {
-	settings, err := s.client.TopicSettings(ctx, topic)
-	if err != nil {
-		return 0, fmt.Errorf("read the settings of topic %s: %w", topic, err)
-	}
-	return strconv.ParseInt(settings["max.message.bytes"], 10, 64)
 }

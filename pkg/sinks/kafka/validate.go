@@ -20,32 +20,30 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 	for i, broker := range cfg.Brokers {
 		at.Address(fmt.Sprintf("brokers[%d]", i), broker, true, "write host:9092, without a scheme")
 	}
-	topic := sinks.CheckTemplate(at, "topic", cfg.Topic, event.EscapeTopic, defaultTopic())
+	topic := sinks.CheckTemplate(at, "topic", cfg.Topic, event.EscapeTopic, defaults().Topic)
 	if topic != nil && cfg.Tombstones && topic.Uses("operation") {
 		at.Report("topic", "contains {operation}: with tombstones, a deleted object would stay in another topic",
-			"use "+defaultTopic())
+			"use "+defaults().Topic)
 	}
 	cfg.validateKey(at, topic)
 	cfg.TLS.Validate(at.At("tls"))
 	cfg.SASL.Validate(at.At("sasl"))
 }
 
-func defaultTopic() string { return strictyaml.Default[Config]().Topic }
-
 // validateKey checks the record key, which determines the order of records and which records a compacted topic keeps.
 // topic is nil if the topic template is invalid.
 func (cfg *Config) validateKey(at *strictyaml.Section, topic *event.Template) {
-	key := sinks.CheckTemplate(at, "key", cfg.Key, event.EscapeNone, DefaultKey)
+	key := sinks.CheckTemplate(at, "key", cfg.Key, event.EscapeNone, defaults().Key)
 	if key == nil {
 		return
 	}
 	switch {
 	case key.Uses("operation"):
 		at.Report("key", "contains {operation}: the events of an object would be out of order",
-			"use only variables that do not change for an object, as in "+DefaultKey)
+			"use only variables that do not change for an object, as in "+defaults().Key)
 	case cfg.Tombstones && topic != nil && !nameOneObject(topic, key):
 		at.Report("key", "is the same for several objects: with tombstones, a topic would keep only one of them",
-			"use {group}, {resource}, {namespace} and {name}, or {uid}, as in "+DefaultKey)
+			"use {group}, {resource}, {namespace} and {name}, or {uid}, as in "+defaults().Key)
 	}
 	if !cfg.Tombstones || cfg.CreateTopics == nil {
 		return

@@ -12,7 +12,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 )
 
@@ -25,10 +24,7 @@ const (
 	registerMetadata = "deltabridge.cluster."
 )
 
-var (
-	_ sinks.Identified    = (*Sink)(nil)
-	_ diagnose.NameReader = (*Sink)(nil)
-)
+var _ sinks.Identified = (*Sink)(nil)
 
 // entry is the registration of a name, as it is stored in the bucket.
 type entry struct {
@@ -43,9 +39,9 @@ type entry struct {
 // Destination implements [sinks.Identified]. It returns the name and the creation time of the stream.
 func (s *Sink) Destination() string { return s.destination }
 
-// ReadName implements [diagnose.NameReader]. If the stream does not exist, it returns no registration and no
-// error. If the embedded server is not running, the error wraps [sinks.ErrNoRegister].
-func (s *Sink) ReadName(ctx context.Context, cluster string) (sinks.Registration, error) {
+// registeredElsewhere reads the registration of a name over a connection of its own. If the stream does not exist, it
+// returns no registration and no error. If the embedded server is not running, the error wraps [sinks.ErrNoRegister].
+func (s *Sink) registeredElsewhere(ctx context.Context, cluster string) (sinks.Registration, error) {
 	if s.cfg.Embedded != nil && s.server == nil {
 		return sinks.Registration{}, fmt.Errorf("%w: the embedded server is not running", sinks.ErrNoRegister)
 	}
@@ -67,6 +63,9 @@ func (s *Sink) registerKey(cluster string) string {
 
 // Registered implements [sinks.Identified].
 func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Registration, err error) {
+	if s.client.Conn() == nil {
+		return s.registeredElsewhere(ctx, cluster)
+	}
 	err = s.useRegister(ctx, false, func(ctx context.Context, kv jetstream.KeyValue) error {
 		e, _, err := s.entry(ctx, kv, cluster)
 		found = sinks.Registration{UID: e.UID, Since: e.Since}

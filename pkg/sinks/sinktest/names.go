@@ -40,7 +40,7 @@ func belongsTo(t *testing.T, d Destination, cluster, uid string) {
 			t.Fatal(f.Err)
 		}
 	}
-	found, err := sink.(diagnose.NameReader).ReadName(t.Context(), cluster)
+	found, err := sink.(sinks.Identified).Registered(t.Context(), cluster)
 	if err != nil || found.UID != uid {
 		t.Errorf("%s belongs to %+v, %v; want %q", cluster, found, err, uid)
 	}

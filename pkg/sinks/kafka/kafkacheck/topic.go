@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -55,7 +54,7 @@ type topic struct {
 	*Check
 	wire.Topic
 	target   string
-	settings map[string]string
+	settings wire.Settings
 	findings []diagnose.Finding
 }
 
@@ -126,19 +125,10 @@ func (t *topic) checkCreation(ctx context.Context) {
 	t.pass(sinks.StepTopic, "the topic does not exist; the cluster allows the bridge to create it")
 }
 
-// number returns a setting as an integer, or -1 if it is not an integer.
-func (t *topic) number(setting string) int64 {
-	n, err := strconv.ParseInt(t.settings[setting], 10, 64)
-	if err != nil {
-		return -1
-	}
-	return n
-}
-
 // checkReplication compares the topic's replicas with the guarantees of acks=all.
 func (t *topic) checkReplication() {
 	replicas, inSync, leaderless := t.replication()
-	need := t.number("min.insync.replicas")
+	need := t.settings.Number("min.insync.replicas")
 	e := &sinks.ConnectError{Step: sinks.StepTopic, Key: "kafka.topic"}
 	switch {
 	case leaderless > 0:
@@ -187,7 +177,7 @@ func (t *topic) replication() (replicas, inSync int64, leaderless int) {
 
 // checkSettings compares the topic's settings with the expectations of consumers.
 func (t *topic) checkSettings() {
-	if limit := t.number("max.message.bytes"); limit >= 0 && limit < largestObject {
+	if limit := t.settings.Number("max.message.bytes"); limit >= 0 && limit < largestObject {
 		t.warn("increase max.message.bytes of the topic",
 			"the topic accepts at most %d bytes (compressed), but objects can have up to %d bytes: "+
 				"see the sink's oversize setting for larger events",
@@ -202,7 +192,7 @@ func (t *topic) checkSettings() {
 		t.warn("set cleanup.policy of the topic to compact, or remove kafka.tombstones",
 			"kafka.tombstones is set, but cleanup.policy of the topic is %s: tombstones have no effect", policy)
 	}
-	keep := time.Duration(t.number("retention.ms")) * time.Millisecond
+	keep := time.Duration(t.settings.Number("retention.ms")) * time.Millisecond
 	if strings.Contains(policy, "delete") && keep >= 0 && keep < shortRetention {
 		t.warn("increase retention.ms of the topic",
 			"the topic keeps events for %v: a consumer that is down for longer misses events", keep)

@@ -34,15 +34,13 @@ func Sent(err error) bool {
 // isTransient reports whether a cluster can return this code while it starts or elects a leader.
 func isTransient(code kafkago.Error) bool {
 	switch code {
-	case kafkago.UnknownTopicOrPartition, kafkago.LeaderNotAvailable, kafkago.NotLeaderForPartition,
-		kafkago.ReplicaNotAvailable, kafkago.KafkaStorageError, kafkago.FencedLeaderEpoch,
-		kafkago.UnknownLeaderEpoch, kafkago.UnknownTopicID, kafkago.InconsistentTopicID, kafkago.NetworkException,
-		kafkago.RequestTimedOut, kafkago.BrokerNotAvailable, kafkago.GroupLoadInProgress,
-		kafkago.GroupCoordinatorNotAvailable, kafkago.NotCoordinatorForGroup, kafkago.NotController, kafkago.Unknown,
+	case kafkago.NotEnoughReplicas: // Brokers are down, probably for longer.
+		return false
+	case kafkago.BrokerNotAvailable, kafkago.ReplicaNotAvailable, kafkago.Unknown,
 		kafkago.InvalidReplicationFactor: // Not enough brokers have started yet.
 		return true
 	}
-	return false
+	return code.Temporary()
 }
 
 // CodeError converts a broker's error code about a topic or partition into an error.

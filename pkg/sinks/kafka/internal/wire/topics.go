@@ -8,6 +8,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -89,8 +90,19 @@ func (c *Client) awaitLeaders(ctx context.Context, name string) {
 	}
 }
 
+// Settings contains the settings of a topic.
+type Settings map[string]string
+
+// Number returns a setting as an integer, or -1 if it is not an integer.
+func (s Settings) Number(name string) int64 {
+	if n, err := strconv.ParseInt(s[name], 10, 64); err == nil {
+		return n
+	}
+	return -1
+}
+
 // TopicSettings reads the settings of a topic.
-func (c *Client) TopicSettings(ctx context.Context, name string) (map[string]string, error) {
+func (c *Client) TopicSettings(ctx context.Context, name string) (Settings, error) {
 	const topicResource = 2
 	msg, err := c.Ask(ctx, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{{
 		ResourceType: topicResource, ResourceName: name,
@@ -98,7 +110,7 @@ func (c *Client) TopicSettings(ctx context.Context, name string) (map[string]str
 	if err != nil {
 		return nil, err
 	}
-	settings := make(map[string]string)
+	settings := make(Settings)
 	for _, r := range msg.(*describeconfigs.Response).Resources {
 		if code := kafkago.Error(r.ErrorCode); code != 0 {
 			return nil, errors.New(code.Title())
