@@ -238,6 +238,28 @@ func TestTakeOverOfMuch(t *testing.T) {
 	}
 }
 
+// A process that is killed while it takes over does not hide that an earlier one was killed while the scope changed.
+func TestTakeOverWhileTheScopeChanges(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "s"})
+	begin(t, e, pods, "10", in(t, "a", "x", 3))
+	begin(t, e, podsIn("a"), "10")
+	stop(t, e)
+	e = start(t, folder, Sink{Name: "s"})
+	into := podsIn("a")
+	into.Scope = "new"
+	e.Resume(into)
+	kill(t, e)
+	e = start(t, folder, Sink{Name: "s"})
+	ctx, cancel := context.WithCancel(t.Context())
+	e.reading, e.store = ctx, &interrupted{e.store, 1, cancel}
+	into.Scope = "(several)"
+	e.TakeOver(into, []informer.Share{{Source: "pods", In: everything}})
+	if rows, state := rowsOf(t, e, "pods in a"); len(rows) != 1 || state.Source.Scope != changingTo+"new" {
+		t.Errorf("%d rows, scope %q", len(rows), state.Source.Scope)
+	}
+}
+
 // unreadable is a store that cannot read one source.
 type unreadable struct {
 	Store
