@@ -29,7 +29,7 @@ import (
 // encoders of all other sinks hide the values, and so do the rows of the checkpoint.
 type Redaction struct {
 	Redactor *redact.Redactor
-	Privacy  *checkpoint.Privacy
+	Privacy  checkpoint.Privacy
 	plain    bool // whether a sink receives secret values in clear text
 }
 
@@ -52,7 +52,7 @@ func RedactionWith(cfg *config.Config, key []byte) (*Redaction, error) {
 	for n := range cfg.Sinks {
 		r.plain = r.plain || plain(&cfg.Sinks[n])
 	}
-	r.Privacy = &checkpoint.Privacy{Redact: func(gvr schema.GroupVersionResource, o *object.Object) []byte {
+	r.Privacy = checkpoint.Privacy{Redact: func(gvr schema.GroupVersionResource, o *object.Object) []byte {
 		return r.Redactor.Hide(gvr, o, o.Raw)
 	}}
 	if r.plain {

@@ -36,7 +36,7 @@ type Options struct {
 	// Transform is called for every object as soon as it is read, and may change it. If it is nil, objects stay as they
 	// are.
 	Transform func(schema.GroupVersionResource, *object.Object)
-	Privacy   *checkpoint.Privacy // which data the rows of the checkpoint may contain in plain text
+	Privacy   checkpoint.Privacy // which data the rows of the checkpoint may contain in plain text
 	Enrichment
 	Sinks []Sink
 	// OnSettled is called by the goroutine of a sink when the destination has acknowledged an event. It may be nil.

@@ -26,10 +26,9 @@ const headBytes = 24
 // windowBytes is the number of bytes that are read from a file at a time.
 const windowBytes = 256 << 10
 
-// castagnoli returns the table for CRC-32C. Package crc32 creates the table only once, so calling castagnoli is cheap.
-func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
-
-func checksum(seed uint32, data []byte) uint32 { return crc32.Update(seed, castagnoli(), data) }
+func checksum(seed uint32, data []byte) uint32 {
+	return crc32.Update(seed, crc32.MakeTable(crc32.Castagnoli), data) // package crc32 creates the table only once
+}
 
 // Batch collects records for one Append.
 type Batch struct {

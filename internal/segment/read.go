@@ -58,7 +58,9 @@ func (l *Log) Read(number uint64) (Record, error) {
 			lost.Last = f.number - 1
 			r.low, r.off = f.number, r.off-f.bytes
 		}
-		l.damage(s)
+		l.mu.Lock()
+		s.damaged = true
+		l.mu.Unlock()
 		return lost, nil
 	}
 }
@@ -107,13 +109,6 @@ func (l *Log) segmentOf(number uint64) (s *segment, last uint64, end int64, err 
 	}
 	s = l.segments[i]
 	return s, s.last, s.size, nil
-}
-
-// damage marks a segment as damaged.
-func (l *Log) damage(s *segment) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s.damaged = true
 }
 
 func (r *reader) close() {

@@ -58,7 +58,7 @@ func (s *source) Gap(from, to string) {
 // WentBack reports whether a list is older than the states that were read before it. This happens if etcd was restored
 // to an earlier revision: resourceVersions then continue from this earlier revision.
 func WentBack(from, to string) bool {
-	return to != "" && from != to && later(from, to) == from
+	return to != "" && from != to && ledger.Later(from, to) == from
 }
 
 // Past reports whether a position has reached a floor. An empty floor is always reached. If the two cannot be compared,
@@ -69,15 +69,4 @@ func Past(floor, position string) bool {
 	}
 	order, err := resourceversion.CompareResourceVersion(position, floor)
 	return err != nil || order >= 0
-}
-
-// later returns the later of two resourceVersions of one resource. An empty resourceVersion is earlier than all others.
-func later(a, b string) string {
-	if a == "" {
-		return b
-	}
-	if order, err := resourceversion.CompareResourceVersion(a, b); err == nil && order < 0 {
-		return b
-	}
-	return a
 }

@@ -109,7 +109,7 @@ func withSpilled(state *ledger.State, spilled map[string]string) map[string]stri
 	}
 	for sink, position := range spilled {
 		if state.ResourceVersion != "" && sinks[sink] != "" { // a sink without a watermark is sent all objects
-			sinks[sink] = later(sinks[sink], position)
+			sinks[sink] = ledger.Later(sinks[sink], position)
 		}
 	}
 	return sinks

@@ -65,7 +65,7 @@ func (t *Tracker) move(into ledger.State, shares []informer.Share) error {
 			for size := 0; n < len(rows) && size < partBytes; n++ {
 				o, key := rows[n], rows[n].Key()
 				left.Deletes = append(left.Deletes, key)
-				if before := versions[key]; before != "" && later(before, o.ResourceVersion) == before {
+				if before := versions[key]; before != "" && ledger.Later(before, o.ResourceVersion) == before {
 					continue
 				}
 				if o.Raw, err = t.store.Fetch(share.Source, key, o.Identity); err != nil {
@@ -176,7 +176,7 @@ func (t *Tracker) joinRefilters(sink string, state, other *ledger.State) {
 
 // earlier returns the earlier of two resourceVersions of one resource. Both must be non-empty.
 func earlier(a, b string) string {
-	if later(a, b) == a {
+	if ledger.Later(a, b) == a {
 		return b
 	}
 	return a

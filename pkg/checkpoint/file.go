@@ -29,7 +29,6 @@ type unusable struct {
 }
 
 func (u *unusable) Error() string { return u.reason + ": " + u.err.Error() }
-func (u *unusable) Unwrap() error { return u.err }
 
 // openFile opens an existing file. If this program cannot use the file, the error is an *unusable.
 func openFile(path string, o boltfile.Options) (file *boltfile.File, record storeRecord, err error) {
@@ -120,7 +119,7 @@ func (s *Store) sweep() error {
 
 // prepareEmpty creates a checkpoint without rows. install then moves it into place.
 func (s *Store) prepareEmpty(clusterUID string) (storeRecord, error) {
-	record := storeRecord{ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.privacy.Name}
+	record := storeRecord{ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.opts.Privacy.Name}
 	err := boltfile.Prepare(s.path, s.fileOptions(), func(db *bbolt.DB) error { return putEmpty(db, record) })
 	return record, err
 }

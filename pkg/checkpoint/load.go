@@ -69,7 +69,7 @@ func (s *Store) eachRow(tx *bbolt.Tx, source string, want tally, call func(*obje
 	if bucket == nil {
 		return fmt.Errorf("%w: the rows are missing", boltfile.ErrDamaged)
 	}
-	codec, sum := rowCodec{privacy: s.privacy}, tally{}
+	codec, sum := rowCodec{privacy: s.opts.Privacy}, tally{}
 	err := bucket.ForEach(func(key, value []byte) error {
 		o, err := codec.decode(string(key), value)
 		if err != nil {
@@ -100,7 +100,7 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 			return fmt.Errorf("%w: there is no row %q", errNoState, key)
 		}
 		s.release(tx, len(sealed))
-		codec := rowCodec{privacy: s.privacy}
+		codec := rowCodec{privacy: s.opts.Privacy}
 		o, err = codec.decode(key, sealed)
 		return err
 	})

@@ -71,7 +71,7 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 // rewriteIfNecessary replaces the file with a copy if the Privacy has changed or if the file is sparse. If a sparse
 // file cannot be copied, it stays in use.
 func (s *Store) rewriteIfNecessary() error {
-	usage, changed := s.file.Usage(), s.record.Privacy != s.privacy.Name
+	usage, changed := s.file.Usage(), s.record.Privacy != s.opts.Privacy.Name
 	if !changed && !isSparse(usage) {
 		return nil
 	}
@@ -92,8 +92,8 @@ func (s *Store) rewriteIfNecessary() error {
 // prepareCopy creates a file with the sources and rows of the current file, and without its free pages. The new rows
 // conform to the current Privacy.
 func (s *Store) prepareCopy() (storeRecord, error) {
-	t := &transaction{store: s, codec: rowCodec{privacy: s.privacy}, record: s.record.clone()}
-	t.record.Privacy, t.record.Sources = s.privacy.Name, nil
+	t := &transaction{store: s, codec: rowCodec{privacy: s.opts.Privacy}, record: s.record.clone()}
+	t.record.Privacy, t.record.Sources = s.opts.Privacy.Name, nil
 	err := boltfile.Prepare(s.path, s.fileOptions(), func(to *bbolt.DB) error {
 		if err := putEmpty(to, t.record); err != nil {
 			return err

@@ -19,9 +19,9 @@ import (
 const marker = "hunter2-in-the-clear"
 
 // testPrivacy hides the marker, in objects of one resource. seal is the key of the encryption; empty: none.
-func testPrivacy(t *testing.T, name, seal string) *Privacy {
+func testPrivacy(t *testing.T, name, seal string) Privacy {
 	t.Helper()
-	p := &Privacy{Name: name, Redact: func(gvr schema.GroupVersionResource, o *object.Object) []byte {
+	p := Privacy{Name: name, Redact: func(gvr schema.GroupVersionResource, o *object.Object) []byte {
 		if gvr.Resource != "secrets" || !bytes.Contains(o.Raw, []byte(marker)) {
 			return o.Raw
 		}
@@ -39,7 +39,7 @@ func testPrivacy(t *testing.T, name, seal string) *Privacy {
 	return p
 }
 
-func openPrivate(t *testing.T, folder string, p *Privacy) *Store {
+func openPrivate(t *testing.T, folder string, p Privacy) *Store {
 	t.Helper()
 	s, err := Open(Options{Path: folder, ClusterName: "c", Privacy: p, NoSync: true})
 	if err != nil {
@@ -141,10 +141,10 @@ func TestRowsFollowThePolicy(t *testing.T) {
 	key, other := strings.Repeat("k", 32), strings.Repeat("o", 32)
 	o := secretRow(t, "b", "2")
 	for n, step := range []struct {
-		privacy         *Privacy
+		privacy         Privacy
 		inFile, inFetch bool
 	}{
-		{nil, true, true}, // an earlier version
+		{Privacy{}, true, true},                            // an earlier version
 		{testPrivacy(t, "sealed", key), false, true},       // one sink wants it
 		{testPrivacy(t, "other key", other), false, false}, // the key is lost
 		{testPrivacy(t, "redacted", ""), false, false},
@@ -183,7 +183,7 @@ func TestRowsFollowThePolicy(t *testing.T) {
 // A source that can't be read is left out of the rewritten file, and the others stay.
 func TestRewriteLeavesOutWhatIsDamaged(t *testing.T) {
 	folder := t.TempDir()
-	s := openPrivate(t, folder, nil)
+	s := openPrivate(t, folder, Privacy{})
 	for _, name := range []string{"bad", "good"} {
 		update := ledger.Update{
 			State:   ledger.State{Source: secretsSource(name), ResourceVersion: "2"},

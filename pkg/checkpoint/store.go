@@ -22,7 +22,7 @@ type Options struct {
 	Path        string       // directory of the checkpoint (state.path); Open creates it if it is missing
 	ClusterName string       // only for messages; a cluster is identified by its uid
 	Logger      *slog.Logger // if it is nil, nothing is logged
-	Privacy     *Privacy     // which data rows may contain in plain text; if it is nil, all data
+	Privacy     Privacy      // which data rows may contain in plain text; if it is zero, all data
 	NoSync      bool         // skips fsync; only for tests and benchmarks
 }
 
@@ -37,11 +37,10 @@ type Stats struct {
 
 // Store is the durable checkpoint of one bridge. It is safe for concurrent use. Reads do not wait for commits.
 type Store struct {
-	path    string // path of the file
-	opts    Options
-	privacy Privacy
-	logger  *slog.Logger
-	unlock  func() error
+	path   string // path of the file
+	opts   Options
+	logger *slog.Logger
+	unlock func() error
 
 	writing sync.Mutex     // held by every method that changes the file
 	reading sync.RWMutex   // held for reading by read transactions, and for writing while file is replaced
@@ -76,9 +75,6 @@ func Open(opts Options) (*Store, error) {
 	s := &Store{
 		path: filepath.Join(opts.Path, fileName), opts: opts, unlock: unlock,
 		logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
-	}
-	if opts.Privacy != nil {
-		s.privacy = *opts.Privacy
 	}
 	if err := s.begin(); err != nil {
 		return nil, errors.Join(boltfile.Explain("open the checkpoint", s.path, err), unlock())
@@ -156,7 +152,7 @@ type transaction struct {
 
 // write runs a write transaction. The caller must hold s.writing.
 func (s *Store) write(change func(*transaction) error) error {
-	t := &transaction{store: s, codec: rowCodec{privacy: s.privacy}, record: s.record.clone()}
+	t := &transaction{store: s, codec: rowCodec{privacy: s.opts.Privacy}, record: s.record.clone()}
 	err := s.file.Update(func(tx *bbolt.Tx) error {
 		t.Tx = tx
 		if err := change(t); err != nil || reflect.DeepEqual(t.record, s.record) {

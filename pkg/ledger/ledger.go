@@ -89,13 +89,16 @@ func (l *Ledger) Begun() bool {
 	return l.here.resourceVersion != ""
 }
 
-// reaches reports whether resourceVersion a is equal to or later than b. It returns false if they cannot be compared.
-func reaches(a, b string) bool {
+// Later returns the later of two resourceVersions of one resource, or a if they cannot be compared. An empty
+// resourceVersion is earlier than all others.
+func Later(a, b string) string {
 	if a == "" {
-		return false
+		return b
 	}
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order >= 0
+	if order, err := resourceversion.CompareResourceVersion(a, b); err == nil && order < 0 {
+		return b
+	}
+	return a
 }
 
 // Begin sets the position to the resourceVersion of the source's first list. The rows of the list must be in the store
@@ -288,13 +291,10 @@ func (l *Ledger) Collect() (Update, bool) {
 		if mutant.On("watermark-early") {
 			m = l.here
 		}
-		switch {
-		case fresh:
+		if fresh {
 			u.begin(name, s)
-		case reaches(s.floor, m.resourceVersion):
-			u.Sinks[name] = s.floor
-		default:
-			u.Sinks[name] = m.resourceVersion
+		} else {
+			u.Sinks[name] = Later(m.resourceVersion, s.floor)
 		}
 	}
 	u.ResourceVersion = least.resourceVersion
