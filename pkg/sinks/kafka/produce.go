@@ -119,7 +119,7 @@ func (w *work) noteAnswer(p *partition, answer *produce.ResponsePartition) {
 		w.fail(p, sinks.Permanent(err))
 	case kafkago.OutOfOrderSequenceNumber, kafkago.InvalidProducerEpoch, kafkago.UnknownProducerId,
 		kafkago.InvalidProducerIDMapping, kafkago.ProducerFenced, kafkago.DuplicateSequenceNumber:
-		// The broker and the sink have different epochs or sequence numbers. The next attempt uses a new epoch and succeeds.
+		// The broker and the sink have different epochs or sequence numbers. The next attempt uses a new epoch.
 		w.noteDoubt(p, w.s.partUnavailable(p, fmt.Errorf("%s: %w", p, code)))
 		p.fence()
 	case kafkago.RequestTimedOut, kafkago.NotEnoughReplicasAfterAppend, kafkago.NotLeaderForPartition,
