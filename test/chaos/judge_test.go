@@ -562,6 +562,20 @@ func TestJudgeDrops(t *testing.T) {
 	}
 }
 
+// What a gap event says to have been dropped comes again if a kill follows before the checkpoint knows of the gap event.
+func TestJudgeDropsBeforeAKill(t *testing.T) {
+	for how, want := range map[Action][]Class{Kill: nil, Term: {Order, Repeated}} {
+		t.Run(string(how), func(t *testing.T) {
+			sink := stream(Filter{})
+			sink.Overflow = "drop-oldest"
+			s := tell(t, "x x x x", sink)
+			s.process(0, 5, how, s.config()).process(6, 0, "", s.config())
+			s.got("s", "added 1", "gap overflow 2 3 2@4.1", "updated 4@4.2", "updated 2@6.1", "updated 3@6.2", "updated 4@6.3")
+			s.ends(want...)
+		})
+	}
+}
+
 func TestJudgeCompaction(t *testing.T) {
 	sink := stream(Filter{})
 	sink.Overflow = "compact"
