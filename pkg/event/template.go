@@ -118,7 +118,8 @@ func (e Escape) place() string {
 
 // allowsLiteral reports whether the text between the variables can contain r.
 func (e Escape) allowsLiteral(r rune) bool {
-	further := [...]string{EscapeSubject: ".%", EscapeTopic: "", EscapeKey: ".=$"} // the subjects of a bucket begin with $KV
+	// The subjects of a bucket begin with $KV.
+	further := [...]string{EscapeSubject: ".%", EscapeTopic: "", EscapeKey: ".=$"}
 	return e == EscapeNone || r < 0x7f && (e.isPlain(byte(r)) || strings.ContainsRune(further[e], r))
 }
 

@@ -172,8 +172,8 @@ func (p *parser) newestManager(b []byte, i int) int {
 	return w.End()
 }
 
-// object returns an Object for the data that parse found in b[start:end]. If prefix is not empty, it replaces the opening
-// brace.
+// object returns an Object for the data that parse found in b[start:end]. If prefix is not empty, it replaces the
+// opening brace.
 func (p *parser) object(b []byte, start, end int, prefix []byte) *Object {
 	o := &Object{Identity: Identity{gvk: p.handle()}, Raw: p.raw(b, start, end, prefix)}
 	if p.keepManaged && p.managed.end > 0 {
