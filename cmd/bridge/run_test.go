@@ -107,7 +107,10 @@ func TestPprof(t *testing.T) {
 		body, _ := io.ReadAll(response.Body)
 		return response.StatusCode, string(body)
 	}
-	if code, body := get("/debug/pprof/goroutine?debug=1"); code != http.StatusOK || !strings.Contains(body, "goroutine profile:") {
+	if code, body := get(
+		"/debug/pprof/goroutine?debug=1",
+	); code != http.StatusOK ||
+		!strings.Contains(body, "goroutine profile:") {
 		t.Errorf("%d %.100s", code, body)
 	}
 	if code, _ := get("/metrics"); code != http.StatusNotFound {
@@ -132,7 +135,10 @@ func TestClaimMistakes(t *testing.T) {
 		"not in a Pod, and there is no kubeconfig":              {"--config", file},
 		"no such file": {"--config", file + ".none"},
 	} {
-		if out, err := command(t, append([]string{"claim"}, args...)...); err == nil || !strings.Contains(err.Error(), want) || out != "" {
+		if out, err := command(
+			t,
+			append([]string{"claim"}, args...)...); err == nil || !strings.Contains(err.Error(), want) ||
+			out != "" {
 			t.Errorf("%v: %q, %v, want %s", args, out, err, want)
 		}
 	}

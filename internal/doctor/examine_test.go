@@ -21,7 +21,13 @@ import (
 func cluster(t *testing.T) *httptest.Server {
 	t.Helper()
 	resource := func(name, kind string, namespaced bool, verbs string) string {
-		return fmt.Sprintf(`{"name":%q,"singularName":"","kind":%q,"namespaced":%v,"verbs":[%s]}`, name, kind, namespaced, verbs)
+		return fmt.Sprintf(
+			`{"name":%q,"singularName":"","kind":%q,"namespaced":%v,"verbs":[%s]}`,
+			name,
+			kind,
+			namespaced,
+			verbs,
+		)
 	}
 	const readable = `"get","list","watch"`
 	server := httptest.NewServer(answers{
@@ -35,10 +41,11 @@ func cluster(t *testing.T) *httptest.Server {
 			resource("pods", "Pod", true, readable), resource("nodes", "Node", false, readable),
 			resource("pods/log", "Pod", true, `"get"`), resource("bindings", "Binding", true, `"create"`),
 		}, ",") + `]}`,
-		"GET /apis/x.com/v1": http.StatusServiceUnavailable,
-		"GET /api/v1/pods":   `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`,
-		"WATCH /api/v1/pods": "{}",
-		"GET /api/v1/nodes":  http.StatusForbidden, "WATCH /api/v1/nodes": http.StatusForbidden,
+		"GET /apis/x.com/v1":  http.StatusServiceUnavailable,
+		"GET /api/v1/pods":    `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`,
+		"WATCH /api/v1/pods":  "{}",
+		"GET /api/v1/nodes":   http.StatusForbidden,
+		"WATCH /api/v1/nodes": http.StatusForbidden,
 		"GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions":   http.StatusForbidden,
 		"WATCH /apis/apiextensions.k8s.io/v1/customresourcedefinitions": http.StatusForbidden,
 		"GET /apis/apiregistration.k8s.io/v1/apiservices":               `{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}`,
@@ -53,8 +60,11 @@ func TestExamine(t *testing.T) {
 	dir := t.TempDir()
 	server := cluster(t)
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
-		"clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {}}]\n", server.URL)
+	text := fmt.Sprintf(
+		"apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
+			"clusters: [{name: c, cluster: {server: %q}}]\nusers: [{name: u, user: {}}]\n",
+		server.URL,
+	)
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +86,17 @@ sinks: [{name: lines, stdout: {}}, {name: own, nats: {embedded: {listen: "127.0.
 		if f.Area == "state" || f.Area == "process" { // depends on the machine; TestState and TestMemory check it
 			continue
 		}
-		line := strings.Join(strings.Fields(strings.Join([]string{f.Area + ":", f.Result, f.Step, f.Target, f.Detail, f.Error}, " ")), " ")
+		line := strings.Join(
+			strings.Fields(strings.Join([]string{f.Area + ":", f.Result, f.Step, f.Target, f.Detail, f.Error}, " ")),
+			" ",
+		)
 		if f.Remedy != "" {
 			line += " -> " + f.Remedy
 		}
-		got = append(got, strings.NewReplacer(server.URL, "URL", strings.TrimPrefix(server.URL, "http://"), "HOST", dir, "DIR").Replace(line))
+		got = append(
+			got,
+			strings.NewReplacer(server.URL, "URL", strings.TrimPrefix(server.URL, "http://"), "HOST", dir, "DIR").Replace(line),
+		)
 	}
 	want := []string{
 		"API server: ok kubeconfig DIR/kubeconfig API server URL",
@@ -101,7 +117,11 @@ sinks: [{name: lines, stdout: {}}, {name: own, nats: {embedded: {listen: "127.0.
 		"sink own: ok connect 127.0.0.1:0 the address of the embedded server is free",
 	}
 	stream := got[len(got)-1]
-	if diff := cmp.Diff(want, got[:len(got)-1]); diff != "" || !strings.HasPrefix(stream, "sink own: ok stream stream K8S ") {
+	if diff := cmp.Diff(
+		want,
+		got[:len(got)-1],
+	); diff != "" ||
+		!strings.HasPrefix(stream, "sink own: ok stream stream K8S ") {
 		t.Errorf("last %s, (-want +got):\n%s", stream, diff)
 	}
 	entries, err := os.ReadDir(dir)
@@ -134,11 +154,20 @@ func TestExamineWithoutAPIServer(t *testing.T) {
 	if err := os.WriteFile(wrong, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err = config.Parse("", fmt.Appendf(nil, `sinks: [{name: bad, kafka: {brokers: ["a:1"], tls: {caFile: %q}}}]`, wrong))
+	cfg, err = config.Parse(
+		"",
+		fmt.Appendf(nil, `sinks: [{name: bad, kafka: {brokers: ["a:1"], tls: {caFile: %q}}}]`, wrong),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Examine(t.Context(), cfg, time.Second, "dev"); err == nil || !strings.HasPrefix(err.Error(), "sink bad: files: ") {
+	if _, err := Examine(
+		t.Context(),
+		cfg,
+		time.Second,
+		"dev",
+	); err == nil ||
+		!strings.HasPrefix(err.Error(), "sink bad: files: ") {
 		t.Errorf("a file without a certificate: %v", err)
 	}
 }

@@ -121,7 +121,13 @@ func TestPreviousState(t *testing.T) {
 		{"two objects", pod("") + "\n---\n" + pod(""), "--old: the file must have one object, but has 2"},
 		{"not an object", "[]", "json: cannot unmarshal array"},
 	} {
-		if _, err := offline(t, Options{Old: write(t, tt.old)}, everything, now); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := offline(
+			t,
+			Options{Old: write(t, tt.old)},
+			everything,
+			now,
+		); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}
 	}
@@ -181,7 +187,8 @@ sinks:
 		t.Fatal(err)
 	}
 	text, err := json.Marshal(reports[0].Sinks)
-	if err != nil || strings.Count(string(text), value) != 1 || !strings.Contains(string(text), "object.data.password == '"+value) {
+	if err != nil || strings.Count(string(text), value) != 1 ||
+		!strings.Contains(string(text), "object.data.password == '"+value) {
 		t.Errorf("the value is only in the expression of the configuration: %s, %v", text, err)
 	}
 	hidden, plain, metadata := reports[0].Sinks[0], reports[0].Sinks[1], reports[0].Sinks[2]
@@ -288,16 +295,29 @@ users: [{name: u, user: {token: t}}]`)
 	}
 	o := Options{Timeout: 20 * time.Second}
 	reports, err := o.Reports(t.Context(), cfg, []string{"-"}, strings.NewReader(pod("")))
-	if err != nil || !strings.HasPrefix(reports[0].Notes[0], "cannot query the API server: ") || !reports[0].Sinks[0].Sent {
+	if err != nil || !strings.HasPrefix(reports[0].Notes[0], "cannot query the API server: ") ||
+		!reports[0].Sinks[0].Sent {
 		t.Errorf("%+v, %v", reports, err)
 	}
-	if _, err := o.Reports(t.Context(), cfg, []string{"pods", "shop/web"}, nil); err == nil || !strings.Contains(err.Error(), "refused") {
+	if _, err := o.Reports(
+		t.Context(),
+		cfg,
+		[]string{"pods", "shop/web"},
+		nil,
+	); err == nil ||
+		!strings.Contains(err.Error(), "refused") {
 		t.Errorf("an object of the cluster: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	o.Offline = true
-	if _, err := o.Reports(ended, cfg, []string{"-"}, strings.NewReader(pod(""))); err == nil || err.Error() != "interrupted" {
+	if _, err := o.Reports(
+		ended,
+		cfg,
+		[]string{"-"},
+		strings.NewReader(pod("")),
+	); err == nil ||
+		err.Error() != "interrupted" {
 		t.Errorf("after a signal: %v", err)
 	}
 }

@@ -41,7 +41,7 @@ func TestExamplesAreValid(t *testing.T) {
 // A key is a plain word, given once. What else YAML allows would give a value no position, or several.
 func TestKeys(t *testing.T) {
 	type file struct {
-		X      int               `yaml:"x" required:"true" example:"1"`
+		X      int               `yaml:"x"      required:"true" example:"1"`
 		Point  point             `yaml:"point"`
 		More   []point           `yaml:"more"`
 		Labels map[string]string `yaml:"labels"`
@@ -111,7 +111,8 @@ func TestRelativeFiles(t *testing.T) {
 		got := s.Secret
 		if mistake, ok := errors.AsType[*Mistake](at.Err()); ok {
 			got = mistake.Problem
-			if mistake.Path != "passwordFile" || mistake.Line != 2 || mistake.Column != 15 || mistake.File != filepath.Join(dir, "bridge.yaml") {
+			if mistake.Path != "passwordFile" || mistake.Line != 2 || mistake.Column != 15 ||
+				mistake.File != filepath.Join(dir, "bridge.yaml") {
 				t.Errorf("%s: %+v", text, mistake)
 			}
 		}

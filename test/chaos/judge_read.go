@@ -93,15 +93,16 @@ func (j *sinkJudge) repeats(before, again *Event) bool {
 			}
 		}
 	}
-	return j.restarted(again) || j.behindAList(before, again) || slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
-		switch {
-		case f.Sink == j.dest:
-			return f.around(before.At, flightSlack) && (ended || !j.sink.Kind.OnKafka())
-		case f.Action == FillDisk:
-			return ended && f.around(before.At, commitSlack)
-		}
-		return false
-	})
+	return j.restarted(again) || j.behindAList(before, again) ||
+		slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
+			switch {
+			case f.Sink == j.dest:
+				return f.around(before.At, flightSlack) && (ended || !j.sink.Kind.OnKafka())
+			case f.Action == FillDisk:
+				return ended && f.around(before.At, commitSlack)
+			}
+			return false
+		})
 }
 
 // stoodStill reports whether an event can be of the change with which the reading of a source stood still until a

@@ -214,8 +214,8 @@ func (j *sinkJudge) unfinished(n int) bool {
 		(n == 1 || j.starts(n-1) || j.unfinished(n-1)) && j.abrupt(before) && !j.caughtUp(before)
 }
 
-// behindAList reports whether an event repeats one that an earlier process left on disk, behind an initial list that may
-// not have been finished: such a list comes again, and so does what follows it.
+// behindAList reports whether an event repeats one that an earlier process left on disk, behind an initial list that
+// may not have been finished: such a list comes again, and so does what follows it.
 func (j *sinkJudge) behindAList(before, again *Event) bool {
 	for n, p := range j.Timeline.Processes {
 		onDisk := before.made().Before(p.Start) && !before.At.Before(p.Start)

@@ -144,8 +144,8 @@ func (scope *Scope) version(served discovery.Served, given string) (string, patt
 }
 
 // Covers returns the version of a resource that the scope selects, which is empty if the scope does not select the
-// resource, and whether the scope includes the namespace, which is empty for a cluster-scoped resource. It ignores label
-// and field selectors.
+// resource, and whether the scope includes the namespace, which is empty for a cluster-scoped resource. It ignores
+// label and field selectors.
 func (scope *Scope) Covers(served discovery.Served, namespace string) (version string, within bool) {
 	version, _ = scope.version(served, "")
 	return version, scope.Namespaces.Matches(namespace)

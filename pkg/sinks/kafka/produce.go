@@ -97,8 +97,8 @@ func answerFor(res *produce.Response, p *partition) *produce.ResponsePartition {
 	return nil
 }
 
-// noteAnswer records what a partition's error code means for its batch. Source: the Kafka protocol guide, "Error Codes".
-// An unknown code means that the batch was not written.
+// noteAnswer records what a partition's error code means for its batch. Source: the Kafka protocol guide, "Error
+// Codes". An unknown code means that the batch was not written.
 func (w *work) noteAnswer(p *partition, answer *produce.ResponsePartition) {
 	code := kafkago.Error(answer.ErrorCode)
 	if code == 0 || code == kafkago.DuplicateSequenceNumber && p.again { // The first attempt wrote the batch.

@@ -132,7 +132,10 @@ func TestRefusedDeletionIsForgotten(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	d := &sinks.Drain{
-		Sink: s, Queue: q, Parked: sinktest.OpenParked(t, t.TempDir()), Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Sink:   s,
+		Queue:  q,
+		Parked: sinktest.OpenParked(t, t.TempDir()),
+		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	if err := d.Run(ctx); err != nil {
 		t.Fatal(err)

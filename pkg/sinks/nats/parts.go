@@ -37,7 +37,8 @@ func (s *Sink) unavailable(m *event.Message, err error) error {
 func (s *Sink) partError(m *event.Message, a *ack) {
 	switch {
 	case a.err == nil || sinks.IsPermanent(a.err) || sinks.IsMaybeWritten(a.err):
-	case errors.Is(a.err, errFullSubject), a.otherSubject && !natscheck.Covers(s.info.Config.Subjects, s.subject.Expand(m)):
+	case errors.Is(a.err, errFullSubject),
+		a.otherSubject && !natscheck.Covers(s.info.Config.Subjects, s.subject.Expand(m)):
 		a.err = s.unavailable(m, a.err)
 	}
 }

@@ -26,7 +26,7 @@ type Access struct {
 	// The URL of the server. Separate several servers of one cluster with commas. The schemes are `nats`, `tls`, `ws`
 	// and `wss`.
 	URLs []string `yaml:"url"     format:"commas" example:"nats://nats-0:4222,nats://nats-1:4222"`
-	Auth `yaml:",inline"`
+	Auth `         yaml:",inline"`
 	// TLS settings. TLS is enabled if a key is set here, or if the scheme of `url` is `tls` or `wss`.
 	TLS access.TLS `yaml:"tls"`
 
