@@ -41,7 +41,7 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 			return earlierRemedy, fmt.Errorf(
 				"%s has events in the format of an earlier version, which this version cannot read", path)
 		case kind == "spill" && removed(sink):
-			events, _ = fifo.PeekSpill(path)
+			events, _ = fifo.Peek(path)
 		case kind == "parked" && isDatabase && removed(sink):
 			queues, _ := parked.Read(cfg.State.Path, sink)
 			var destinations []string

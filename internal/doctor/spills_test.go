@@ -21,8 +21,8 @@ import (
 func TestOrphanedEvents(t *testing.T) {
 	dir := t.TempDir()
 	file := func(sink string, events, delivered int) {
-		q, err := fifo.NewSpill(fifo.SpillOptions[string]{
-			Path: filepath.Join(dir, "spill-"+sink), MaxItems: 100, Logger: slog.New(slog.DiscardHandler),
+		q, err := fifo.New(fifo.Options[string]{
+			Path: filepath.Join(dir, "spill-"+sink), MaxItems: 100, Size: func(string) int64 { return 1 }, Logger: slog.New(slog.DiscardHandler),
 			Mark: func(string) (source, position string) { return "", "" }, OnSettled: func([]string) {},
 			Receipt: func(v string) string { return v }, Since: func(string) time.Time { return time.Now() },
 			Encode: func(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil },
@@ -43,7 +43,7 @@ func TestOrphanedEvents(t *testing.T) {
 		}
 		if delivered > 0 {
 			file := filepath.Join(dir, "spill-"+sink)
-			if items, err := fifo.PeekSpill(file); err != nil || items != int64(events) {
+			if items, err := fifo.Peek(file); err != nil || items != int64(events) {
 				t.Errorf("PeekSpill = %d, %v", items, err)
 			}
 		}

@@ -236,7 +236,7 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	seq := l.ledger.Track(l.pipeline.Name, ev.Time)
 	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: seq}
 	l.counters.Queue(m)
-	if err = l.pipeline.queue.Push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
+	if err = l.pipeline.push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
 		l.counters.Unqueue(m)
 		l.pipeline.abandoned.Add(1)
 		return time.Time{}

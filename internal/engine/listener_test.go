@@ -274,16 +274,25 @@ func TestDroppedEventsAreHeldBySource(t *testing.T) {
 		p := pipelineFor(t, Buffer{Events: 6, Bytes: 1 << 20, Overflow: "drop-oldest", DiskBytes: 1})
 		settled := settledBooks{"pods in a": {}, "pods in b": {}}
 		p.books = settled
-		var gaps []*event.Message
+		gaps := map[string]*event.Message{}
 		for n := range uint64(10) {
 			for source := range settled {
 				m := &event.Message{Type: event.Updated, Resource: pods, Origin: event.Origin{Source: source, Seq: n + 1}}
 				m.Identity.ResourceVersion = fmt.Sprint(n)
-				gaps = p.foldGap(gaps, m)
+				for other, gap := range gaps {
+					if other == source {
+						continue
+					}
+					if _, ok := p.foldGap(gap, m); ok {
+						t.Fatalf("the gap of %s takes an event of %s", other, source)
+					}
+				}
+				gap, ok := p.foldGap(gaps[source], m)
+				if !ok {
+					t.Fatalf("no gap stands for event %d of %s", n, source)
+				}
+				gaps[source] = gap
 			}
-		}
-		if len(gaps) != 2 {
-			t.Fatalf("%d gaps", len(gaps))
 		}
 		for _, g := range gaps {
 			if of := settled[g.Origin.Source]; g.Origin.Seq != 1 || of[1] || len(of) != 9 || g.GapInfo.Events != 10 {

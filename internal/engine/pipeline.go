@@ -14,6 +14,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
@@ -36,7 +37,8 @@ type pipeline struct {
 	Sink
 
 	filter  *filter.Filter
-	queue   diskQueue
+	queue   *fifo.Queue[*event.Message]
+	push    func(context.Context, *event.Message) error // queue.Push, except in a Trial
 	drain   *sinks.Drain
 	letters *deadletter.Store // nil if the sink has no dead-letter file
 	// enrich returns the context of an object for enriched events. It is nil if the sink does not require enrichment.

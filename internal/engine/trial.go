@@ -48,8 +48,12 @@ func (t *Trial) Filter() *filter.Filter { return t.pipeline.filter }
 // Message returns the message that the sink would be sent about a change. It returns nil if the sink would be sent no
 // message.
 func (t *Trial) Message(ctx context.Context, c Change) *event.Message {
-	p, queue := t.pipeline, &lastMessage{}
-	p.queue = queue
+	p := t.pipeline
+	var message *event.Message
+	p.push = func(_ context.Context, m *event.Message) error {
+		message = m
+		return nil
+	}
 	source := informer.Source{Name: "trial", Resource: c.Resource}
 	if c.Selected {
 		// Any selector works, because the caller has already decided which objects are selected.
@@ -68,16 +72,5 @@ func (t *Trial) Message(ctx context.Context, c Change) *event.Message {
 	default:
 		l.OnDelete(c.Now)
 	}
-	return queue.message
-}
-
-// lastMessage is a queue that stores only the last message.
-type lastMessage struct {
-	diskQueue
-	message *event.Message
-}
-
-func (q *lastMessage) Push(_ context.Context, m *event.Message) error {
-	q.message = m
-	return nil
+	return message
 }

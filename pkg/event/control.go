@@ -1,8 +1,6 @@
 package event
 
 import (
-	"slices"
-
 	"github.com/deltabridge/deltabridge/internal/mutant"
 )
 
@@ -32,24 +30,12 @@ func RefusalGap(m *Message, reason, message, deadLetter string) *Message {
 	return gap
 }
 
-// FoldsInto reports whether FoldGap adds a dropped message to this gap event. Both must have the same resource and
-// source. If the dropped message is itself a gap event, both must also have the same reason. Otherwise the reason of
-// gap must be ReasonOverflow.
-func FoldsInto(gap, dropped *Message) bool {
-	reason := ReasonOverflow
-	if dropped.GapInfo != nil {
-		reason = dropped.GapInfo.Reason
-	}
-	return gap.Resource.GroupResource() == dropped.Resource.GroupResource() &&
-		gap.Origin.Source == dropped.Origin.Source &&
-		gap.GapInfo.Reason == reason
-}
-
-// FoldGap adds a dropped message to the gap events that replace dropped messages. There is one gap event per resource,
-// source and reason. FoldGap modifies gaps in place. A gap event has the origin of the first message that it replaces.
-// If the bridge crashes before the gap event is delivered, it therefore processes all replaced messages again. The
-// signature of FoldGap is the one that the drop-oldest policy of pkg/fifo requires.
-func FoldGap(gaps []*Message, dropped *Message) []*Message {
+// FoldGap returns a gap event that replaces a dropped message and, unless gap is nil, the messages that gap replaces.
+// It returns false if gap has another resource, source or reason: there is one gap event for each. The reason is
+// ReasonOverflow, unless the dropped message is itself a gap event. The result has the origin of the first message that
+// it replaces. If the bridge crashes before the gap event is delivered, it therefore processes all replaced messages
+// again. The signature of FoldGap is the one that the drop-oldest policy of pkg/fifo requires.
+func FoldGap(gap, dropped *Message) (folded *Message, ok bool) {
 	info := GapInfo{
 		Resource: GroupResource(dropped.Resource), From: dropped.Identity.ResourceVersion, Reason: ReasonOverflow,
 		To: dropped.Identity.ResourceVersion, Message: "the queue was full and its policy is drop-oldest", Events: 1,
@@ -58,20 +44,21 @@ func FoldGap(gaps []*Message, dropped *Message) []*Message {
 		info = *dropped.GapInfo
 	}
 	origin := dropped.Origin
-	i := slices.IndexFunc(gaps, func(g *Message) bool { return FoldsInto(g, dropped) })
-	if i < 0 {
-		i, gaps = len(gaps), append(gaps, nil)
-	} else {
+	if gap != nil {
+		if gap.Resource.GroupResource() != dropped.Resource.GroupResource() ||
+			gap.Origin.Source != origin.Source || gap.GapInfo.Reason != info.Reason {
+			return nil, false
+		}
 		to, events := info.To, info.Events
-		info, origin = *gaps[i].GapInfo, gaps[i].Origin
+		info, origin = *gap.GapInfo, gap.Origin
 		info.To = to
 		if !mutant.On("uncounted-drops") {
 			info.Events += events
 		}
 	}
-	gaps[i] = gapMessage(dropped, &info)
-	gaps[i].Origin = origin
-	return gaps
+	folded = gapMessage(dropped, &info)
+	folded.Origin = origin
+	return folded, true
 }
 
 // gapMessage returns a gap event for the same sink, cluster and resource as m.

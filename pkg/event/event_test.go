@@ -354,13 +354,25 @@ func TestMergeRestated(t *testing.T) {
 	}
 }
 
+// foldInto adds a dropped message to the gap event that takes it, or to a new one.
+func foldInto(gaps []*Message, dropped *Message) []*Message {
+	for i, g := range gaps {
+		if folded, ok := FoldGap(g, dropped); ok {
+			gaps[i] = folded
+			return gaps
+		}
+	}
+	folded, _ := FoldGap(nil, dropped)
+	return append(gaps, folded)
+}
+
 func TestFoldGap(t *testing.T) {
 	e := &Encoder{Cluster: "c"}
 	var gaps []*Message
 	for _, rv := range []string{"4", "5", "6"} {
-		gaps = FoldGap(gaps, encode(t, e, Event{Type: Updated, Resource: pods, Object: podAt(t, rv)}))
+		gaps = foldInto(gaps, encode(t, e, Event{Type: Updated, Resource: pods, Object: podAt(t, rv)}))
 	}
-	gaps = FoldGap(
+	gaps = foldInto(
 		gaps,
 		encode(
 			t,
@@ -385,7 +397,7 @@ func TestFoldGap(t *testing.T) {
 		t.Errorf("a dropped gap became %+v", g)
 	}
 	for _, to := range []string{"7", "9"} { // what a list announces is not counted: it stays a gap of its own
-		gaps = FoldGap(
+		gaps = foldInto(
 			gaps,
 			encode(
 				t,
@@ -445,7 +457,7 @@ func TestClustersInOnePlace(t *testing.T) {
 			all = append(all, encode(t, e, ev))
 		}
 		all = append(all, RefusalGap(all[0], ReasonOversize, "too large", ""))
-		return append(all, FoldGap(nil, all[0])...)
+		return append(all, foldInto(nil, all[0])...)
 	}
 	one, other := made("prod", "k1"), made("copy", "k2")
 	for i, m := range one {

@@ -201,7 +201,7 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 							check("cloudevent", structured(reduced))
 							reduced.Attributes(func(name, _ string) bool { attributesSeen[name] = true; return true })
 						}
-						for _, gap := range append(FoldGap(nil, m), RefusalGap(m, ReasonOversize, "too large", "a file")) {
+						for _, gap := range append(foldInto(nil, m), RefusalGap(m, ReasonOversize, "too large", "a file")) {
 							check("gap", gap.Data)
 							check("cloudevent", structured(gap))
 							gaps++

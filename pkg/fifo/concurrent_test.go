@@ -17,7 +17,7 @@ const (
 
 // stream pushes perProducer items from each of several producers at once, with keys by keyOf, and gives all that one
 // consumer took, in order. It takes and acknowledges batches of changing sizes, at times with two batches taken.
-func stream(t *testing.T, q Queue[item], keyOf func(producer, i int) int) []item {
+func stream(t *testing.T, q *Queue[item], keyOf func(producer, i int) int) []item {
 	t.Helper()
 	var wg sync.WaitGroup
 	for p := range producers {
@@ -48,7 +48,7 @@ func stream(t *testing.T, q Queue[item], keyOf func(producer, i int) int) []item
 			t.Fatal(err)
 		}
 		all = append(all, buf...)
-		if taken += len(buf); round%2 == 0 {
+		if taken += len(buf); round%2 == 0 || taken > 5 {
 			q.Ack(taken)
 			taken = 0
 		}
@@ -81,7 +81,7 @@ func ids(t *testing.T, v item) []int {
 
 // Under Block nothing is lost and each producer's order is kept.
 func TestConcurrentBlock(t *testing.T) {
-	q := newTestRing(Block, 64, 1000)
+	q := newFull(t, block, 64, 1000)
 	next := [producers]int{}
 	for _, v := range stream(t, q, func(p, _ int) int { return p }) {
 		if want := v.Key*perProducer + next[v.Key]; v.ID != want {
@@ -94,13 +94,13 @@ func TestConcurrentBlock(t *testing.T) {
 			t.Errorf("%d items of producer %d, want %d", n, p, perProducer)
 		}
 	}
-	checkRing(t, q)
+	checkQueue(t, q)
 }
 
 // Under DropOldest each item is given, or is in exactly one gap item, in each producer's order: a gap stands where the
 // hole is.
 func TestConcurrentDropOldest(t *testing.T) {
-	q := newTestRing(DropOldest, 64, 1000)
+	q := newFull(t, dropOldest, 64, 1000)
 	next := [producers]int{}
 	dropped := 0
 	for _, v := range stream(t, q, func(p, _ int) int { return p }) {
@@ -122,14 +122,14 @@ func TestConcurrentDropOldest(t *testing.T) {
 	if s := q.Stats(); dropped == 0 || s.Dropped != int64(dropped) || s.Blocked != 0 {
 		t.Errorf("%d items in gaps: %+v", dropped, s)
 	}
-	checkRing(t, q)
+	checkQueue(t, q)
 }
 
 // Under compact each item is given or merged into a later one of its key, in order, and what is given last is the final
 // state: the deletion, where each key ends with one.
 func TestConcurrentCompacting(t *testing.T) {
 	const keys = 40 // of each producer
-	q := newTestCompacting(64, math.MaxInt64)
+	q := newFull(t, compact, 64, math.MaxInt64/2)
 	last := map[int]int{}
 	count, merged := 0, 0
 	for _, v := range stream(t, q, func(p, i int) int { return p*keys + i%keys }) {
@@ -157,5 +157,5 @@ func TestConcurrentCompacting(t *testing.T) {
 	if s := q.Stats(); merged == 0 || s.Merged != int64(merged) {
 		t.Errorf("%d items merged: %+v", merged, s)
 	}
-	checkCompacting(t, q)
+	checkQueue(t, q)
 }

@@ -3,7 +3,7 @@ package fifo
 import (
 	"context"
 	"fmt"
-	"slices"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,6 +19,7 @@ type item struct {
 	Size int64
 	Hist string // the ids of all items that are in this one, in the order in which they went in
 	Gap  bool
+	Pad  string
 }
 
 func newItem(id, key int, size int64) item {
@@ -27,14 +28,16 @@ func newItem(id, key int, size int64) item {
 
 func itemSize(v item) int64 { return v.Size }
 
-// foldItem keeps one gap item for each key. It changes gaps in place, as it may.
-func foldItem(gaps []item, dropped item) []item {
-	i := slices.IndexFunc(gaps, func(g item) bool { return g.Key == dropped.Key })
-	if i < 0 {
-		return append(gaps, item{Key: dropped.Key, Size: 3, Hist: dropped.Hist, Gap: true})
+// foldItem keeps one gap item for each key. It has the id of the first item that it stands for.
+func foldItem(gap, dropped item) (item, bool) {
+	if gap == (item{}) {
+		return item{ID: dropped.ID, Key: dropped.Key, Size: 3, Hist: dropped.Hist, Gap: true}, true
 	}
-	gaps[i].Hist += "+" + dropped.Hist
-	return gaps
+	if gap.Key != dropped.Key {
+		return item{}, false
+	}
+	gap.Hist += "+" + dropped.Hist
+	return gap, true
 }
 
 // mergeItem gives an item that is smaller than both together; some are larger than the newer one alone.
@@ -44,23 +47,60 @@ func mergeItem(older, newer item) item {
 	return newer
 }
 
-func mergeableItem(v item) bool { return v.Key != control }
-
-func newTestRing(overflow Overflow, maxItems int, maxBytes int64) *Ring[item] {
-	return NewRing(RingOptions[item]{
-		MaxItems: maxItems, MaxBytes: maxBytes, Size: itemSize, Overflow: overflow, Gap: foldItem,
-	}).(*Ring[item])
+func itemKey(v item) string {
+	if v.Key == control {
+		return ""
+	}
+	return fmt.Sprint(v.Key)
 }
 
-func newTestCompacting(maxItems int, maxBytes int64) *Compacting[item, int] {
-	return NewCompacting(CompactingOptions[item, int]{
-		MaxItems: maxItems, MaxBytes: maxBytes, Size: itemSize,
-		Key: func(v item) int { return v.Key }, Mergeable: mergeableItem, Merge: mergeItem, OnMerge: func(item) {},
-	}).(*Compacting[item, int])
+// The overflow policies.
+const (
+	block      = "block"
+	dropOldest = "drop-oldest"
+	compact    = "compact"
+)
+
+// setPolicy sets the functions of a policy.
+func setPolicy(o *Options[item], policy string) {
+	switch policy {
+	case dropOldest:
+		o.Gap = foldItem
+	case compact:
+		o.Key, o.Merge, o.OnMerge = itemKey, mergeItem, func(item) {}
+	}
 }
+
+// newFull returns a queue that spills, with a disk that has no room.
+func newFull(t testing.TB, policy string, maxItems int, maxBytes int64, change ...func(*Options[item])) *Queue[item] {
+	t.Helper()
+	o := spillOptions(filepath.Join(t.TempDir(), "q"))
+	o.MaxItems, o.MaxBytes = maxItems, maxBytes
+	setPolicy(&o, policy)
+	for _, f := range change {
+		f(&o)
+	}
+	q, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.begin()
+	q.full = true
+	return q
+}
+
+// pusher and taker are what the helpers need of a queue.
+type (
+	pusher interface {
+		Push(ctx context.Context, v item) error
+	}
+	taker interface {
+		Take(ctx context.Context, buf []item, limit int, maxBytes int64) ([]item, error)
+	}
+)
 
 // mustPush pushes items that must not have to wait.
-func mustPush(t *testing.T, q Queue[item], items ...item) {
+func mustPush(t *testing.T, q pusher, items ...item) {
 	t.Helper()
 	for _, v := range items {
 		if err := q.Push(ended(t), v); err != nil {
@@ -70,13 +110,25 @@ func mustPush(t *testing.T, q Queue[item], items ...item) {
 }
 
 // take takes what is there.
-func take(t *testing.T, q Queue[item], limit int, maxBytes int64) []item {
+func take(t *testing.T, q taker, limit int, maxBytes int64) []item {
 	t.Helper()
 	got, err := q.Take(t.Context(), nil, limit, maxBytes)
 	if err != nil {
 		t.Fatalf("Take: %v", err)
 	}
 	return got
+}
+
+// takeAll takes and acknowledges all items.
+func takeAll(t *testing.T, q *Queue[item]) (all []item) {
+	t.Helper()
+	q.Ack(q.Stats().Taken)
+	for q.Stats().Items > 0 {
+		batch := take(t, q, 100, 1<<40)
+		all = append(all, batch...)
+		q.Ack(len(batch))
+	}
+	return all
 }
 
 // wantHist compares the items' histories.
@@ -94,136 +146,141 @@ func wantHist(t *testing.T, what string, got []item, want ...string) {
 	}
 }
 
-// checkDeque checks what the fields' comments promise.
-func checkDeque[E comparable](t *testing.T, name string, d *deque[E]) {
-	t.Helper()
-	var zero E
-	if len(d.buf)&(len(d.buf)-1) != 0 || d.n > len(d.buf) || len(d.buf) > max(keptDeque, 4*d.n) {
-		t.Fatalf("%s: %d elements in %d slots", name, d.n, len(d.buf))
-	}
-	for i := d.n; i < len(d.buf); i++ {
-		if e := d.buf[(d.head+i)%len(d.buf)]; e != zero {
-			t.Fatalf("%s: free slot holds %v", name, e)
-		}
-	}
-}
-
-// checkLedger checks the invariants that all queues share. waiting and bytes are what the queue's waiting part has.
-func checkLedger[T any](t *testing.T, c *core[T], waiting int, bytes int64, waitingGaps int) {
-	t.Helper()
-	checkDeque(t, "taken", &c.taken)
-	items, gaps := waiting, waitingGaps
-	for i := range c.taken.n {
-		charge := c.taken.buf[(c.taken.head+i)%len(c.taken.buf)]
-		if charge == gapCharge {
-			gaps++
-			continue
-		}
-		items++
-		bytes += charge
-	}
-	if items != c.items || bytes != c.bytes || gaps != c.gaps {
-		t.Fatalf(
-			"ledger has %d items, %d bytes, %d gaps; the queue has %d, %d, %d",
-			c.items,
-			c.bytes,
-			c.gaps,
-			items,
-			bytes,
-			gaps,
-		)
-	}
-	if !c.lifted && c.items > c.maxItems || !c.lifted && c.maxBytes > 0 && c.bytes > c.maxBytes && c.items > 1 {
-		t.Fatalf("out of bounds: %d items (at most %d), %d bytes (at most %d)", c.items, c.maxItems, c.bytes, c.maxBytes)
-	}
-	if c.closed && len(c.waiters) > 0 {
-		t.Fatal("a push waits on a closed queue")
-	}
-}
-
-// checkRing checks every invariant of r's fields.
-func checkRing(t *testing.T, r *Ring[item]) {
-	t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	checkDeque(t, "waiting", &r.waiting)
-	var bytes int64
-	for i := range r.waiting.n {
-		bytes += r.waiting.buf[(r.waiting.head+i)%len(r.waiting.buf)].size
-	}
-	checkLedger(t, &r.core, r.waiting.n, bytes, len(r.gaps))
-	if len(r.gaps) == 0 && r.gaps != nil {
-		t.Fatal("empty gaps are kept")
-	}
-	if r.overflow == DropOldest && len(r.waiters) > 0 && !r.holding {
-		t.Fatal("a push waits under drop-oldest")
-	}
-}
-
-// checkCompacting checks every invariant of c's fields.
-func checkCompacting(t *testing.T, c *Compacting[item, int]) {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var bytes int64
-	waiting := 0
-	newest := map[int]*node[item, int]{}
-	superseded, searched := 0, c.search != &c.end
-	for n := c.end.next; n != &c.end; n = n.next {
-		if n.next.prev != n {
-			t.Fatalf("%+v and its next are not linked", n)
-		}
-		if n == c.search {
-			searched = false
-		}
-		waiting++
-		bytes += n.size
-		if n.keyed != mergeableItem(n.v) || n.size != n.v.Size {
-			t.Fatalf("node %+v does not fit its item", n)
-		}
-		if !n.keyed {
-			continue
-		}
-		older := newest[n.key]
-		if n.older != older || older != nil && older.newer != n {
-			t.Fatalf("%+v and its successor %+v are not linked", older, n.v)
-		}
-		if older != nil {
-			superseded++
-		}
-		if older != nil && (searched || c.search == &c.end) {
-			t.Fatalf("%+v has an older item, and will not be found", n.v)
-		}
-		newest[n.key] = n
-	}
-	checkLedger(t, &c.core, waiting, bytes, 0)
-	if searched {
-		t.Fatal("the next item of the search does not wait")
-	}
-	if len(newest) != len(c.latest) || len(newest) > c.spread {
-		t.Fatalf("latest has %d keys, want %d; spread is %d", len(c.latest), len(newest), c.spread)
-	}
-	for key, n := range c.latest {
-		if newest[key] != n || n.newer != nil {
-			t.Fatalf("latest of key %d is not its newest item", key)
-		}
-	}
-	if len(c.waiters) > 0 && superseded > 0 && !c.holding {
-		t.Fatal("a push waits although something can be merged")
-	}
-	for _, n := range c.free {
-		if *n != (node[item, int]{}) {
-			t.Fatalf("free node holds %+v", n)
-		}
-	}
-	if len(c.free) > maxFree {
-		t.Fatalf("%d free nodes", len(c.free))
-	}
-}
-
 // ended is a context that has ended: a Push that has to wait gives up at once.
 func ended(t *testing.T) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx
+}
+
+// checkList checks the links and counts of a list.
+func checkList(t *testing.T, name string, l *list[item]) {
+	t.Helper()
+	items, gaps, bytes := 0, 0, int64(0)
+	for n := range l.all() {
+		if n.next.prev != n || n.prev.next != n {
+			t.Fatalf("%s: %+v and its neighbors are not linked", name, n.v)
+		}
+		if n.size != n.v.Size {
+			t.Fatalf("%s: %+v counts as %d bytes", name, n.v, n.size)
+		}
+		if n.gap {
+			gaps++
+			continue
+		}
+		items++
+		bytes += n.size
+	}
+	if items != l.items || gaps != l.gaps || bytes != l.bytes {
+		t.Fatalf("%s has %d items, %d gaps, %d bytes; it counts %d, %d, %d",
+			name, items, gaps, bytes, l.items, l.gaps, l.bytes)
+	}
+}
+
+// checkQueue checks every invariant of q's fields.
+func checkQueue(t *testing.T, q *Queue[item]) {
+	t.Helper()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	checkList(t, "taken", &q.taken)
+	checkList(t, "ready", &q.ready)
+	checkList(t, "buf", &q.buf)
+	previous := uint64(0)
+	for _, l := range []*list[item]{&q.taken, &q.ready} {
+		for n := range l.all() {
+			if n.seq < previous || n.seq > q.headEnd {
+				t.Fatalf("head has number %d behind %d; it ends with %d", n.seq, previous, q.headEnd)
+			}
+			previous = n.seq
+			if l == &q.ready && n.seq > q.durable {
+				t.Fatalf("item %d is ready and not on disk, which has those up to %d", n.seq, q.durable)
+			}
+		}
+	}
+	switch {
+	case q.headEnd > q.diskEnd:
+		t.Fatalf("head ends with %d, buf begins behind %d", q.headEnd, q.diskEnd)
+	case !q.spilling && q.headEnd != q.diskEnd:
+		t.Fatalf("not spilling, but head ends with %d, and buf begins behind %d", q.headEnd, q.diskEnd)
+	case q.spilling && q.headEnd < q.diskEnd && q.diskEnd > q.durable:
+		t.Fatalf("items up to %d are neither in memory nor on disk, which has those up to %d", q.diskEnd, q.durable)
+	case q.spilling && q.durable > q.diskEnd:
+		t.Fatalf("disk has items up to %d, but buf begins behind %d", q.durable, q.diskEnd)
+	case !q.spilling && len(q.receipts) > 0:
+		t.Fatalf("not spilling, but %d items are not settled", len(q.receipts))
+	case q.closed && len(q.waiters) > 0:
+		t.Fatal("a push waits on a closed queue")
+	case q.full && q.opts.Gap != nil && len(q.waiters) > 0:
+		t.Fatal("a push waits under drop-oldest")
+	}
+	if items, _ := q.inMemory(); items > q.opts.MaxItems && !q.lifted {
+		t.Fatalf("%d items in memory, at most %d", items, q.opts.MaxItems)
+	}
+	checkGaps(t, q)
+	checkLinks(t, q)
+}
+
+// checkGaps checks that gap items are consecutive behind the oldest item, so all dropped items come directly behind it.
+func checkGaps(t *testing.T, q *Queue[item]) {
+	t.Helper()
+	item, keys := false, map[int]bool{}
+	for n := range q.buf.all() {
+		if n == q.buf.oldest() {
+			continue
+		}
+		if item = item || !n.gap; item && n.gap {
+			t.Fatalf("gap item %+v is behind an item that was not dropped", n.v)
+		}
+		if n.gap && keys[n.v.Key] {
+			t.Fatalf("two gap items of key %d can change", n.v.Key)
+		}
+		keys[n.v.Key] = n.gap
+	}
+}
+
+// checkLinks checks the links between the items that can be merged.
+func checkLinks(t *testing.T, q *Queue[item]) {
+	t.Helper()
+	if q.latest == nil {
+		return
+	}
+	newest := map[string]*node[item]{}
+	superseded, searched := 0, q.search != &q.buf.end
+	for n := range q.buf.all() {
+		if n == q.search {
+			searched = false
+		}
+		key := itemKey(n.v)
+		if n == q.buf.oldest() || key == "" {
+			if n.older != nil || n.newer != nil {
+				t.Fatalf("%+v can be merged", n.v)
+			}
+			continue
+		}
+		older := newest[key]
+		if n.older != older || older != nil && older.newer != n {
+			t.Fatalf("%+v and its successor %+v are not linked", older, n.v)
+		}
+		if older != nil {
+			superseded++
+			if searched || q.search == &q.buf.end {
+				t.Fatalf("%+v has an older item, and will not be found", n.v)
+			}
+		}
+		newest[key] = n
+	}
+	if searched {
+		t.Fatal("the next item of the search does not wait")
+	}
+	for key, n := range newest {
+		if q.latest[key] != n || n.newer != nil || len(q.latest) != len(newest) {
+			t.Fatalf("latest of key %s is not its newest item; %d keys, want %d", key, len(q.latest), len(newest))
+		}
+	}
+	if len(newest) == 0 && len(q.latest) > 0 {
+		t.Fatalf("%d keys are kept", len(q.latest))
+	}
+	if q.full && len(q.waiters) > 0 && superseded > 0 {
+		t.Fatal("a push waits although something can be merged")
+	}
 }

@@ -2,6 +2,7 @@ package fifo
 
 import (
 	"runtime"
+	"strconv"
 	"testing"
 	"weak"
 )
@@ -10,69 +11,75 @@ import (
 const burst = 8192
 
 func TestIdleQueueIsSmall(t *testing.T) {
-	r := newTestRing(DropOldest, burst, 0)
-	c := newTestCompacting(burst, 0)
-	for _, q := range []Queue[item]{r, c} {
-		for id := range burst {
-			mustPush(t, q, newItem(id, id%(burst/2), 1))
+	for _, policy := range []string{block, dropOldest, compact} {
+		q := newFull(t, policy, burst, 0)
+		c := &committer[item]{Queue: q}
+		for id := range 2 * burst {
+			_ = q.Push(ended(t), newItem(id, id%(burst/2), 1))
 		}
-		take(t, q, burst, burst)
-		q.Ack(burst)
-	}
-	for name, n := range map[string]int{
-		"waiting": len(r.waiting.buf), "ring's taken": len(r.taken.buf), "compacting's taken": len(c.taken.buf),
-	} {
-		if n > keptDeque {
-			t.Errorf("%s: %d slots after a burst", name, n)
+		takeAll(t, q)
+		if _, err := c.round(false); err != nil {
+			t.Fatal(err)
+		}
+		c.setFull(c.cut)
+		checkQueue(t, q)
+		if q.receipts != nil || q.latest != nil || q.search != nil || q.spilling {
+			t.Errorf("%s: %d receipts, %d keys are kept", policy, cap(q.receipts), len(q.latest))
 		}
 	}
-	if len(c.free) > maxFree || c.spread > maxSpread {
-		t.Errorf("%d free nodes, a map for %d keys after a burst", len(c.free), c.spread)
-	}
-	checkRing(t, r)
-	checkCompacting(t, c)
 }
 
-// No object stays reachable through the queue once it was taken, dropped or merged.
+// No object stays reachable through the queue once it was acknowledged, dropped or merged.
 func TestQueueLetsGo(t *testing.T) {
-	type object [1 << 10]byte
-	key := func(*object) int { return 1 }
-	queues := map[string]Queue[*object]{
-		"block": NewRing(RingOptions[*object]{MaxItems: 8}),
-		"drop-oldest": NewRing(
-			RingOptions[*object]{
-				MaxItems: 2,
-				Overflow: DropOldest,
-				Gap:      func(g []*object, v *object) []*object { return append(g, v) },
-			},
-		),
-		"compact": NewCompacting(CompactingOptions[*object, int]{
-			MaxItems: 2, Key: key, Merge: func(_, newer *object) *object { return newer },
-			Mergeable: func(*object) bool { return true }, OnMerge: func(*object) {},
-		}),
+	type object struct {
+		id  int
+		pad [1 << 10]byte
 	}
-	for name, q := range queues {
+	for _, policy := range []string{block, dropOldest, compact} {
 		var watched []weak.Pointer[object]
-		var buf []*object
-		for range 4 {
-			v := new(object)
-			watched = append(watched, weak.Make(v))
-			if err := q.Push(ended(t), v); err != nil {
-				t.Fatal(err)
-			}
+		items := newFull(t, policy, 8, 0)
+		o := Options[*object]{
+			MaxItems: 8, Path: items.opts.Path, Logger: items.opts.Logger, Size: func(*object) int64 { return 1 },
+			Mark: func(*object) (string, string) { return "", "" }, Receipt: func(*object) *object { return nil },
+			OnSettled: func([]*object) {},
 		}
-		buf, err := q.Take(t.Context(), buf, 9, 9)
+		switch policy {
+		case dropOldest:
+			o.Gap = func(gap, _ *object) (*object, bool) { return &object{}, gap == nil }
+		case compact:
+			o.Key = func(v *object) string { return strconv.Itoa(v.id % 2) }
+			o.Merge, o.OnMerge = func(_, newer *object) *object { return newer }, func(*object) {}
+		}
+		q, err := New(o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		q.Ack(len(buf))
+		q.begin()
+		q.full = true
+		for id := range 12 {
+			v := &object{id: id}
+			watched = append(watched, weak.Make(v))
+			_ = q.Push(ended(t), v)
+			if id == 9 { // links of another time
+				(&committer[*object]{Queue: q}).setFull(false)
+				q.full = true
+			}
+		}
+		var buf []*object
+		for q.Stats().Items > 1 {
+			if buf, err = q.Take(t.Context(), buf, 1, 9); err != nil {
+				t.Fatal(err)
+			}
+			q.Ack(len(buf))
+		}
 		if _, err := q.Take(ended(t), buf, 9, 9); err == nil { // clears buf
 			t.Fatal("more to take")
 		}
+		last := q.buf.oldest().v
 		runtime.GC()
 		for i, w := range watched {
-			if w.Value() != nil {
-				t.Errorf("%s: object %d is still reachable", name, i)
+			if v := w.Value(); v != nil && v != last {
+				t.Errorf("%s: object %d is still reachable", policy, i)
 			}
 		}
 		runtime.KeepAlive(buf)
@@ -80,49 +87,52 @@ func TestQueueLetsGo(t *testing.T) {
 	}
 }
 
-// In steady use nothing is allocated, whether the queue is nearly empty, full, or merging.
-func TestNoAllocation(t *testing.T) {
+// In steady use an item costs one allocation, whether the queue is nearly empty, full, or merging.
+func TestAllocations(t *testing.T) {
 	const depth = 1000
-	fold := func(gaps []*item, _ *item) []*item { return gaps }
-	queues := map[string]Queue[*item]{
-		"block":       NewRing(RingOptions[*item]{MaxItems: 2 * depth}),
-		"drop-oldest": NewRing(RingOptions[*item]{MaxItems: depth, Overflow: DropOldest, Gap: fold}),
-		"compact": NewCompacting(CompactingOptions[*item, int]{
-			MaxItems: depth, Key: func(v *item) int { return v.Key }, Merge: func(_, newer *item) *item { return newer },
-			Mergeable: func(*item) bool { return true }, OnMerge: func(*item) {},
-		}),
-	}
-	for name, q := range queues {
-		items := make([]*item, 100)
+	for _, policy := range []string{block, dropOldest, compact} {
+		q := newFull(t, policy, depth, 0, func(o *Options[item]) {
+			if policy == block {
+				o.MaxItems = 2 * depth
+			}
+			o.Mark = func(item) (source, position string) { return "", "" }
+			switch policy {
+			case dropOldest:
+				o.Gap = func(gap, _ item) (item, bool) { return gap, true }
+			case compact:
+				o.Key, o.Merge = func(v item) string { return v.Hist }, func(_, newer item) item { return newer }
+			}
+		})
+		items := make([]item, 100)
 		for i := range items {
-			items[i] = &item{Key: i}
+			items[i] = newItem(i, i, 1)
 		}
 		for i := range depth {
-			if err := q.Push(t.Context(), items[i%100]); err != nil {
-				t.Fatal(err)
-			}
+			mustPush(t, q, items[i%100])
 		}
-		buf := make([]*item, 100)
+		buf := make([]item, 100)
 		rounds := 2 // the second finds the queue full
-		if name == "block" {
+		if policy == block {
 			rounds = 1
 		}
+		ctx := t.Context()
 		allocs := testing.AllocsPerRun(100, func() {
 			for range rounds {
 				for _, v := range items {
-					if err := q.Push(t.Context(), v); err != nil {
+					if err := q.Push(ctx, v); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
-			buf, _ = q.Take(t.Context(), buf, 100, 0)
+			buf, _ = q.Take(ctx, buf, 100, 1000)
 			q.Ack(len(buf))
+			q.receipts = q.receipts[:0]
 		})
-		if allocs > 0 {
-			t.Errorf("%s: %v allocations for 100 items", name, allocs)
+		if allocs > float64(100*rounds+2) { // and a few gap items
+			t.Errorf("%s: %v allocations for %d items", policy, allocs, 100*rounds)
 		}
-		if s := q.Stats(); name == "drop-oldest" && s.Dropped == 0 || name == "compact" && s.Merged == 0 {
-			t.Errorf("%s: the queue was never full: %+v", name, s)
+		if s := q.Stats(); policy == dropOldest && s.Dropped == 0 || policy == compact && s.Merged == 0 {
+			t.Errorf("%s: the queue was never full: %+v", policy, s)
 		}
 	}
 }

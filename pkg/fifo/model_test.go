@@ -2,28 +2,34 @@ package fifo
 
 import "slices"
 
-// model is what a queue should do, said with plain slices and no regard to cost.
+// model is what a queue should do while the disk has no room, said with plain slices and no regard to cost.
 type model struct {
 	maxItems int
 	maxBytes int64
-	overflow Overflow
-	compact  bool
+	policy   string
 
-	gaps, waiting, taken, waiters []item
-	settled                       map[int]string // by id of the item: what its Push returned
-	closed                        bool
-	stats                         Stats // the counters
+	waiting, taken, waiters []item         // gap items are among those that wait
+	settled                 map[int]string // by id of the item: what its Push returned
+	closed                  bool
+	stats                   Stats // the counters
 }
 
-func (m *model) full(extra item) bool {
+// fits reports whether one more item fits behind others into these bounds.
+func fits(maxItems int, maxBytes int64, others []item, extra item) bool {
 	items, bytes := 0, int64(0)
-	for _, v := range append(slices.Clone(m.taken), m.waiting...) {
+	for _, v := range others {
 		if !v.Gap {
 			items++
 			bytes += v.Size
 		}
 	}
-	return items > 0 && (items == m.maxItems || m.maxBytes > 0 && bytes+extra.Size > m.maxBytes)
+	return items == 0 || items < maxItems && (maxBytes == 0 || bytes+extra.Size <= maxBytes)
+}
+
+// full: neither is room in all that is bounded, nor in the half that is for what waits.
+func (m *model) full(extra item) bool {
+	return !fits(m.maxItems, m.maxBytes, slices.Concat(m.taken, m.waiting), extra) &&
+		!fits(m.maxItems/2, m.maxBytes/2, m.waiting, extra)
 }
 
 func (m *model) push(v item) {
@@ -47,38 +53,42 @@ func (m *model) admit() {
 }
 
 func (m *model) offer(v item, behind bool) bool {
-	for !behind && m.full(v) && m.compact && m.mergeOne() {
-	}
-	if m.overflow == DropOldest {
-		m.waiting = append(m.waiting, v)
+	switch m.policy {
+	case dropOldest:
 		m.stats.Pushed++
-		for m.overfull() {
-			m.gaps = foldItem(m.gaps, m.waiting[0])
-			m.waiting = m.waiting[1:]
-			m.stats.Dropped++
+		for m.full(v) {
+			if !m.dropOne() {
+				m.drop(v, len(m.waiting))
+				return true
+			}
 		}
+		m.waiting = append(m.waiting, v)
 		return true
+	case compact:
+		for !behind && m.full(v) && m.mergeOne() {
+		}
 	}
 	if !behind && !m.full(v) {
 		m.waiting = append(m.waiting, v)
 		m.stats.Pushed++
 		return true
 	}
-	if !m.compact || !mergeableItem(v) {
+	return m.policy == compact && m.replace(v)
+}
+
+// replace makes the item and an earlier one of its key one, unless that is too large.
+func (m *model) replace(v item) bool {
+	if v.Key == control || len(m.waiting) == 0 {
 		return false
 	}
-	// The item and an earlier one of its key can become one, unless that is too large.
-	i := slices.IndexFunc(m.waiting, func(w item) bool { return w.Key == v.Key })
-	if i < 0 {
+	i := 1 + slices.IndexFunc(m.waiting[1:], func(w item) bool { return w.Key == v.Key })
+	if i == 0 {
 		return false
 	}
-	older := m.waiting[i]
-	merged := mergeItem(older, v)
-	rest := slices.Delete(slices.Clone(m.waiting), i, i+1)
-	kept := m.waiting
-	m.waiting = rest
-	if merged.Size > older.Size && m.full(merged) {
-		m.waiting = kept
+	merged, before := mergeItem(m.waiting[i], v), m.waiting
+	m.waiting = slices.Delete(slices.Clone(m.waiting), i, i+1)
+	if m.full(merged) {
+		m.waiting = before
 		return false
 	}
 	m.waiting = append(m.waiting, merged)
@@ -87,23 +97,36 @@ func (m *model) offer(v item, behind bool) bool {
 	return true
 }
 
-// overfull: the last waiting item would not have fitted behind the others.
-func (m *model) overfull() bool {
-	if len(m.waiting) == 0 {
-		return false
+// dropOne drops the oldest item behind the first, which may be on its way to disk.
+func (m *model) dropOne() bool {
+	for i, v := range m.waiting {
+		if i > 0 && !v.Gap {
+			m.waiting = slices.Delete(slices.Clone(m.waiting), i, i+1)
+			m.drop(v, i)
+			return true
+		}
 	}
-	last := len(m.waiting) - 1
-	all := m.waiting
-	m.waiting = all[:last]
-	defer func() { m.waiting = all }()
-	return m.full(all[last])
+	return false
+}
+
+// drop puts v into a gap item between the first item and the one with the index end.
+func (m *model) drop(v item, end int) {
+	m.stats.Dropped++
+	for i := 1; i < end; i++ {
+		if gap, ok := foldItem(m.waiting[i], v); ok {
+			m.waiting[i] = gap
+			return
+		}
+	}
+	gap, _ := foldItem(item{}, v)
+	m.waiting = slices.Insert(m.waiting, end, gap)
 }
 
 // mergeOne merges the pair of neighbours in their key whose newer item stands nearest to the front.
 func (m *model) mergeOne() bool {
-	for j, newer := range m.waiting {
-		for i, older := range m.waiting[:j] {
-			if older.Key == newer.Key && mergeableItem(older) {
+	for j := 2; j < len(m.waiting); j++ {
+		for i := 1; i < j; i++ {
+			if older, newer := m.waiting[i], m.waiting[j]; older.Key == newer.Key && older.Key != control {
 				m.waiting[j] = mergeItem(older, newer)
 				m.waiting = slices.Delete(m.waiting, i, i+1)
 				m.stats.Merged++
@@ -117,21 +140,35 @@ func (m *model) mergeOne() bool {
 func (m *model) take(limit int, maxBytes int64) []item {
 	got := []item{}
 	bytes := int64(0)
-	for len(got) < max(1, limit) && len(m.gaps)+len(m.waiting) > 0 {
-		from := &m.waiting
-		if len(m.gaps) > 0 {
-			from = &m.gaps
+	for len(got) < max(1, limit) && len(m.waiting) > 0 {
+		v := m.waiting[0]
+		if len(m.taken) > 0 && !takes(m, v) {
+			break
 		}
-		v := (*from)[0]
 		if bytes += v.Size; len(got) > 0 && bytes > maxBytes {
 			break
 		}
 		got = append(got, v)
-		*from = (*from)[1:]
+		m.taken = append(m.taken, v)
+		m.waiting = slices.Clone(m.waiting[1:]) // what was taken is out of reach
 	}
-	m.gaps, m.waiting = slices.Clone(m.gaps), slices.Clone(m.waiting) // what was taken is out of reach
-	m.taken = append(m.taken, got...)
+	if len(got) > 0 {
+		m.admit()
+	}
 	return got
+}
+
+// takes: what is taken may use half of the bounds.
+func takes(m *model, v item) bool {
+	items, bytes := 0, int64(0)
+	for _, v := range m.taken {
+		if !v.Gap {
+			items++
+			bytes += v.Size
+		}
+	}
+	half := m.maxBytes - m.maxBytes/2
+	return items < m.maxItems-m.maxItems/2 && (m.maxBytes == 0 || v.Size <= half-bytes)
 }
 
 func (m *model) ack(n int) {
@@ -157,8 +194,8 @@ func (m *model) close() {
 // snapshot is the Stats that the queue should report.
 func (m *model) snapshot() Stats {
 	s := m.stats
-	s.Items, s.Taken = len(m.gaps)+len(m.waiting)+len(m.taken), len(m.taken)
-	for _, v := range append(slices.Clone(m.waiting), m.taken...) {
+	s.Items, s.Taken = len(m.waiting)+len(m.taken), len(m.taken)
+	for _, v := range slices.Concat(m.waiting, m.taken) {
 		if !v.Gap {
 			s.Bytes += v.Size
 		}

@@ -46,7 +46,7 @@ func BenchmarkSpill(b *testing.B) {
 	for i := range random {
 		random[i] = byte(rand.Uint32())
 	}
-	s, err := NewSpill(SpillOptions[[]byte]{
+	s, err := New(Options[[]byte]{
 		Path: filepath.Join(b.TempDir(), "q"), MaxItems: benchItems, MaxBytes: benchBytes,
 		Size:      func(v []byte) int64 { return int64(len(v)) },
 		Encode:    func(dst, v []byte) ([]byte, error) { return append(dst, v...), nil },

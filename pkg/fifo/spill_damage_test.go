@@ -21,7 +21,7 @@ import (
 // filled writes the items 1 to n, in files of about ten items.
 func filled(t *testing.T, path string, n int) {
 	t.Helper()
-	s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxItems, o.MaxDiskBytes = 12, 160<<10 }).start()
+	s := openSpill(t, path, func(o *Options[item]) { o.MaxItems, o.MaxDiskBytes = 12, 160<<10 }).start()
 	for id := 1; id <= n; id++ {
 		if err := s.Push(
 			t.Context(),
@@ -128,7 +128,7 @@ func TestSpillReplacesWhatIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		filled(t, path, 30)
 		open := func() *spillTest {
-			return openSpill(t, path, func(o *SpillOptions[item]) {
+			return openSpill(t, path, func(o *Options[item]) {
 				decode := o.Decode
 				o.Decode = func(data []byte) (item, error) {
 					v, err := decode(data)
@@ -179,7 +179,7 @@ func TestSpillReplacesALostFile(t *testing.T) {
 		if err := os.WriteFile(path, []byte("nonsense"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s := openSpill(t, path, func(o *SpillOptions[item]) {
+		s := openSpill(t, path, func(o *Options[item]) {
 			o.OnCorrupt = func(l Loss) []item {
 				if l.Err == nil || l.Items() != 0 {
 					t.Errorf("%+v", l)
@@ -198,7 +198,7 @@ func TestSpillReplacesALostFile(t *testing.T) {
 func TestSpillDecodeFails(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		filled(t, path, 30)
-		s := openSpill(t, path, func(o *SpillOptions[item]) {
+		s := openSpill(t, path, func(o *Options[item]) {
 			decode := o.Decode
 			o.Decode = func(data []byte) (item, error) {
 				v, err := decode(data)
@@ -492,8 +492,8 @@ func TestSpillFileGone(t *testing.T) {
 		if err := s.end(); err != nil {
 			t.Fatal(err)
 		}
-		if n, err := PeekSpill(path); n != 20 || err != nil || s.lostItems() != 40 {
-			t.Errorf("PeekSpill = %d, %v; %d lost", n, err, s.lostItems())
+		if n, err := Peek(path); n != 20 || err != nil || s.lostItems() != 40 {
+			t.Errorf("Peek = %d, %v; %d lost", n, err, s.lostItems())
 		}
 	})
 }

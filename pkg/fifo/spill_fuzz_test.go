@@ -1,11 +1,11 @@
 package fifo
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,75 +13,146 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// crashTest drives a Spill step by step, with commits where the test wants them, and ends it and opens it again.
+// crashTest drives a queue step by step, with commits where the test wants them, and ends it and opens it again.
 // There are some sources, each of which pushes 1, 2, 3 and so on, and after a restart goes on behind its position.
+// What an item stands for is in its history.
 type crashTest struct {
-	*Spill[item]
-	t *testing.T
-	c *committer[item]
-	o SpillOptions[item]
+	*Queue[item]
+	t       *testing.T
+	c       *committer[item]
+	o       Options[item]
+	policy  string
+	failing bool   // nothing can be encoded
+	during  func() // is called once in the next commit
 	// opened counts the runs of the queue.
 	opened int
 	// opening is what was on disk then: an orderly end writes everything.
 	opening int64
-
-	next  [3]int // what each source pushes next
-	acked [3]int // up to what each source's items were acknowledged at any time
-	// settled is up to what OnSettled was called, which is what a checkpoint may say: after a restart a source goes
-	// on behind it, or behind its position in the file if the file has items and the position is the later one.
-	settled [3]int
+	sources [3]crashSource
 
 	// Of this run of the queue:
-	base  uint64 // the number in front of that of all[0]
-	all   []item // what is or was in it, in order
-	taken int    // how many of all were taken
-	freed int    // how many of those were acknowledged
+	atFirst int // what was in it
+	gaps    int // how many gap items were made
+	taken   []item
 }
 
-func newCrashTest(t *testing.T, path string, maxItems int, maxBytes, diskBytes int64) *crashTest {
-	d := &crashTest{t: t, o: spillOptions(path), next: [3]int{1, 1, 1}}
+// crashSource is a source of a crashTest.
+type crashSource struct {
+	next      int          // what it pushes next
+	last      int          // the last that it pushed at any time
+	unsettled map[int]bool // what it pushed in this run and is not settled
+	delivered map[int]bool // what was acknowledged at any time
+	merged    map[int]bool // what was merged into a newer item at any time
+
+	// Of this run of the queue:
+	first int // what it pushed first
+	took  int // the last that was taken; 0 if there is none
+	again bool
+}
+
+// settledUpTo is what a checkpoint says: after a restart the source goes on behind it, or behind its position in the
+// file if the file has items and the position is the later one.
+func (s *crashSource) settledUpTo() int {
+	settled := s.next - 1
+	for id := range s.unsettled {
+		settled = min(settled, id-1)
+	}
+	return settled
+}
+
+func newCrashTest(t *testing.T, path, policy string, maxItems int, maxBytes, diskBytes int64) *crashTest {
+	d := &crashTest{t: t, o: spillOptions(path), policy: policy}
+	for i := range d.sources {
+		d.sources[i] = crashSource{
+			next: 1, first: 1, unsettled: map[int]bool{}, delivered: map[int]bool{}, merged: map[int]bool{},
+		}
+	}
 	d.o.MaxItems, d.o.MaxBytes, d.o.MaxDiskBytes = maxItems, maxBytes, diskBytes
+	setPolicy(&d.o, policy)
 	d.o.OnSettled = func(items []item) {
 		for _, v := range items {
-			if v.ID != d.settled[v.Key]+1 {
-				t.Fatalf("item %d of source %d is settled behind %d", v.ID, v.Key, d.settled[v.Key])
-			}
-			d.settled[v.Key] = v.ID
+			d.settle(v)
 		}
+	}
+	if d.o.Gap != nil {
+		d.o.Gap = func(gap, dropped item) (item, bool) {
+			folded, ok := foldItem(gap, dropped)
+			switch {
+			case gap == item{}:
+				d.gaps++
+			case ok:
+				d.settle(dropped)
+			}
+			return folded, ok
+		}
+	}
+	d.o.OnMerge = func(older item) {
+		d.settle(older)
+		for _, id := range ids(t, older) {
+			d.sources[older.Key].merged[id] = true
+		}
+	}
+	encode := d.o.Encode
+	d.o.Encode = func(dst []byte, v item) ([]byte, error) {
+		if f := d.during; f != nil {
+			d.during = nil
+			f()
+		}
+		if d.failing {
+			return nil, errors.New("no disk")
+		}
+		return encode(dst, v)
 	}
 	d.o.OnCorrupt = func(l Loss) []item { t.Fatalf("%d items lost: %v", l.Items(), l.Err); return nil }
 	d.open()
 	return d
 }
 
+// settle notes that an item is settled, once.
+func (d *crashTest) settle(v item) {
+	s := &d.sources[v.Key]
+	if !s.unsettled[v.ID] {
+		d.t.Fatalf("item %d of source %d is settled again, or was pushed by an earlier process", v.ID, v.Key)
+	}
+	delete(s.unsettled, v.ID)
+}
+
 func (d *crashTest) open() {
-	s, err := NewSpill(d.o)
+	q, err := New(d.o)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	s.commitBytes = int64(1 + 40*(d.opened%3))
-	s.batchBytes = s.commitBytes
+	q.commitBytes = int64(1 + 40*(d.opened%3))
+	q.batchBytes = 10 * q.commitBytes
 	d.opened++
-	d.Spill, d.c = s, &committer[item]{Spill: s}
-	d.opening = s.log.Size()
+	d.Queue, d.c = q, &committer[item]{Queue: q}
+	d.opening = q.log.Size()
+	d.atFirst, d.gaps, d.taken = q.Stats().Items, 0, nil
 }
 
 func (d *crashTest) close() {
-	if err := d.Spill.log.Close(); err != nil {
+	if err := d.Queue.log.Close(); err != nil {
 		d.t.Error(err)
 	}
 }
 
 // push pushes an item of the source, if there is room. Some are large when they are encoded.
 func (d *crashTest) push(source int, size int64, large bool) {
-	v := item{ID: d.next[source], Key: source, Size: size}
+	s := &d.sources[source]
+	v := newItem(s.next, source, size)
 	if large {
-		v.Hist = strings.Repeat("x", 3000*(1+v.ID%30))
+		v.Pad = strings.Repeat("x", 3000*(1+v.ID%30))
 	}
-	if d.Push(ended(d.t), v) == nil {
-		d.next[source]++
-		d.all = append(d.all, v)
+	s.unsettled[v.ID] = true
+	s.next++
+	if d.Push(ended(d.t), v) != nil {
+		delete(s.unsettled, v.ID)
+		s.next--
+		if d.full && d.policy == dropOldest {
+			d.t.Fatal("a push waits under drop-oldest")
+		}
 	}
+	s.last = max(s.last, s.next-1)
 }
 
 // take takes what can be taken.
@@ -90,24 +161,46 @@ func (d *crashTest) take(limit int, maxBytes int64) {
 		d.t.Fatal(err)
 	}
 	batch, _ := d.tryTake(nil, limit, maxBytes)
-	if len(batch) == 0 && d.core.taken.len() == 0 && d.taken < len(d.all) {
-		d.t.Fatalf("nothing to take, but %d items wait", len(d.all)-d.taken)
+	if s := d.Stats(); len(batch) == 0 && s.Taken == 0 && s.Items > 0 {
+		d.t.Fatalf("nothing to take, but %d items wait", s.Items)
 	}
 	for _, v := range batch {
-		if v != d.all[d.taken] {
-			d.t.Fatalf("took %+v, want %+v", v, d.all[d.taken])
+		for _, id := range ids(d.t, v) {
+			d.follows(v, id)
 		}
-		d.taken++
 	}
+	d.taken = append(d.taken, batch...)
 	d.admitMore()
 }
 
-func (d *crashTest) ack(n int) {
-	n = min(n, d.taken-d.freed)
-	for _, v := range d.all[d.freed : d.freed+n] {
-		d.acked[v.Key] = max(d.acked[v.Key], v.ID)
+// follows checks that nothing is missing between what was taken of a source before and an item. What was delivered by
+// an earlier process, or was merged into a newer item, may be missing. In each run a source goes back once: what
+// it pushes first may have been on disk already.
+func (d *crashTest) follows(v item, id int) {
+	s := &d.sources[v.Key]
+	if id <= s.took {
+		if s.again || id != s.first {
+			d.t.Fatalf("source %d: took %d behind %d; it began with %d", v.Key, id, s.took, s.first)
+		}
+		s.again = true
 	}
-	d.freed += n
+	from := s.took + 1
+	for missing := from; missing < id; missing++ {
+		if !s.delivered[missing] && !s.merged[missing] {
+			d.t.Fatalf("source %d: took %d behind %d, but %d was not delivered", v.Key, id, s.took, missing)
+		}
+	}
+	s.took = id
+}
+
+func (d *crashTest) ack(n int) {
+	n = min(n, len(d.taken))
+	for _, v := range d.taken[:n] {
+		for _, id := range ids(d.t, v) {
+			d.sources[v.Key].delivered[id] = true
+		}
+	}
+	d.taken = d.taken[n:]
 	d.Ack(n)
 }
 
@@ -123,9 +216,10 @@ func (d *crashTest) commit(fails bool) {
 		}
 	}
 	_, err := d.c.round(false)
-	if err != nil && len(obstacles) == 0 {
+	if err != nil && len(obstacles) == 0 && !d.failing {
 		d.t.Fatal(err)
 	}
+	d.c.setFull(err != nil || d.c.cut)
 	for _, name := range obstacles {
 		if err := os.Remove(name); err != nil {
 			d.t.Fatal(err)
@@ -135,6 +229,8 @@ func (d *crashTest) commit(fails bool) {
 
 // restart ends the queue, in order or by a crash, and opens it again.
 func (d *crashTest) restart(orderly bool) {
+	d.failing = false
+	left := d.Stats().Items
 	if orderly {
 		d.Persist()
 		for {
@@ -148,71 +244,29 @@ func (d *crashTest) restart(orderly bool) {
 		}
 	}
 	d.close()
-	base, all := d.base, d.all
 	d.open()
-	from, to := d.headEnd, d.tail
-	d.base, d.all, d.taken, d.freed = from, nil, 0, 0
-	if to > from {
-		d.all = append(d.all, all[from-base:to-base]...)
+	if orderly && d.atFirst != left {
+		d.t.Fatalf("%d items after an orderly restart, %d before", d.atFirst, left)
 	}
-	for source := range d.next {
-		position := 0
-		if p := d.Positions()[fmt.Sprint("source", source)]; p != "" {
+	for i := range d.sources {
+		s, position := &d.sources[i], 0
+		if p := d.Positions()[fmt.Sprint("source", i)]; p != "" && d.atFirst > 0 {
 			if _, err := fmt.Sscan(p, &position); err != nil {
 				d.t.Fatal(err)
 			}
 		}
-		if i := slices.IndexFunc(
-			d.all,
-			func(v item) bool { return v.Key == source },
-		); i >= 0 &&
-			position < d.settled[source] {
-			d.t.Fatalf(
-				"source %d: %d is settled, but %d is on disk, with the position %d",
-				source,
-				d.settled[source],
-				d.all[i].ID,
-				position,
-			)
-		}
-		position = max(position, d.settled[source])
-		// All up to the position was acknowledged, or is there.
-		want := d.acked[source] + 1
-		for _, v := range d.all {
-			if v.Key == source && v.ID >= want {
-				if v.ID != want {
-					d.t.Fatalf("source %d: %d follows what was acknowledged up to %d", source, v.ID, want-1)
-				}
-				want++
-			}
-		}
-		if position >= want {
-			d.t.Fatalf("source %d: position %d, but %d is neither acknowledged nor there", source, position, want)
-		}
-		d.next[source] = position + 1
-		// What is after the position comes again, and is settled again.
-		d.settled[source] = position
-	}
-	// What is on disk, with what the sources push then, is in order for each source.
-	last := d.acked
-	for _, v := range d.all {
-		if v.ID > last[v.Key]+1 {
-			d.t.Fatalf("source %d: %d behind %d", v.Key, v.ID, last[v.Key])
-		}
-		last[v.Key] = v.ID
+		s.next = max(position, s.settledUpTo()) + 1
+		s.first, s.took, s.again = s.next, 0, false
+		clear(s.unsettled) // what is after the position comes again, and is settled again
 	}
 }
 
 func (d *crashTest) check() {
-	checkSpill(d.t, d.Spill)
-	stats := d.Stats()
-	if stats.Items != len(d.all)-d.freed || stats.Taken != d.taken-d.freed {
-		d.t.Fatalf("%+v, want %d items, %d taken", stats, len(d.all)-d.freed, d.taken-d.freed)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.items > d.o.MaxItems {
-		d.t.Fatalf("%d items in memory, at most %d", d.items, d.o.MaxItems)
+	checkQueue(d.t, d.Queue)
+	s := d.Stats()
+	items := d.atFirst + d.gaps + int(s.Pushed-s.Dropped-s.Merged-s.Acked)
+	if s.Items != items || s.Taken != len(d.taken) {
+		d.t.Fatalf("%+v, want %d items, %d taken", s, items, len(d.taken))
 	}
 	if onDisk := d.log.Size(); d.o.MaxDiskBytes > 0 && onDisk > max(d.o.MaxDiskBytes, d.opening) &&
 		d.durable > d.log.Acked()+1 {
@@ -229,11 +283,26 @@ func (d *crashTest) step(op, arg byte) {
 	case 9, 10:
 		d.ack(int(arg % 8))
 	case 11, 12, 13:
-		if arg%8 == 0 {
+		switch arg % 8 {
+		case 0:
 			d.Persist()
+		case 1, 2, 3: // what happens while Run writes
+			d.during = func() {
+				for n := range 1 + int(arg/8)%8 {
+					d.push(n%3, int64(arg)%32, false)
+				}
+				if arg >= 128 {
+					d.take(1+int(arg%4), 100)
+					d.ack(int(arg % 3))
+				}
+			}
 		}
 		d.commit(false)
+		d.during = nil
 	case 14:
+		if arg%4 == 3 {
+			d.failing = !d.failing
+		}
 		d.commit(arg%2 == 0)
 	case 15:
 		if arg%4 == 0 {
@@ -243,46 +312,64 @@ func (d *crashTest) step(op, arg byte) {
 	d.check()
 }
 
-// finish takes everything.
+// finish lets each source push to its end and takes everything. Then all was delivered, or merged into what was.
 func (d *crashTest) finish() {
-	for range 1000 {
+	d.failing = false
+	for more := true; more; {
+		more = d.Stats().Items > 0
+		for i := range d.sources {
+			if s := &d.sources[i]; s.next <= s.last {
+				d.push(i, 1, false)
+				more = true
+			}
+		}
 		d.take(8, 100)
 		d.ack(8)
 		d.commit(false)
-		if d.freed == len(d.all) {
-			break
-		}
-	}
-	d.check()
-	if d.freed < len(d.all) {
-		d.t.Fatalf("%d items are left", len(d.all)-d.freed)
+		d.check()
 	}
 	d.commit(false)
 	if d.spilling {
 		d.t.Fatal("still spilling")
 	}
+	for i, s := range d.sources {
+		for id := 1; id <= s.last; id++ {
+			if !s.delivered[id] && !s.merged[id] {
+				d.t.Fatalf("source %d: %d of %d was not delivered", i, id, s.last)
+			}
+		}
+		if len(s.unsettled) > 0 {
+			d.t.Fatalf("source %d: not settled: %v", i, s.unsettled)
+		}
+	}
+	if s := d.Stats(); d.policy != dropOldest && s.Dropped > 0 || d.policy != compact && s.Merged > 0 {
+		d.t.Fatalf("%s: %+v", d.policy, s)
+	}
 }
 
-// FuzzSpill compares a Spill with what it promises, through crashes at any moment between two commits, and through
-// commits that fail. What a crash in a commit leaves is a matter of internal/segment.
+// FuzzSpill compares a queue with what it promises, with a disk that fills, fails and recovers, through crashes at any
+// moment between two commits. What a crash in a commit leaves is a matter of internal/segment.
 func FuzzSpill(f *testing.F) {
 	f.Add(byte(8), byte(0), byte(0), []byte("0a0b0c0d0e0f0g0h0i0j0k;;;;;;0a0b0c??6a6b6c9d9e9f????;;00"))
-	f.Add(byte(2), byte(60), byte(0), []byte(strings.Repeat("0a1b2c;a6e9b>b?d", 20)))
+	f.Add(byte(2), byte(60), byte(2), []byte(strings.Repeat("0a1b2c;a6e9b>b?d", 20)))
 	f.Add(byte(5), byte(40), byte(1), []byte(strings.Repeat("0O1O2_;a0o1o2b;z>b6e6f9e9f?h", 30)))
+	f.Add(byte(5), byte(0), byte(3), []byte(strings.Repeat("0O1O2_;a0o1o2b;z>b6e6f9e9f?h>c", 30)))
+	f.Add(byte(5), byte(0), byte(5), []byte(strings.Repeat("0O1O2_;a0o1o2b;z>b6e6f9e9f?h>c", 30)))
 	f.Fuzz(func(t *testing.T, maxItems, maxBytes, disk byte, ops []byte) {
 		if len(ops) > 400 {
 			return
 		}
 		dir := t.TempDir()
-		d := newCrashTest(t, filepath.Join(dir, "q"), 2+int(maxItems%20), int64(maxBytes), int64(disk%2)*20000)
+		policy := []string{block, dropOldest, compact}[disk/2%3]
+		d := newCrashTest(t, filepath.Join(dir, "q"), policy, 2+int(maxItems%20), int64(maxBytes), int64(disk%2)*20000)
 		defer func() { d.close() }()
 		for ; len(ops) >= 2; ops = ops[2:] {
 			d.step(ops[0], ops[1])
 		}
 		d.finish()
 		d.restart(true)
-		if len(d.all) > 0 {
-			t.Fatalf("%d items after everything was acknowledged", len(d.all))
+		if d.atFirst > 0 {
+			t.Fatalf("%d items after everything was acknowledged", d.atFirst)
 		}
 		names, err := os.ReadDir(dir)
 		if err != nil || len(names) > 1 {
@@ -293,7 +380,7 @@ func FuzzSpill(f *testing.F) {
 
 // A commit that fails is as none, and what was acknowledged is durable even so.
 func TestSpillFailedCommit(t *testing.T) {
-	d := newCrashTest(t, filepath.Join(t.TempDir(), "q"), 4, 0, 16)
+	d := newCrashTest(t, filepath.Join(t.TempDir(), "q"), block, 4, 0, 16)
 	defer func() { d.close() }()
 	d.commitBytes, d.batchBytes = 1000, 1000
 	for range 8 {
@@ -312,22 +399,60 @@ func TestSpillFailedCommit(t *testing.T) {
 	d.finish()
 }
 
-// The fuzz target's steps in a long random run.
-func TestSpillRandomCrashes(t *testing.T) {
-	for seed := range scale.Of[uint64](2, 6) {
-		random := rand.New(rand.NewPCG(seed, 5)).IntN
-		d := newCrashTest(
-			t,
-			filepath.Join(t.TempDir(), "q"),
-			2+random(20),
-			int64(random(2)*random(200)),
-			int64(random(2)*100000),
-		)
-		start := time.Now()
-		for n := 0; n < 3000 && time.Since(start) < 5*time.Second; n++ {
-			d.step(byte(random(256)), byte(random(256)))
+// A policy gives something up while Run writes: not what is written.
+func TestPolicyDuringACommit(t *testing.T) {
+	for _, policy := range []string{dropOldest, compact} {
+		d := newCrashTest(t, filepath.Join(t.TempDir(), "q"), policy, 8, 0, 0)
+		d.commitBytes, d.batchBytes = 1000, 1000
+		for range 4 {
+			for range 8 {
+				d.push(0, 1, false)
+			}
+			d.Persist()
+			d.failing = true
+			d.commit(false)
+			d.failing = false
+			before := d.Stats()
+			d.during = func() {
+				for range 5 {
+					d.push(0, 1, false)
+				}
+			}
+			d.commit(false)
+			d.check()
+			if s := d.Stats(); s.Dropped+s.Merged < before.Dropped+before.Merged+3 {
+				t.Errorf("%s: nothing is given up: %+v, before %+v", policy, s, before)
+			}
+			d.take(3, 100)
+			d.ack(2)
 		}
+		d.restart(false)
 		d.finish()
 		d.close()
+	}
+}
+
+// The fuzz target's steps in a long random run.
+func TestSpillRandomCrashes(t *testing.T) {
+	for _, policy := range []string{block, dropOldest, compact} {
+		gaveUp := int64(0)
+		for seed := range scale.Of[uint64](1, 6) {
+			random := rand.New(rand.NewPCG(seed, 5)).IntN
+			d := newCrashTest(
+				t, filepath.Join(t.TempDir(), "q"), policy,
+				2+random(20), int64(random(2)*random(200)), int64(random(2)*100000),
+			)
+			start := time.Now()
+			for n := 0; n < 3000 && time.Since(start) < 5*time.Second; n++ {
+				d.step(byte(random(256)), byte(random(256)))
+				s := d.Stats()
+				gaveUp = max(gaveUp, s.Dropped+s.Merged)
+			}
+			d.finish()
+			d.close()
+		}
+		if gaveUp == 0 && policy != block {
+			t.Errorf("%s: the policy never applied", policy)
+		}
 	}
 }

@@ -12,7 +12,7 @@ const hold = 250 * time.Millisecond
 // deepSpill is a queue for 8 items that has a quarter of them, and a Push that finds it so.
 func deepSpill(t *testing.T, path string) (s *spillTest, pushed *atomic.Bool) {
 	t.Helper()
-	s = openSpill(t, path, func(o *SpillOptions[item]) { o.HoldUp = hold }).start()
+	s = openSpill(t, path, func(o *Options[item]) { o.HoldUp = hold }).start()
 	s.push(1, 8/shallowPart)
 	return s, s.pushLater(3, 3)
 }
@@ -75,7 +75,7 @@ func TestSpillHoldsUpOnce(t *testing.T) {
 // up it may again.
 func TestSpillEndsTheHoldingUp(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
-		s := openSpill(t, path, func(o *SpillOptions[item]) { o.HoldUp = hold }).start()
+		s := openSpill(t, path, func(o *Options[item]) { o.HoldUp = hold }).start()
 		next := 1
 		for range 2 {
 			began := time.Now()

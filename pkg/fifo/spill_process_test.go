@@ -77,7 +77,7 @@ func TestSpillKillChild(t *testing.T) {
 	o.OnSettled = func(items []item) { out.lines("settled", items) }
 	o.Receipt = func(v item) item { return item{ID: v.ID, Key: v.Key} }
 	o.OnCorrupt = func(l Loss) []item { t.Errorf("lost %d: %v", l.Items(), l.Err); return nil }
-	s, err := NewSpill(o)
+	s, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func TestSpillDiskFullChild(t *testing.T) {
 	}
 	for _, size := range []uint64{0, 20000, 40000, 300000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			s := openSpill(t, path+fmt.Sprint(size), func(o *SpillOptions[item]) {
+			s := openSpill(t, path+fmt.Sprint(size), func(o *Options[item]) {
 				o.Logger = slog.New(slog.DiscardHandler)
 			})
 			s.syncInterval = 10 * time.Millisecond

@@ -13,7 +13,7 @@ import (
 // acknowledged: until then a crash brings them again, and what is newer has to follow them.
 func TestSpillSettlesInTheOrderOfTheFile(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
-		s := openSpill(t, path, func(o *SpillOptions[item]) {
+		s := openSpill(t, path, func(o *Options[item]) {
 			o.MaxItems = 4
 			o.Receipt = func(v item) item { return item{ID: v.ID} }
 		})
@@ -40,9 +40,9 @@ func TestSpillSettlesInTheOrderOfTheFile(t *testing.T) {
 func openAging(t *testing.T, path string, age time.Duration) *spillTest {
 	t.Helper()
 	began := time.Now()
-	s := openSpill(t, path, func(o *SpillOptions[item]) {
+	s := openSpill(t, path, func(o *Options[item]) {
 		o.Since = func(v item) time.Time { return began.Add(time.Duration(v.Size)) }
-		o.Size = nil
+		o.Size = func(item) int64 { return 0 }
 	})
 	s.maxAge = age
 	return s.start()
@@ -103,7 +103,7 @@ func TestSpillByAgeOnlyWhatIsOld(t *testing.T) {
 // What a commit can't take goes with the next ones, at once.
 func TestSpillPersist(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
-		s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxItems = 100 })
+		s := openSpill(t, path, func(o *Options[item]) { o.MaxItems = 100 })
 		s.syncInterval = time.Hour
 		s.commitBytes, s.batchBytes = 8, 8
 		s.start()

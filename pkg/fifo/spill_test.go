@@ -18,9 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// spillTest is a Spill of items, with what its functions were told.
+// spillTest is a queue of items, with what its functions were told.
 type spillTest struct {
-	*Spill[item]
+	*Queue[item]
 	t    *testing.T
 	path string
 	stop context.CancelFunc // ends Run
@@ -34,8 +34,8 @@ type spillTest struct {
 }
 
 // spillOptions are options for small items; sizes are those that the items say.
-func spillOptions(path string) SpillOptions[item] {
-	return SpillOptions[item]{
+func spillOptions(path string) Options[item] {
+	return Options[item]{
 		Path: path, MaxItems: 8, Size: itemSize,
 		Encode: func(dst []byte, v item) ([]byte, error) {
 			data, err := json.Marshal(v)
@@ -48,8 +48,8 @@ func spillOptions(path string) SpillOptions[item] {
 	}
 }
 
-// openSpill makes a Spill; options are changed by change.
-func openSpill(t *testing.T, path string, change func(o *SpillOptions[item])) *spillTest {
+// openSpill makes a queue; options are changed by change.
+func openSpill(t *testing.T, path string, change func(o *Options[item])) *spillTest {
 	t.Helper()
 	s := &spillTest{t: t, path: path}
 	o := spillOptions(path)
@@ -85,7 +85,7 @@ func openSpill(t *testing.T, path string, change func(o *SpillOptions[item])) *s
 		change(&o)
 	}
 	var err error
-	if s.Spill, err = NewSpill(o); err != nil {
+	if s.Queue, err = New(o); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -130,7 +130,7 @@ func (s *spillTest) end() error {
 
 // abandon lets go of the files as a crash does: nothing more is written.
 func (s *spillTest) abandon() {
-	if err := s.Spill.log.Close(); err != nil {
+	if err := s.Queue.log.Close(); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -143,8 +143,8 @@ func (s *spillTest) settledIDs() []int {
 }
 
 func (s *spillTest) isSpilling() bool {
-	s.core.mu.Lock()
-	defer s.core.mu.Unlock()
+	s.Queue.mu.Lock()
+	defer s.Queue.mu.Unlock()
 	return s.spilling
 }
 
@@ -364,14 +364,14 @@ func TestSpillMemoryBound(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, path string) {
-				s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxItems, o.MaxBytes = tc.maxItems, tc.maxBytes }).start()
+				s := openSpill(t, path, func(o *Options[item]) { o.MaxItems, o.MaxBytes = tc.maxItems, tc.maxBytes }).start()
 				check := func() {
 					t.Helper()
-					checkSpill(t, s.Spill)
-					s.core.mu.Lock()
-					defer s.core.mu.Unlock()
-					if int64(s.items) > tc.boundIt || tc.boundBy > 0 && s.bytes > tc.boundBy {
-						t.Fatalf("%d items, %d bytes in memory", s.items, s.bytes)
+					checkQueue(t, s.Queue)
+					s.Queue.mu.Lock()
+					defer s.Queue.mu.Unlock()
+					if items, bytes := s.inMemory(); int64(items) > tc.boundIt || tc.boundBy > 0 && bytes > tc.boundBy {
+						t.Fatalf("%d items, %d bytes in memory", items, bytes)
 					}
 				}
 				const n = 400
@@ -408,7 +408,7 @@ func TestSpillDiskBound(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		const bound = 40000
 		big := strings.Repeat("x", 3000)
-		s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxDiskBytes = bound }).start()
+		s := openSpill(t, path, func(o *Options[item]) { o.MaxDiskBytes = bound }).start()
 		const n = 100
 		pushed := make(chan int, n)
 		go func() {
@@ -444,7 +444,7 @@ func TestSpillDiskBound(t *testing.T) {
 // Items that are each larger than the bound on disk lie there one at a time.
 func TestSpillDiskBoundLargeItem(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
-		s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxDiskBytes = 10000 }).start()
+		s := openSpill(t, path, func(o *Options[item]) { o.MaxDiskBytes = 10000 }).start()
 		const n = 20
 		go func() {
 			for id := range n {
@@ -472,7 +472,7 @@ func TestSpillDiskBoundLargeItem(t *testing.T) {
 // At the end everything is written, whatever the bound on disk is.
 func TestSpillDiskBoundAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
-		s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxDiskBytes = 10 }).start()
+		s := openSpill(t, path, func(o *Options[item]) { o.MaxDiskBytes = 10 }).start()
 		s.push(1, 8)
 		if err := s.Push(ended(t), newItem(9, 9, 1)); err == nil {
 			t.Error("a full queue took an item up at once")
@@ -490,7 +490,7 @@ func TestSpillDiskBoundAtTheEnd(t *testing.T) {
 			t.Errorf("Run = %v", err)
 		}
 		s.wantIDs("settled", s.settledIDs(), 1, 10)
-		s2 := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxDiskBytes = 10 }).start()
+		s2 := openSpill(t, path, func(o *Options[item]) { o.MaxDiskBytes = 10 }).start()
 		s2.wantIDs("taken after a restart", s2.takeIDs(10), 1, 10)
 	})
 }
@@ -554,7 +554,7 @@ func TestSpillEncodeFails(t *testing.T) {
 func TestSpillGivesRoomBack(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		big := strings.Repeat("x", 20000)
-		s := openSpill(t, path, func(o *SpillOptions[item]) { o.MaxDiskBytes = 4 << 20 }).start()
+		s := openSpill(t, path, func(o *Options[item]) { o.MaxDiskBytes = 4 << 20 }).start()
 		s.push(1, 1)
 		s.takeIDs(1)
 		for id := 2; id <= 101; id++ {
@@ -604,8 +604,8 @@ func segmentsOf(t *testing.T, path string) []string {
 
 func TestSpillOptionErrors(t *testing.T) {
 	ok := spillOptions(filepath.Join(t.TempDir(), "q"))
-	for name, change := range map[string]func(*SpillOptions[item]){
-		"below a file": func(o *SpillOptions[item]) {
+	for name, change := range map[string]func(*Options[item]){
+		"below a file": func(o *Options[item]) {
 			file := filepath.Join(t.TempDir(), "file")
 			if err := os.WriteFile(file, nil, 0o600); err != nil {
 				t.Fatal(err)
@@ -615,7 +615,7 @@ func TestSpillOptionErrors(t *testing.T) {
 	} {
 		o := ok
 		change(&o)
-		if _, err := NewSpill(o); err == nil {
+		if _, err := New(o); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
@@ -627,63 +627,9 @@ func TestSpillFileInUse(t *testing.T) {
 		s := openSpill(t, path, nil).start()
 		s.push(1, 20)
 		time.Sleep(time.Second)
-		if _, err := NewSpill(spillOptions(path)); err == nil {
+		if _, err := New(spillOptions(path)); err == nil {
 			t.Error("a second queue opened the file")
 		}
 		s.wantIDs("taken", s.takeIDs(20), 1, 20)
 	})
-}
-
-// checkSpill checks every invariant of s's fields.
-func checkSpill(t *testing.T, s *Spill[item]) {
-	t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	checkDeque(t, "head", &s.head)
-	checkDeque(t, "buf", &s.buf)
-	var headBytes, bufBytes, takenBytes int64
-	previous := s.ackedUpTo()
-	for i := range s.head.len() {
-		e := s.head.at(i)
-		headBytes += e.size
-		if i < s.taken.len() {
-			takenBytes += e.size
-		}
-		if e.seq <= previous && i > 0 || e.size != e.v.Size {
-			t.Fatalf("head has number %d behind %d", e.seq, previous)
-		}
-		previous = e.seq
-	}
-	if s.headEnd < previous {
-		t.Fatalf("head has numbers up to %d, headEnd is %d", previous, s.headEnd)
-	}
-	for i := range s.buf.len() {
-		e := s.buf.at(i)
-		bufBytes += e.size
-		if e.seq != s.tail-uint64(s.buf.len()-1-i) || e.seq <= s.durable || e.seq <= s.headEnd {
-			t.Fatalf(
-				"buf has number %d at %d of %d; tail %d, durable %d, head's end %d",
-				e.seq,
-				i,
-				s.buf.len(),
-				s.tail,
-				s.durable,
-				s.headEnd,
-			)
-		}
-	}
-	if s.takenBytes != takenBytes || s.bufBytes != bufBytes || s.bytes != headBytes+bufBytes ||
-		s.items != s.head.len()+s.buf.len() {
-		t.Fatalf("taken %d (%d), buf %d (%d), all %d (%d) bytes; %d items (%d)", s.takenBytes, takenBytes,
-			s.bufBytes, bufBytes, s.bytes, headBytes+bufBytes, s.items, s.head.len()+s.buf.len())
-	}
-	switch {
-	case !s.spilling && s.headEnd != s.diskEnd():
-		t.Fatalf("not spilling, but head ends with %d, and buf begins behind %d", s.headEnd, s.diskEnd())
-	case s.spilling && s.headEnd < s.diskEnd() && s.diskEnd() > s.durable:
-		t.Fatalf("items up to %d are neither in memory nor on disk, which has those up to %d", s.diskEnd(), s.durable)
-	}
-	if s.closed && len(s.waiters) > 0 {
-		t.Fatal("a push waits on a closed queue")
-	}
 }

@@ -32,7 +32,7 @@ const (
 // guarantees. Set the fields, then call Run once. Connected and Status may be called at any time.
 type Drain struct {
 	Sink  Sink // the caller closes it after Run
-	Queue fifo.Queue[*event.Message]
+	Queue *fifo.Queue[*event.Message]
 
 	// MaxBatch is the maximum number of messages per Send; 0 means DefaultMaxBatch. A large batch causes no delay, because
 	// the queue returns the messages that it has without waiting for more. It saves the pause between two Sends.

@@ -14,6 +14,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
 
 // scriptSink is a sink in the process. send decides about each message that may be attempted; the rules that
@@ -91,9 +92,9 @@ func control(t event.Type, id string) *event.Message {
 	}
 }
 
-func queueOf(t *testing.T, ms ...*event.Message) fifo.Queue[*event.Message] {
+func queueOf(t *testing.T, ms ...*event.Message) *fifo.Queue[*event.Message] {
 	t.Helper()
-	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 10_000, Size: (*event.Message).Size})
+	q := sinktest.Queue(t, 10_000)
 	for _, m := range ms {
 		if err := q.Push(t.Context(), m); err != nil {
 			t.Fatalf("push: %v", err)

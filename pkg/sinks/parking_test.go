@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/parked"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
 
 // routed is a sink with a topic for each resource, and for some of them a partition for each first letter of a name.
@@ -420,7 +420,7 @@ func TestParkingRandomFailures(t *testing.T) {
 			var backlog []*event.Message // what a crash brings again: not acknowledged
 			for range 6 {
 				store := openParked(t, dir, 0)
-				q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, Size: (*event.Message).Size})
+				q := sinktest.Queue(t, 1000)
 				for _, m := range backlog {
 					_ = q.Push(t.Context(), m)
 				}
@@ -449,7 +449,7 @@ func TestParkingRandomFailures(t *testing.T) {
 			}
 			clear(sink.down)
 			store := openParked(t, dir, 0)
-			q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, Size: (*event.Message).Size})
+			q := sinktest.Queue(t, 1000)
 			for _, m := range backlog {
 				_ = q.Push(t.Context(), m)
 			}

@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
@@ -91,9 +90,7 @@ func TestOrderOverFailures(t *testing.T) {
 	const topic, objects = "order", 40
 	testkafka.CreateTopic(t, broker.Addr(), topic, 6, nil)
 
-	queue := fifo.NewRing(fifo.RingOptions[*event.Message]{
-		MaxItems: 500, Size: (*event.Message).Size,
-	})
+	queue := sinktest.Queue(t, 500)
 	s := newSink(t, Config{Brokers: []string{broker.Addr()}, Topic: topic, RequestTimeout: 2 * time.Second})
 	drain := &sinks.Drain{
 		Sink: s, Queue: queue, Logger: slog.New(slog.DiscardHandler),

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
@@ -59,7 +58,7 @@ func TestRefusalsInOrder(t *testing.T) {
 					Config:            map[string]string{"max.message.bytes": "16777216"},
 				},
 			})
-			q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, Size: (*event.Message).Size})
+			q := sinktest.Queue(t, 1000)
 			big := bigObject(event.Updated, "a", 2)
 			for _, m := range []*event.Message{change(event.Added, "a", 1), big, bigObject(event.Deleted, "a", 3), change(event.Added, "a", 4)} {
 				if err := q.Push(t.Context(), m); err != nil {
@@ -122,7 +121,7 @@ func TestRefusedDeletionIsForgotten(t *testing.T) {
 			Config:            map[string]string{"max.message.bytes": "20000"},
 		},
 	})
-	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 10, Size: (*event.Message).Size})
+	q := sinktest.Queue(t, 1000)
 	for _, m := range []*event.Message{change(event.Added, "a", 1), bigObject(event.Deleted, "a", 2)} {
 		if err := q.Push(t.Context(), m); err != nil {
 			t.Fatal(err)

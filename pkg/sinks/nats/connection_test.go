@@ -23,7 +23,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
@@ -268,7 +267,7 @@ func TestBrokenConnectionIsNoticed(t *testing.T) {
 // Connections that break again and again under load: the stream has each event once, in order for each object.
 func TestCutsUnderLoad(t *testing.T) {
 	b := newBroker(t)
-	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, Size: (*event.Message).Size})
+	q := sinktest.Queue(t, 1000)
 	sink := b.NewSink(t)
 	retries := 0
 	d := &sinks.Drain{

@@ -16,7 +16,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
@@ -48,7 +47,7 @@ func large(name string, v int) *event.Message {
 // drained delivers messages through a drain.
 func drained(t *testing.T, sink sinks.Sink, r sinks.Rejections, messages ...*event.Message) {
 	t.Helper()
-	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 1000, Size: (*event.Message).Size})
+	q := sinktest.Queue(t, 1000)
 	for _, m := range messages {
 		if err := q.Push(t.Context(), m); err != nil {
 			t.Fatal(err)

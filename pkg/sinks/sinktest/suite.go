@@ -174,7 +174,7 @@ func testEmptyBatch(t *testing.T, _ Harness, d Destination) {
 // running is a Drain that is running.
 type running struct {
 	*sinks.Drain
-	queue fifo.Queue[*event.Message]
+	queue *fifo.Queue[*event.Message]
 	stop  context.CancelFunc
 	done  chan error
 }
@@ -184,7 +184,7 @@ type running struct {
 func drain(t *testing.T, d Destination, edit ...func(*sinks.Drain)) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	q := fifo.NewRing(fifo.RingOptions[*event.Message]{MaxItems: 100_000, Size: (*event.Message).Size})
+	q := Queue(t, 100_000)
 	r := &running{
 		Drain: &sinks.Drain{
 			Sink: newSink(t, d), Queue: q, MaxBatch: 256, Parked: OpenParked(t, t.TempDir()),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
@@ -24,36 +25,35 @@ const (
 	failureLog = time.Minute
 )
 
-// Run commits until ctx ends. Then it writes all unacknowledged items to disk, even if the queue does not spill or
-// MaxDiskBytes is reached, and closes the files. If it returns an error, some items could not be written and are not
-// durable. Run must be called exactly once, and pushes must end before ctx ends.
-func (s *Spill[T]) Run(ctx context.Context) error {
-	defer s.log.Close() // all records are durable already
-	c := &committer[T]{Spill: s}
+// Run commits until ctx ends. Then it closes the queue, writes all unacknowledged items to disk, even if the queue does
+// not spill or MaxDiskBytes is reached, and closes the files. If it returns an error, some items could not be written
+// and are not durable.
+func (q *Queue[T]) Run(ctx context.Context) error {
+	defer q.log.Close() // all records are durable already
+	c := &committer[T]{Queue: q}
 	retry := retryMin
 	for c.wait(ctx) {
 		for again := true; again && ctx.Err() == nil; {
 			progress, err := c.round(false)
-			if s.onCommit != nil {
-				s.onCommit(err != nil || c.cut)
-			}
+			c.setFull(err != nil || c.cut)
 			if err == nil {
-				again = progress && (c.more || s.pressed())
+				again = progress && (c.more || q.pressed())
 				retry = retryMin
 				continue
 			}
-			s.failed(err)
+			q.failed(err)
 			pause(ctx, retry)
 			retry = min(2*retry, retryMax)
 		}
 	}
+	q.Close()
 	return c.last()
 }
 
 // committer is the state of Run's goroutine.
 type committer[T any] struct {
-	*Spill[T]
-	entries []spilled[T]   // items that the current commit writes
+	*Queue[T]
+	entries []numbered[T]  // items that the current commit writes
 	batch   *segment.Batch // reused while the queue spills
 	cut     bool           // the last commit found no room on disk
 	more    bool           // the last commit did not write everything
@@ -87,28 +87,28 @@ func (c *committer[T]) interval() time.Duration {
 }
 
 // age returns the age of the oldest unacknowledged item, or 0 if there is none. The queue must not spill.
-func (s *Spill[T]) age() time.Duration {
-	oldest := &s.head
-	if s.head.len() == 0 {
-		oldest = &s.buf
+func (q *Queue[T]) age() time.Duration {
+	n := q.taken.oldest()
+	if n == nil {
+		n = q.buf.oldest()
 	}
-	if oldest.len() == 0 {
+	if n == nil {
 		return 0
 	}
-	return time.Since(s.opts.Since(oldest.front().v))
+	return time.Since(q.opts.Since(n.v))
 }
 
 // review offers the waiting pushes again, because HoldUp may be over, and makes the queue spill if an item is older
 // than maxAge.
-func (s *Spill[T]) review() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.spilling {
+func (q *Queue[T]) review() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.spilling {
 		return
 	}
-	s.admit()
-	if s.age() >= s.maxAge {
-		s.persist()
+	q.admit()
+	if q.age() >= q.maxAge {
+		q.persist()
 	}
 }
 
@@ -118,7 +118,7 @@ func (c *committer[T]) last() error {
 		return nil
 	}
 	c.mu.Lock()
-	end := c.tail
+	end := c.tail()
 	c.persist()
 	c.mu.Unlock()
 	for {
@@ -141,35 +141,35 @@ func (c *committer[T]) last() error {
 }
 
 // pressed reports whether the next commit should follow at once.
-func (s *Spill[T]) pressed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.spilling && s.pressing()
+func (q *Queue[T]) pressed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.spilling && q.pressing()
 }
 
 // failed counts and logs a disk failure.
-func (s *Spill[T]) failed(err error) {
-	s.mu.Lock()
-	s.errs++
-	isNews := !s.failing && time.Since(s.failedAt) >= failureLog
+func (q *Queue[T]) failed(err error) {
+	q.mu.Lock()
+	q.errs++
+	isNews := !q.failing && time.Since(q.failedAt) >= failureLog
 	if isNews {
-		s.failing, s.failedAt = true, time.Now()
+		q.failing, q.failedAt = true, time.Now()
 	}
-	s.lastErr = err.Error()
-	s.mu.Unlock()
+	q.lastErr = err.Error()
+	q.mu.Unlock()
 	if isNews {
-		s.opts.Logger.Error("cannot write or read the spill, retrying", "path", s.opts.Path, "err", err)
+		q.opts.Logger.Error("cannot write or read the spill, retrying", "path", q.opts.Path, "err", err)
 	}
 }
 
 // recovered resets the error after a success, and logs the recovery if the failure was logged.
-func (s *Spill[T]) recovered() {
-	s.mu.Lock()
-	worked := s.failing
-	s.failing, s.lastErr = false, ""
-	s.mu.Unlock()
+func (q *Queue[T]) recovered() {
+	q.mu.Lock()
+	worked := q.failing
+	q.failing, q.lastErr = false, ""
+	q.mu.Unlock()
 	if worked {
-		s.opts.Logger.Info("spill can be written and read again", "path", s.opts.Path)
+		q.opts.Logger.Info("spill can be written and read again", "path", q.opts.Path)
 	}
 }
 
@@ -192,9 +192,9 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 	}
 	p = plan{acked: c.ackedUpTo(), marks: map[string]string{}}
 	p.known = max(c.durable, p.acked)
-	p.leave = c.log.Last() <= p.acked && (p.known >= c.tail || !final && c.calm())
+	p.leave = c.log.Last() <= p.acked && (p.known >= c.tail() || !final && c.calm())
 	if !p.leave {
-		c.collect(p.known)
+		c.collect(p.known, final)
 	}
 	for source, m := range c.marks {
 		p.marks[source] = m.position
@@ -203,28 +203,48 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 }
 
 // calm reports whether no push waits, all items fit in half of the bounds, and Persist has no items left to write.
-func (s *Spill[T]) calm() bool {
-	return len(s.waiters) == 0 && s.headShare.fits(s.items-1, s.bytes, 0) && s.due <= max(s.durable, s.ackedUpTo())
+func (q *Queue[T]) calm() bool {
+	items, bytes := q.inMemory()
+	due := min(q.due, q.tail()) // the policy may have reduced the number of items
+	return len(q.waiters) == 0 && q.headShare.fits(items-1, bytes, 0) && due <= max(q.durable, q.ackedUpTo())
 }
 
-// collect sets c.entries to the next items to write, beginning with the number known+1.
-func (c *committer[T]) collect(known uint64) {
+// collect sets c.entries to the next items to write, beginning with the number known+1. If the disk was full, it is
+// only one item, and the policy applies to the other ones.
+func (c *committer[T]) collect(known uint64, final bool) {
 	var bytes int64
-	next := known + 1
-	for ; next <= c.tail && (bytes < c.commitBytes || len(c.entries) == 0); next++ {
-		e := c.unwritten(next)
-		c.entries = append(c.entries, *e)
-		bytes += e.size
+	add := func(n *node[T], seq uint64) bool {
+		if len(c.entries) > 0 && (bytes >= c.commitBytes || c.full && !final) {
+			c.more = true
+			return false
+		}
+		c.entries = append(c.entries, numbered[T]{n.v, seq})
+		bytes += n.size
+		return true
 	}
-	c.more = next <= c.tail
+	for n := range c.taken.all() {
+		if n.seq > known && !add(n, n.seq) {
+			return
+		}
+	}
+	seq := c.diskEnd
+	for n := range c.buf.all() {
+		seq++
+		if !add(n, seq) {
+			return
+		}
+	}
 }
 
-// unwritten returns an item that was not read back from disk, so its number follows the one of the item before it.
-func (s *Spill[T]) unwritten(seq uint64) *spilled[T] {
-	if seq <= s.headEnd {
-		return s.head.at(s.head.len() - 1 - int(s.headEnd-seq))
+// setFull records whether the disk has room and can be written. The policy begins or stops to apply, even to pushes
+// that wait.
+func (c *committer[T]) setFull(full bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.full = full; !full {
+		c.latest, c.search = nil, nil
 	}
-	return s.buf.at(int(seq - s.buf.front().seq))
+	c.admit()
 }
 
 // round commits once and reports whether it wrote items or the queue stopped spilling. It makes acknowledgements
@@ -306,8 +326,12 @@ func (c *committer[T]) finish(p plan, last uint64, final bool) (settled []T) {
 	if last > p.known {
 		maps.DeleteFunc(c.marks, func(_ string, m mark) bool { return m.seq <= last })
 	}
-	for c.receipts.len() > 0 && (leave || c.receipts.front().seq <= last) {
-		settled = append(settled, c.receipts.pop().v)
+	n := 0
+	for ; n < len(c.receipts) && (leave || c.receipts[n].seq <= last); n++ {
+		settled = append(settled, c.receipts[n].v)
+	}
+	if c.receipts = slices.Delete(c.receipts, 0, n); leave {
+		c.receipts = nil
 	}
 	acked := c.ackedUpTo()
 	for _, e := range c.entries {
@@ -315,18 +339,13 @@ func (c *committer[T]) finish(p plan, last uint64, final bool) (settled []T) {
 			settled = append(settled, e.v)
 		}
 	}
-	for c.buf.len() > 0 && c.buf.front().seq <= last { // keep the item in memory only if Take can return it next
-		e := c.buf.front()
-		fits := final || c.head.len() == 0 || c.headShare.fits(c.head.len(), c.headBytes(), e.size)
-		if fits && c.headEnd+1 == e.seq {
-			c.advance()
-			continue
+	for c.diskEnd < last { // keep the item in memory only if Take can return it next
+		isNext := c.headEnd == c.diskEnd
+		if n := c.shift(); isNext && (final || c.headHasRoom(n.size)) {
+			c.ready.push(n)
+			c.headEnd = n.seq
 		}
-		c.bufBytes -= e.size
-		c.remove(e.size)
-		c.buf.pop()
 	}
-	c.spilling = !leave
-	c.admit()
+	c.spilling, c.full = !leave, c.cut
 	return settled
 }
