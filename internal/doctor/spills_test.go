@@ -22,11 +22,19 @@ func TestOrphanedEvents(t *testing.T) {
 	dir := t.TempDir()
 	file := func(sink string, events, delivered int) {
 		q, err := fifo.New(fifo.Options[string]{
-			Path: filepath.Join(dir, "spill-"+sink), MaxItems: 100, Size: func(string) int64 { return 1 }, Logger: slog.New(slog.DiscardHandler),
-			Mark: func(string) (source, position string) { return "", "" }, OnSettled: func([]string) {},
-			Receipt: func(v string) string { return v }, Since: func(string) time.Time { return time.Now() },
-			Encode: func(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil },
-			Decode: func(data []byte) (string, error) { return string(data), nil },
+			Path: filepath.Join(
+				dir,
+				"spill-"+sink,
+			),
+			MaxItems:  100,
+			Size:      func(string) int64 { return 1 },
+			Logger:    slog.New(slog.DiscardHandler),
+			Mark:      func(string) (source, position string) { return "", "" },
+			OnSettled: func([]string) {},
+			Receipt:   func(v string) string { return v },
+			Since:     func(string) time.Time { return time.Now() },
+			Encode:    func(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil },
+			Decode:    func(data []byte) (string, error) { return string(data), nil },
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -21,7 +21,8 @@ func TestDropOldest(t *testing.T) {
 		{"room", 4, 0, []int64{1, 1}, 0, []int64{1}, []string{"1", "2", "3"}, 0},
 		{
 			"the oldest goes that Run does not write", 4, 0,
-			[]int64{1, 1, 1, 1}, 0,
+			[]int64{1, 1, 1, 1},
+			0,
 			[]int64{1, 1},
 			[]string{"1", "gap 2+3", "4", "5", "6"},
 			2,

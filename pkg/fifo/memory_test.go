@@ -32,8 +32,8 @@ func TestIdleQueueIsSmall(t *testing.T) {
 // No object stays reachable through the queue once it was acknowledged, dropped or merged.
 func TestQueueLetsGo(t *testing.T) {
 	type object struct {
-		id  int
-		pad [1 << 10]byte
+		id int
+		_  [1 << 10]byte
 	}
 	for _, policy := range []string{block, dropOldest, compact} {
 		var watched []weak.Pointer[object]
