@@ -8,7 +8,6 @@ import (
 )
 
 const (
-	sourcePrefix      = "/clusters/"
 	dataContentType   = "application/json"
 	controlNamePrefix = "_" // prefix of a control event's name in templates: _gap, _synced
 )
@@ -33,9 +32,6 @@ func (t Type) CloudEventsType() string {
 // object the namespace is empty, as in "nodes//n1". For a control event the subject consists only of the resource and
 // group.
 func (m *Message) Subject() string {
-	if m.subject != "" {
-		return m.subject
-	}
 	if m.Type.IsControl() {
 		return GroupResource(m.Resource)
 	}
@@ -61,10 +57,10 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 	}
 	_ = yieldSet(yield, "specversion", "1.0") &&
 		yieldSet(yield, "id", m.ID) &&
-		yieldSet(yield, "source", m.cloudEventsSource()) &&
+		yieldSet(yield, "source", "/clusters/"+m.Cluster) &&
 		yieldSet(yield, "type", m.Type.CloudEventsType()) &&
 		yieldSet(yield, "subject", m.Subject()) &&
-		yieldSet(yield, "time", m.timeText()) &&
+		yieldSet(yield, "time", m.Time.UTC().Format(time.RFC3339Nano)) &&
 		yieldSet(yield, "datacontenttype", dataContentType) &&
 		yieldSet(yield, "cluster", m.Cluster) &&
 		yieldSet(yield, "clusteruid", m.ClusterUID) &&
@@ -84,20 +80,6 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		(m.Marks == nil || m.Marks.attributes(yield)) &&
 		(m.Context == nil || m.Context.attributes(yield)) &&
 		yieldSet(yield, "partitionkey", m.PartitionKey)
-}
-
-func (m *Message) cloudEventsSource() string {
-	if m.source != "" {
-		return m.source
-	}
-	return sourcePrefix + m.Cluster
-}
-
-func (m *Message) timeText() string {
-	if m.time != "" {
-		return m.time
-	}
-	return m.Time.UTC().Format(time.RFC3339Nano)
 }
 
 func yieldSet(yield func(name, value string) bool, name, value string) bool {

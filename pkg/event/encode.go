@@ -76,7 +76,7 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 	if m.LeftFilter {
 		m.Identity.ResourceVersion = ev.LeftAt
 	}
-	e.render(m, &ev)
+	m.ID = objectID(m, ev.Selected, ev.Change)
 	var err error
 	if m.Data, err = e.payload(&ev); err != nil {
 		return nil, err
@@ -100,44 +100,22 @@ func (e *Encoder) addContext(m *Message, c *Context) {
 	}
 }
 
-// render sets the composed strings of the message with a single allocation.
-func (e *Encoder) render(m *Message, ev *Event) {
-	var buffer [256]byte
-	text := append(append(buffer[:0], sourcePrefix...), e.Cluster...)
-	source := len(text)
-	text = append(text, '/')
-	start := len(text)
-	text = appendObjectID(text, m, ev.Selected, ev.Change)
-	id := len(text)
-	text = append(text, m.Resource.Resource...)
-	if m.Resource.Group != "" {
-		text = append(append(text, '.'), m.Resource.Group...)
-	}
-	text = append(append(text, '/'), m.Identity.Namespace...)
-	text = append(append(text, '/'), m.Identity.Name...)
-	subject := len(text)
-	text = m.Time.UTC().AppendFormat(text, time.RFC3339Nano)
-	all := string(text)
-	m.source, m.uniqueID, m.ID = all[:source], all[len(sourcePrefix):id], all[start:id]
-	m.subject, m.time = all[id:subject], all[subject:]
-}
-
-// appendObjectID appends the event id of a change. See the package comment for the format.
-func appendObjectID(dst []byte, m *Message, selected bool, change string) []byte {
-	dst = append(dst, m.Identity.UID...)
+// objectID returns the event id of a change. See the package comment for the format.
+func objectID(m *Message, selected bool, change string) string {
+	id := string(m.Identity.UID)
 	if m.Type != Deleted || m.LeftFilter || selected {
-		dst = append(append(dst, '.'), m.Identity.ResourceVersion...)
+		id += "." + m.Identity.ResourceVersion
 	}
 	switch {
 	case m.LeftFilter:
-		dst = append(dst, ".left"...)
+		id += ".left"
 	case m.Type == Deleted:
-		dst = append(dst, ".deleted"...)
+		id += ".deleted"
 	}
 	if change != "" {
-		dst = append(append(dst, ".filter."...), change...)
+		id += ".filter." + change
 	}
-	return dst
+	return id
 }
 
 // encodeControl sets what a control event contains in addition to its GapInfo. synced is the data of a synced event.

@@ -515,7 +515,7 @@ func TestTimeIsRFC3339(t *testing.T) {
 			&Encoder{},
 			Event{Type: Added, Time: at, Resource: pods, Object: mustObject(t, `{"kind":"Pod","metadata":{"name":"a"}}`)},
 		)
-		if got, want := m.timeText(), at.UTC().Format(time.RFC3339Nano); got != want {
+		if got, want := attributes(m)["time"], at.UTC().Format(time.RFC3339Nano); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -53,10 +53,6 @@ type Message struct {
 	// GapInfo is set for gap events, so that a queue can extend the gap.
 	GapInfo *GapInfo `json:"gap,omitempty"`
 
-	// Strings that Encode has already rendered, in one allocation. They are empty if the message was not created by
-	// Encode.
-	subject, time, source, uniqueID string
-
 	// Origin is the message's position in its source, for the checkpoint. Sinks do not use it.
 	Origin Origin `json:"-"`
 }
@@ -100,12 +96,7 @@ const messageOverhead = 400
 // UniqueID returns <cluster>/<id>, which is unique among all clusters that share a destination. The id alone is not
 // unique: if a cluster was restored from a copy of another cluster, both have objects with the same uids and
 // resourceVersions.
-func (m *Message) UniqueID() string {
-	if n := len(m.uniqueID) - len(m.ID); n > 0 && m.uniqueID[n:] == m.ID {
-		return m.uniqueID
-	}
-	return m.Cluster + "/" + m.ID
-}
+func (m *Message) UniqueID() string { return m.Cluster + "/" + m.ID }
 
 // Size returns the size that counts towards a queue's byte limit: the data, the message's strings and a fixed overhead.
 func (m *Message) Size() int64 {
