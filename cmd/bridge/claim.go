@@ -16,11 +16,11 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
+// claimTimeout is the time limit for `bridge claim`.
+const claimTimeout = 30 * time.Second
+
 func newClaimCommand(stdout io.Writer) *cobra.Command {
-	var (
-		path, sink string
-		timeout    time.Duration
-	)
+	var path, sink string
 	cmd := &cobra.Command{
 		Use:   "claim",
 		Short: "Take over a cluster name that is registered for another cluster",
@@ -36,14 +36,13 @@ func newClaimCommand(stdout io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			ctx, cancel := context.WithTimeout(cmd.Context(), claimTimeout)
 			defer cancel()
 			return claimNames(ctx, cfg, sink, stdout)
 		},
 	}
 	configFlag(cmd.Flags(), &path)
 	cmd.Flags().StringVar(&sink, "sink", "", "claim the name only for the sink with this `name` (default: all sinks)")
-	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "time limit for the command")
 	return cmd
 }
 

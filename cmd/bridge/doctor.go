@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,10 +11,7 @@ import (
 )
 
 func newDoctorCommand(stdout io.Writer) *cobra.Command {
-	var (
-		path, output string
-		timeout      time.Duration
-	)
+	var path, output string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check everything that `bridge run` requires, without changing anything",
@@ -31,7 +27,7 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report, err := doctor.Examine(cmd.Context(), cfg, timeout, version)
+			report, err := doctor.Examine(cmd.Context(), cfg, version)
 			if err != nil {
 				return err
 			}
@@ -47,6 +43,5 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 	}
 	configFlag(cmd.Flags(), &path)
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "`format` of the report: table or json")
-	cmd.Flags().DurationVar(&timeout, "timeout", 10*time.Second, "time limit for each step at the API server")
 	return cmd
 }

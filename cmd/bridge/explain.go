@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -57,7 +56,6 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 	flags.StringVar(&o.Resource, "resource", "",
 		"`resource` of the object in the file, for example deployments.apps (default: ask the API server)")
 	flags.BoolVar(&o.Offline, "offline", false, "query neither the API server nor the destinations")
-	flags.DurationVar(&o.Timeout, "timeout", 10*time.Second, "time limit for the API server and for each destination")
 	flags.StringVarP(&output, "output", "o", "table", "`format`: table or json")
 	return cmd
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
@@ -100,22 +102,14 @@ const retryInterval = 250 * time.Millisecond
 
 // retry calls try until try succeeds or returns a permanent error, or until the time limit expires. If the time limit
 // expires, retry returns the last error that was not caused by the time limit.
-func (o *deadLetterOptions) retry(ctx context.Context, try func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	var last error
-	for {
+func (o *deadLetterOptions) retry(ctx context.Context, try func(context.Context) error) (last error) {
+	_ = wait.PollUntilContextTimeout(ctx, retryInterval, o.timeout, true, func(ctx context.Context) (bool, error) {
 		err := try(ctx)
-		if err == nil || sinks.IsPermanent(err) {
-			return err
-		}
-		if last == nil || ctx.Err() == nil { // an error caused by the time limit is less helpful
+		done := err == nil || sinks.IsPermanent(err)
+		if done || last == nil || ctx.Err() == nil { // an error caused by the time limit is less helpful
 			last = err
 		}
-		select {
-		case <-ctx.Done():
-			return last
-		case <-time.After(retryInterval):
-		}
-	}
+		return done, nil
+	})
+	return last
 }

@@ -44,11 +44,9 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 				out = stdout
 			}
 			if profiles != "" {
-				stop, err := servePprof(profiles, stderr)
-				if err != nil {
+				if err := servePprof(cmd.Context(), profiles, stderr); err != nil {
 					return err
 				}
-				defer stop()
 			}
 			return run(cmd.Context(), cfg, out, stderr)
 		},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -89,8 +90,9 @@ func TestLog(t *testing.T) {
 // The server of --pprof prints its address, serves profiles there, and ends with the command.
 func TestPprof(t *testing.T) {
 	var out bytes.Buffer
-	stop, err := servePprof("127.0.0.1:0", &out)
-	if err != nil {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	if err := servePprof(ctx, "127.0.0.1:0", &out); err != nil {
 		t.Fatal(err)
 	}
 	address, ok := strings.CutPrefix(strings.TrimSpace(out.String()), "pprof=")
@@ -116,12 +118,18 @@ func TestPprof(t *testing.T) {
 	if code, _ := get("/metrics"); code != http.StatusNotFound {
 		t.Errorf("something other than profiles: %d", code)
 	}
-	if _, err := servePprof(address, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "--pprof: ") {
+	if err := servePprof(ctx, address, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "--pprof: ") {
 		t.Errorf("an address that is in use: %v", err)
 	}
 	stop()
-	if code, body := get("/debug/pprof/"); code != 0 {
-		t.Errorf("after the end: %d %s", code, body)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		code, body := get("/debug/pprof/")
+		if code == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after the end: %d %s", code, body)
+		}
 	}
 }
 

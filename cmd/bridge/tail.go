@@ -26,8 +26,7 @@ type tailOptions struct {
 	namespaces, include []string
 	selector, output    string
 	since               time.Duration
-	diff                bool
-	follow, noFollow    bool
+	diff, follow        bool
 }
 
 func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -44,7 +43,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 			"`bridge run` that was started without --config.",
 		Example: "  bridge tail -c bridge.yaml --sink audit --since 1h\n" +
 			"  bridge tail --nats nats://127.0.0.1:4222 --diff -n 'team-*' --resource deployments.apps\n" +
-			"  bridge tail --kafka 127.0.0.1:9092 --topic k8s.pods -l app=web -o json --no-follow",
+			"  bridge tail --kafka 127.0.0.1:9092 --topic k8s.pods -l app=web -o json --follow=false",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			printer, err := o.newPrinter(stdout, stderr)
@@ -64,7 +63,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 			if !ok {
 				return fmt.Errorf("sink %s writes to standard output: there is nothing to read", s.Name)
 			}
-			read := diagnose.ReadOptions{Follow: o.follow || (!o.noFollow && isTerminal(stdout))}
+			read := diagnose.ReadOptions{Follow: o.follow}
 			if o.since > 0 {
 				read.Since = time.Now().Add(-o.since)
 			}
@@ -87,9 +86,8 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.DurationVar(&o.since, "since", 10*time.Minute, "how far back to start; 0 starts with the oldest event")
 	flags.BoolVar(&o.diff, "diff", false, "print what each update changed")
 	flags.StringVarP(&o.output, "output", "o", "line", "`format`: line, or json for one CloudEvent per line")
-	flags.BoolVarP(&o.follow, "follow", "f", false, "print new events as they arrive (default on a terminal)")
-	flags.BoolVar(&o.noFollow, "no-follow", false, "stop after the events that exist now")
-	cmd.MarkFlagsMutuallyExclusive("follow", "no-follow")
+	flags.BoolVarP(&o.follow, "follow", "f", isTerminal(stdout),
+		"print new events as they arrive, instead of stopping after those that exist now; the default on a terminal")
 	cmd.MarkFlagsMutuallyExclusive("config", "nats", "kafka")
 	return cmd
 }

@@ -32,7 +32,6 @@ func TestTailMistakes(t *testing.T) {
 		{`sinks[0].kafka.topic: template "{nope}", character 1: there is no variable`, []string{"--kafka", "a:1", "--topic", "{nope}"}},
 		{"--sink requires a configuration", []string{"--kafka", "a:1", "--sink", "a"}},
 		{"if any flags in the group [config nats kafka] are set", []string{"--kafka", "a:1", "--nats", "nats://a:4222"}},
-		{"if any flags in the group [follow no-follow] are set", []string{"-f", "--no-follow"}},
 		{"--diff requires --output line", []string{"--diff", "-o", "json"}},
 		{"--output xml: must be line or json", []string{"-o", "xml"}},
 		{"--since: must not be negative", []string{"--since", "-1m"}},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/url"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,9 @@ import (
 )
 
 const (
+	// stepTimeout is the time limit for each step at the API server.
+	stepTimeout = 10 * time.Second
+
 	stepKubeconfig = "kubeconfig"
 	rbacRemedy     = "apply the output of `bridge rbac --config FILE`"
 )
@@ -33,15 +37,14 @@ func (e *examination) checkAPIServer(ctx context.Context) {
 	}
 	kube.UserAgent, kube.WarningHandler = "deltabridge-doctor/"+e.version, rest.NoWarnings{}
 	kube.QPS = -1 // no rate limit for discovery
-	name := e.kubeconfigName()
-	e.ok(stepKubeconfig, name, "API server "+kube.Host)
+	e.ok(stepKubeconfig, e.cfg.Kubeconfig, "API server "+kube.Host)
 	client, err := informer.NewClient(kube)
 	var disco *discovery.DiscoveryClient
 	if err == nil {
 		disco, err = discovery.NewDiscoveryClientForConfig(kube)
 	}
 	if err != nil {
-		e.fail(stepKubeconfig, name, err, "correct the kubeconfig")
+		e.fail(stepKubeconfig, e.cfg.Kubeconfig, err, "correct the kubeconfig")
 		return
 	}
 	if e.connect(ctx, client, kube.Insecure) && e.authenticate(ctx, client) {
@@ -51,20 +54,10 @@ func (e *examination) checkAPIServer(ctx context.Context) {
 	}
 }
 
-func (e *examination) kubeconfigName() string {
-	if e.cfg.Kubeconfig != "" {
-		return e.cfg.Kubeconfig
-	}
-	if _, err := rest.InClusterConfig(); err == nil {
-		return "service account of the pod"
-	}
-	return "default kubeconfig"
-}
-
 // connect requests the version of the API server. It reports the connection and the version. It returns false if it
 // cannot connect.
 func (e *examination) connect(ctx context.Context, client rest.Interface, insecure bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, e.step)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	request := client.Get().AbsPath("/version").MaxRetries(0)
 	server := request.URL()
@@ -109,7 +102,7 @@ func explainFailure(server *url.URL, err error) diagnose.Finding {
 // authenticate asks the API server for the user name of the bridge. It returns false if no further checks of the API
 // server are possible.
 func (e *examination) authenticate(ctx context.Context, client rest.Interface) bool {
-	ctx, cancel := context.WithTimeout(ctx, e.step)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	var review authenticationv1.SelfSubjectReview
 	data, err := client.Post().AbsPath("/apis/authentication.k8s.io/v1/selfsubjectreviews").

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -64,7 +63,7 @@ func examining(t *testing.T, a answers) *examination {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.(*rest.RESTClient).Client.CloseIdleConnections)
-	return &examination{cfg: config.Default(), client: client, step: 10 * time.Second}
+	return &examination{cfg: config.Default(), client: client}
 }
 
 const (
@@ -151,7 +150,7 @@ func TestConnect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e := &examination{cfg: config.Default(), step: 10 * time.Second}
+		e := &examination{cfg: config.Default()}
 		if passes := e.connect(t.Context(), client, false); passes != tt.passes || len(e.report.Findings) != len(tt.want) {
 			t.Errorf("%s: %v, %+v", tt.host, passes, e.report.Findings)
 			continue

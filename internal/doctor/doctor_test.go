@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -171,7 +170,7 @@ func TestAnotherDestination(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"stream A": false, "stream B": true, "": false} {
 		s := fake("live", &identified{checked{found: []diagnose.Finding{{Step: sinks.StepStream}}}, name})
-		report := (&examination{cfg: cfg, sinks: []sink{*s}, step: time.Second}).run(t.Context())
+		report := (&examination{cfg: cfg, sinks: []sink{*s}}).run(t.Context())
 		found := slices.ContainsFunc(report.Findings, func(f Finding) bool {
 			return f.Step == stepDestination && f.Result == "warning" && strings.Contains(f.Detail, "stream A") &&
 				strings.Contains(f.Detail, "initial list")
@@ -202,7 +201,7 @@ func fake(name string, destination sinks.Sink, more ...diagnose.Checker) *sink {
 // outcome examines without an API server and gives the finding of a step.
 func outcome(t *testing.T, cfg *config.Config, area, step string, more ...sink) Finding {
 	t.Helper()
-	report := (&examination{cfg: cfg, sinks: more, step: time.Second}).run(t.Context())
+	report := (&examination{cfg: cfg, sinks: more}).run(t.Context())
 	for _, f := range report.Findings {
 		if f.Area == area && f.Step == step {
 			return f

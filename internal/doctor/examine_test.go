@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -77,7 +76,7 @@ sinks: [{name: lines, stdout: {}}, {name: own, nats: {embedded: {listen: "127.0.
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Examine(t.Context(), cfg, 20*time.Second, "dev")
+	report, err := Examine(t.Context(), cfg, "dev")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +135,7 @@ sinks: [{name: lines, stdout: {}}, {name: own, nats: {embedded: {listen: "127.0.
 // If a step fails, those that depend on it are left out, and the others still run.
 func TestExamineWithoutAPIServer(t *testing.T) {
 	cfg := localConfig(t)
-	report, err := Examine(t.Context(), cfg, time.Second, "dev")
+	report, err := Examine(t.Context(), cfg, "dev")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +163,6 @@ func TestExamineWithoutAPIServer(t *testing.T) {
 	if _, err := Examine(
 		t.Context(),
 		cfg,
-		time.Second,
 		"dev",
 	); err == nil ||
 		!strings.HasPrefix(err.Error(), "sink bad: files: ") {

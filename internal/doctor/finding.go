@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -59,8 +58,7 @@ func (r *Report) add(area string, f *diagnose.Finding) {
 type examination struct {
 	cfg     *config.Config
 	sinks   []sink
-	step    time.Duration // the time limit for each step at the API server
-	version string        // version of the binary
+	version string // version of the binary
 
 	report  Report
 	area    string
@@ -71,11 +69,10 @@ type examination struct {
 	destinations map[string]string
 }
 
-// Examine runs all checks of a configuration and returns their findings. step is the time limit for each step at the
-// API server, and version is the version of the binary. If ctx ends, Examine returns soon. The error is not nil if the
-// files of a sink cannot be read.
-func Examine(ctx context.Context, cfg *config.Config, step time.Duration, version string) (*Report, error) {
-	e := &examination{cfg: cfg, step: step, version: version}
+// Examine runs all checks of a configuration and returns their findings. version is the version of the binary. If ctx
+// ends, Examine returns soon. The error is not nil if the files of a sink cannot be read.
+func Examine(ctx context.Context, cfg *config.Config, version string) (*Report, error) {
+	e := &examination{cfg: cfg, version: version}
 	for n := range cfg.Sinks {
 		s, err := newSink(cfg, &cfg.Sinks[n])
 		if err != nil {

@@ -28,7 +28,7 @@ const maxParallel = 8
 
 // checkWatches checks every watched resource and the optional permissions.
 func (e *examination) checkWatches(ctx context.Context, disco discovery.DiscoveryInterfaceWithContext) {
-	discovering, cancel := context.WithTimeout(ctx, 3*e.step)
+	discovering, cancel := context.WithTimeout(ctx, 3*stepTimeout)
 	defer cancel()
 	watched := fleet.New(fleet.Config{Scopes: assemble.Scopes(e.cfg), Client: e.client, Discovery: disco})
 	preview, err := watched.Preview(discovering)
@@ -125,7 +125,7 @@ func (e *examination) try(
 	verbs []string,
 ) (forbidden []string, objects string, err error) {
 	for _, verb := range verbs {
-		limited, cancel := context.WithTimeout(ctx, e.step)
+		limited, cancel := context.WithTimeout(ctx, stepTimeout)
 		switch verb {
 		case "get":
 			err = e.getProbe(limited, w)

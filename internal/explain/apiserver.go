@@ -98,7 +98,7 @@ const maxOwners = 32
 // server can be queried, its namespace, its owners and its involved object. It returns notes about objects that could
 // not be read.
 func (e *explainer) learn(ctx context.Context, s *subject) (notes []string) {
-	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	add := func(resource schema.GroupVersionResource, o *object.Object) {
 		s.index.Handler(resource, func() {}).OnAdd(o, false)

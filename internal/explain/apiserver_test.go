@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,7 +58,7 @@ func explaining(t *testing.T, text string, o objects) *explainer {
 		}
 	}
 	return &explainer{
-		Options: Options{Timeout: 20 * time.Second}, cfg: cfg, scopes: assemble.Scopes(cfg)[:len(cfg.Watch)],
+		cfg: cfg, scopes: assemble.Scopes(cfg)[:len(cfg.Watch)],
 		operation: event.Added, client: client, uid: "k1",
 		served: []discovery.Served{
 			served("", "namespaces", "Namespace", false, "v1"), served("", "nodes", "Node", false, "v1"),

@@ -30,12 +30,14 @@ type Options struct {
 	// Operation is added, updated, deleted or restated. If it is empty, the operation is updated if Old is set, and added
 	// otherwise.
 	Operation string
-	Namespace string        // namespace of the object if neither the file nor the argument specifies one
-	Resource  string        // resource of an object in a file; if empty, it is looked up at the API server
-	Offline   bool          // query neither the API server nor the destinations
-	Timeout   time.Duration // time limit for the API server and for each destination
-	Version   string        // version of the binary
+	Namespace string // namespace of the object if neither the file nor the argument specifies one
+	Resource  string // resource of an object in a file; if empty, it is looked up at the API server
+	Offline   bool   // query neither the API server nor the destinations
+	Version   string // version of the binary
 }
+
+// timeout is the time limit for the API server and for each destination.
+const timeout = 10 * time.Second
 
 // operation returns the operation to explain. It returns an error if the options contradict each other.
 func (o *Options) operation() (event.Type, error) {
@@ -169,7 +171,7 @@ func (e *explainer) explainSink(ctx context.Context, part engine.Sink, c *config
 		out.Message.Size = int64(len(m.Body()))
 		return out, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	p, err := previewer.Preview(ctx, m, !e.Offline)
 	if out.Message.Placement = p; err != nil {

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -52,7 +51,7 @@ func offline(t *testing.T, o Options, text string, args ...string) ([]*Report, e
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Offline, o.Timeout = true, 20*time.Second
+	o.Offline = true
 	return o.Reports(t.Context(), cfg, args, strings.NewReader(pod("")))
 }
 
@@ -293,7 +292,7 @@ users: [{name: u, user: {token: t}}]`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Timeout: 20 * time.Second}
+	o := Options{}
 	reports, err := o.Reports(t.Context(), cfg, []string{"-"}, strings.NewReader(pod("")))
 	if err != nil || !strings.HasPrefix(reports[0].Notes[0], "cannot query the API server: ") ||
 		!reports[0].Sinks[0].Sent {

@@ -40,7 +40,7 @@ type subject struct {
 
 // findSubjects returns the objects that the arguments name.
 func (e *explainer) findSubjects(ctx context.Context, args []string, stdin io.Reader) (subjects []*subject, err error) {
-	ctx, cancel := context.WithTimeout(ctx, e.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if len(args) == 2 {
 		if err := e.connect(ctx); err != nil {
