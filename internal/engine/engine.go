@@ -7,7 +7,6 @@ import (
 	"net"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,7 +38,6 @@ type Engine struct {
 	client     rest.Interface // client of the API server
 	http       net.Listener
 
-	stopping atomic.Bool
 	// reading ends when no more changes are read. During shutdown, the end of reading ends a blocked push.
 	reading     context.Context //nolint:containedctx // handlers of informers are called without one
 	stopReading context.CancelFunc
@@ -89,14 +87,14 @@ func (e *Engine) openTracker() error {
 func (e *Engine) buildPipelines() error {
 	o := &e.options
 	e.enrichment = newEnrichment(e.reading, o.Enrichment, o.Sinks)
-	of := shared{metrics: e.metrics, enrichment: e.enrichment, books: e.tracker, log: o.Logger}
 	owner := func() sinks.Owner { return sinks.Owner{Cluster: o.Cluster, UID: e.tracker.KnownUID()} }
 	slot := 0
 	for _, s := range o.Sinks {
-		p, err := newPipeline(s, of, slot)
+		p, err := newPipeline(s, e.metrics, o.Logger, slot)
 		if err != nil {
 			return err
 		}
+		p.enrich, p.books = e.enrichment.forSink(s.Enrich), e.tracker
 		if err := p.open(o.State, owner); err != nil {
 			return err
 		}
@@ -161,7 +159,7 @@ func (e *Engine) attach(i *informer.Informer) {
 
 // notReady returns the reasons why the bridge is not ready. It returns nil if the bridge is ready.
 func (e *Engine) notReady() []string {
-	if e.stopping.Load() {
+	if e.reading.Err() != nil {
 		return []string{"shutting down"}
 	}
 	var reasons []string
@@ -229,7 +227,6 @@ func (e *Engine) Run(ctx context.Context) error {
 
 	<-ctx.Done()
 	e.options.Logger.Info("stopping", "shutdownTimeout", e.options.ShutdownTimeout)
-	e.stopping.Store(true)
 	e.endReading()
 	failure := set.Wait()
 	e.finishDelivery()

@@ -13,18 +13,13 @@ import (
 func (e *Engine) endpoints(registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, "ok") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		reasons := e.notReady()
-		if len(reasons) == 0 {
-			answer(w, "ready")
+		if reasons := e.notReady(); len(reasons) > 0 {
+			http.Error(w, "not ready:\n- "+strings.Join(reasons, "\n- "), http.StatusServiceUnavailable)
 			return
 		}
-		w.WriteHeader(http.StatusServiceUnavailable)
-		answer(w, "not ready:\n- "+strings.Join(reasons, "\n- "))
+		_, _ = io.WriteString(w, "ready\n") // fails if the client has disconnected
 	})
 	return mux
 }
-
-// answer writes a line. It ignores errors because the client may have disconnected.
-func answer(w io.Writer, line string) { _, _ = io.WriteString(w, line+"\n") }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,7 +13,8 @@ import (
 // A bridge that stops is alive but not ready, and its last counters can still be read.
 func TestEndpointsDuringShutdown(t *testing.T) {
 	e := &Engine{metrics: metrics.New("1.2", "")}
-	e.stopping.Store(true)
+	e.reading, e.stopReading = context.WithCancel(t.Context())
+	e.endReading()
 	handler := e.endpoints(e.metrics.Registry)
 	for path, want := range map[string]struct {
 		code int

@@ -84,21 +84,21 @@ func (r *resyncer) introduce(ctx context.Context, p *pipeline, ready func() bool
 		return 0, ctx.Err()
 	}
 	defer func() { <-p.restating }()
-	introduced := map[*informer.Informer]bool{}
+	introduced := map[*listener]bool{}
 	err = wait.PollUntilContextCancel(ctx, introducePause, true, func(ctx context.Context) (all bool, _ error) {
 		all = ready() // ready is called first, so an informer that starts between the two calls is in the list
-		for _, group := range byResource(r.informers()) {
-			if !slices.ContainsFunc(group, func(i *informer.Informer) bool { return !introduced[i] }) {
+		for _, sources := range p.listeners(r.informers()) {
+			if !slices.ContainsFunc(sources, func(l *listener) bool { return !introduced[l] }) {
 				continue
 			}
-			n, err := p.introduceResource(ctx, group)
+			n, err := p.introduceResource(ctx, sources)
 			if err != nil { // the informer has not listed yet or has ended, or ctx has ended: try again
 				all = false
 				continue
 			}
 			objects += n
-			for _, i := range group {
-				introduced[i] = true
+			for _, l := range sources {
+				introduced[l] = true
 			}
 		}
 		return all, nil
@@ -110,11 +110,7 @@ func (r *resyncer) introduce(ctx context.Context, p *pipeline, ready func() bool
 }
 
 // introduceResource sends a sink the objects that the informers of one resource know, followed by a synced event.
-func (p *pipeline) introduceResource(ctx context.Context, group []*informer.Informer) (objects int, err error) {
-	sources := p.listeners(group)
-	if len(sources) == 0 {
-		return 0, nil
-	}
+func (p *pipeline) introduceResource(ctx context.Context, sources []*listener) (objects int, err error) {
 	if slices.ContainsFunc(sources, func(l *listener) bool { return !l.informer.HasSynced() }) {
 		return 0, informer.ErrNotSynced
 	}

@@ -52,11 +52,12 @@ func pipelineFor(t *testing.T, buffer Buffer, rules ...filter.Rule) *pipeline {
 // pipelineIn is pipelineFor with the directory of its files. end ends the queue.
 func pipelineIn(t *testing.T, dir string, buffer Buffer, rules ...filter.Rule) (p *pipeline, end func()) {
 	t.Helper()
-	of := shared{metrics: metrics.New("", ""), books: noBooks{}, log: slog.New(slog.DiscardHandler)}
-	p, err := newPipeline(Sink{Name: "test", Rules: rules, Encoder: &event.Encoder{Cluster: "c"}, Buffer: buffer}, of, 0)
+	s := Sink{Name: "test", Rules: rules, Encoder: &event.Encoder{Cluster: "c"}, Buffer: buffer}
+	p, err := newPipeline(s, metrics.New("", ""), slog.New(slog.DiscardHandler), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.books = noBooks{}
 	if err := p.openQueue(dir); err != nil {
 		t.Fatal(err)
 	}

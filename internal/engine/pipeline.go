@@ -59,31 +59,20 @@ type pipeline struct {
 	delivering context.Context    //nolint:containedctx // the context of drain.Run
 	stop       context.CancelFunc // stops the drain immediately
 	drained    chan struct{}      // closed when the drain has ended
-	cut        bool               // whether the drain was stopped before it had delivered all events
 
 	unreadable atomic.Int64 // spilled events that could not be read back
 	abandoned  atomic.Int64 // events that could not be queued because the bridge was shutting down
 }
 
-// shared contains the parts that all pipelines of an engine share.
-type shared struct {
-	metrics    *metrics.Metrics
-	enrichment *enrichment
-	books      books
-	log        *slog.Logger
-}
-
-// newPipeline returns a pipeline without queue and drain, which open adds. It does no I/O. slot is the first decision
-// slot that the pipeline's filter may use.
-func newPipeline(s Sink, of shared, slot int) (*pipeline, error) {
+// newPipeline returns a pipeline without enrich, books, queue and drain; open adds the last two. It does no I/O. slot is
+// the first decision slot that the pipeline's filter may use.
+func newPipeline(s Sink, all *metrics.Metrics, log *slog.Logger, slot int) (*pipeline, error) {
 	p := &pipeline{
 		Sink:         s,
-		enrich:       of.enrichment.forSink(s.Enrich),
 		destinations: make(chan string, 1),
 		restating:    make(chan struct{}, 1),
-		metrics:      of.metrics.ForSink(s.Name),
-		log:          of.log.With("sink", s.Name),
-		books:        of.books,
+		metrics:      all.ForSink(s.Name),
+		log:          log.With("sink", s.Name),
 		old:          map[string]*filter.Filter{},
 		drained:      make(chan struct{}),
 	}

@@ -86,55 +86,45 @@ func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
 
 func (r *resyncer) resyncResources(p *pipeline, report *control.ResyncReport) {
 	p.metrics.Resyncs.Inc()
-	groups := byResource(r.informers())
-	if len(groups) == 0 {
+	informers := r.informers()
+	if len(informers) == 0 {
 		report.Error = "nothing is watched yet"
 		return
 	}
-	for _, group := range groups {
-		if err := p.resyncResource(r.ctx, group, report); err != nil {
+	for _, sources := range p.listeners(informers) {
+		if err := p.resyncResource(r.ctx, sources, report); err != nil {
 			if r.ctx.Err() != nil {
 				report.Error = "the bridge is shutting down"
 				return
 			}
-			report.Skipped = append(report.Skipped, event.GroupResource(group[0].Resource())+": "+err.Error())
+			report.Skipped = append(report.Skipped, event.GroupResource(sources[0].source.Resource)+": "+err.Error())
 		}
 	}
 }
 
-// byResource groups informers by resource. The informers of one resource must be adjacent.
-func byResource(informers []*informer.Informer) (groups [][]*informer.Informer) {
+// listeners returns the listeners that connect informers to the pipeline, grouped by resource. The informers of one
+// resource must be adjacent.
+func (p *pipeline) listeners(informers []*informer.Informer) (groups [][]*listener) {
 	for _, i := range informers {
-		last := len(groups) - 1
-		if last >= 0 && groups[last][0].Resource().GroupResource() == i.Resource().GroupResource() {
-			groups[last] = append(groups[last], i)
-		} else {
-			groups = append(groups, []*informer.Informer{i})
+		for _, h := range i.Handlers() {
+			l, ok := h.(*listener)
+			last := len(groups) - 1
+			switch {
+			case !ok || l.pipeline != p:
+			case last >= 0 && groups[last][0].source.Resource.GroupResource() == l.source.Resource.GroupResource():
+				groups[last] = append(groups[last], l)
+			default:
+				groups = append(groups, []*listener{l})
+			}
 		}
 	}
 	return groups
 }
 
-// listeners returns the listeners that connect informers to the pipeline.
-func (p *pipeline) listeners(informers []*informer.Informer) (all []*listener) {
-	for _, i := range informers {
-		for _, h := range i.Handlers() {
-			if l, ok := h.(*listener); ok && l.pipeline == p {
-				all = append(all, l)
-			}
-		}
-	}
-	return all
-}
-
 // resyncResource re-sends the objects that all informers of one resource know, waits until the objects are delivered,
 // and sends a synced event. After an error it does not send the synced event, because consumers would conclude that
 // every object that was not re-sent was deleted.
-func (p *pipeline) resyncResource(ctx context.Context, group []*informer.Informer, report *control.ResyncReport) error {
-	sources := p.listeners(group)
-	if len(sources) == 0 {
-		return nil
-	}
+func (p *pipeline) resyncResource(ctx context.Context, sources []*listener, report *control.ResyncReport) error {
 	r := &restating{since: time.Now().Round(0)}
 	check := p.lossCheck(sources[0].counters)
 	err := r.restate(ctx, sources)

@@ -12,7 +12,7 @@ const (
 	// progressTick is the interval at which finishDelivery checks for acknowledgements.
 	progressTick = 20 * time.Millisecond
 	// closeTimeout is the maximum time for closing a sink's connections. cutTimeout applies instead if the sink's drain
-	// was stopped early.
+	// ended before it had delivered all events.
 	closeTimeout = 5 * time.Second
 	cutTimeout   = 100 * time.Millisecond
 )
@@ -47,7 +47,6 @@ func (p *pipeline) finishDelivery(ctx context.Context) {
 	}
 	p.stop()
 	<-p.drained
-	p.cut = p.queue.Stats().Items > 0
 }
 
 // closeSinks closes the connections of all sinks concurrently, and logs how many events each sink leaves undelivered.
@@ -56,7 +55,7 @@ func (e *Engine) closeSinks() {
 	for _, p := range e.pipelines {
 		group.Go(func() {
 			timeout := closeTimeout
-			if p.cut {
+			if p.queue.Stats().Items > 0 {
 				timeout = cutTimeout
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), timeout)

@@ -30,13 +30,13 @@ type Change struct {
 
 // NewTrial returns a Trial for a sink. index enriches the events. If index is nil, events are not enriched.
 func NewTrial(s Sink, index *enrich.Index) (*Trial, error) {
-	of := shared{metrics: metrics.New("", ""), log: slog.New(slog.DiscardHandler)}
-	if index != nil {
-		of.enrichment = &enrichment{index: index}
-	}
-	p, err := newPipeline(s, of, object.Slots) // a slot number beyond the last slot means that decisions are not cached
+	// A slot number beyond the last slot means that decisions are not cached.
+	p, err := newPipeline(s, metrics.New("", ""), slog.New(slog.DiscardHandler), object.Slots)
 	if err != nil {
 		return nil, err
+	}
+	if index != nil {
+		p.enrich = (&enrichment{index: index}).forSink(s.Enrich)
 	}
 	p.stop() // nothing is delivered
 	return &Trial{p}, nil
