@@ -231,7 +231,10 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	at = ev.Time
 	m, err := l.pipeline.Encoder.Encode(ev)
 	if err != nil {
-		m, at = l.unencodable(ev, err), time.Time{}
+		l.pipeline.log.Error("cannot encode the object, so a gap event is sent in its place", "err", err)
+		l.counters.Rejected.Inc()
+		l.counters.NotSent.Add(1)
+		m, at = event.RefusalGap(m, event.ReasonRefused, err.Error(), ""), time.Time{}
 	}
 	seq := l.ledger.Track(l.pipeline.Name, ev.Time)
 	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: seq}
@@ -285,25 +288,4 @@ func (l *listener) positionOf(ev event.Event) string {
 	default:
 		return stateVersion(ev)
 	}
-}
-
-// unencodable returns the gap event that replaces an event whose object has unusable JSON.
-func (l *listener) unencodable(ev event.Event, cause error) *event.Message {
-	l.pipeline.log.Error("cannot encode the object, so a gap event is sent in its place", "err", cause)
-	l.counters.Rejected.Inc()
-	l.counters.NotSent.Add(1)
-	m := &event.Message{
-		Type:       ev.Type,
-		Time:       ev.Time,
-		Resource:   ev.Resource,
-		Cluster:    l.pipeline.Encoder.Cluster,
-		ClusterUID: l.pipeline.Encoder.ClusterUID,
-		Identity:   ev.Object.Identity,
-		ID:         string(ev.Object.UID) + "." + ev.Object.ResourceVersion,
-		Structured: l.pipeline.Encoder.Content == event.ContentStructured,
-	}
-	if key := l.pipeline.Encoder.PartitionKey; key != nil {
-		m.PartitionKey = key.Expand(m)
-	}
-	return event.RefusalGap(m, event.ReasonRefused, cause.Error(), "")
 }

@@ -181,9 +181,9 @@ func TestUnencodable(t *testing.T) {
 	}
 	var got []string
 	for _, m := range batch {
-		got = append(got, m.Type.String()+" "+m.PartitionKey)
+		got = append(got, m.Type.String()+" "+m.PartitionKey+" for "+m.GapInfo.Event)
 	}
-	if diff := cmp.Diff([]string{"gap c/pods/_gap", "gap pods/shop/web"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"gap c/pods/_gap for u1.3", "gap pods/shop/web for u1.deleted"}, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -59,8 +59,8 @@ type Encoder struct {
 
 // Encode encodes an event as a message. Encode reads the bytes of the event's objects and does not retain the objects,
 // but the message's Data can share memory with the object's Raw. An error means that the object is not valid or that
-// its bytes are not available. Errors never contain parts of the object, because errors are logged and sent in gap
-// events.
+// its bytes are not available. The message is then returned without data, for RefusalGap. Errors never contain parts of
+// the object, because errors are logged and sent in gap events.
 func (e *Encoder) Encode(ev Event) (*Message, error) {
 	m := &Message{
 		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster, ClusterUID: e.ClusterUID,
@@ -77,17 +77,14 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		m.Identity.ResourceVersion = ev.LeftAt
 	}
 	m.ID = objectID(m, ev.Selected, ev.Change)
-	var err error
-	if m.Data, err = e.payload(&ev); err != nil {
-		return nil, err
-	}
-	if ev.Context != nil {
-		e.addContext(m, ev.Context)
-	}
 	if e.PartitionKey != nil {
 		m.PartitionKey = e.PartitionKey.Expand(m)
 	}
-	return m, nil
+	var err error
+	if m.Data, err = e.payload(&ev); err == nil && ev.Context != nil {
+		e.addContext(m, ev.Context)
+	}
+	return m, err
 }
 
 // addContext adds the context to the data or to the attributes, as configured.
