@@ -9,7 +9,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
-	kubediscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -47,16 +46,12 @@ func Discover(ctx context.Context, cfg *config.Config, userAgent string) (rest.I
 	if err != nil {
 		return nil, nil, err
 	}
-	kube.UserAgent, kube.WarningHandler, kube.QPS = userAgent, rest.NoWarnings{}, -1
+	kube.UserAgent, kube.WarningHandler = userAgent, rest.NoWarnings{}
 	client, err := informer.NewClient(kube)
 	if err != nil {
 		return nil, nil, err
 	}
-	disco, err := kubediscovery.NewDiscoveryClientForConfig(kube)
-	if err != nil {
-		return nil, nil, fmt.Errorf("discovery client: %w", err)
-	}
-	found, err := discovery.New(disco, client).Discover(ctx)
+	found, err := discovery.New(discovery.NewClient(client), client).Discover(ctx)
 	return client, found, err
 }
 

@@ -11,7 +11,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
@@ -36,13 +35,8 @@ func (e *examination) checkAPIServer(ctx context.Context) {
 		return
 	}
 	kube.UserAgent, kube.WarningHandler = "deltabridge-doctor/"+e.version, rest.NoWarnings{}
-	kube.QPS = -1 // no rate limit for discovery
 	e.ok(stepKubeconfig, e.cfg.Kubeconfig, "API server "+kube.Host)
 	client, err := informer.NewClient(kube)
-	var disco *discovery.DiscoveryClient
-	if err == nil {
-		disco, err = discovery.NewDiscoveryClientForConfig(kube)
-	}
 	if err != nil {
 		e.fail(stepKubeconfig, e.cfg.Kubeconfig, err, "correct the kubeconfig")
 		return
@@ -50,7 +44,7 @@ func (e *examination) checkAPIServer(ctx context.Context) {
 	if e.connect(ctx, client, kube.Insecure) && e.authenticate(ctx, client) {
 		e.client = client
 		e.readClusterUID(ctx)
-		e.checkWatches(ctx, disco)
+		e.checkWatches(ctx)
 	}
 }
 

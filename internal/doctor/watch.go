@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/rbac"
@@ -27,10 +26,10 @@ import (
 const maxParallel = 8
 
 // checkWatches checks every watched resource and the optional permissions.
-func (e *examination) checkWatches(ctx context.Context, disco discovery.DiscoveryInterfaceWithContext) {
+func (e *examination) checkWatches(ctx context.Context) {
 	discovering, cancel := context.WithTimeout(ctx, 3*stepTimeout)
 	defer cancel()
-	watched := fleet.New(fleet.Config{Scopes: assemble.Scopes(e.cfg), Client: e.client, Discovery: disco})
+	watched := fleet.New(fleet.Config{Scopes: assemble.Scopes(e.cfg), Client: e.client})
 	preview, err := watched.Preview(discovering)
 	if err != nil {
 		e.fail("discover", "", err, "check the API server's log; the ClusterRole system:discovery grants discovery")

@@ -3,7 +3,6 @@ package engine
 import (
 	"fmt"
 
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -21,15 +20,9 @@ func (e *Engine) buildSet() error {
 	if e.client, err = informer.NewClient(kube); err != nil {
 		return fmt.Errorf("create API server client: %w", err)
 	}
-	kube.QPS, kube.Burst = -1, 0 // discovery needs few requests, and API Priority and Fairness protects the API server
-	disco, err := discovery.NewDiscoveryClientForConfig(kube)
-	if err != nil {
-		return fmt.Errorf("discovery client: %w", err)
-	}
 	e.set = fleet.New(fleet.Config{
 		Client:        e.client,
 		Connector:     e.connector,
-		Discovery:     disco,
 		Scopes:        o.Scopes,
 		ManagedFields: o.ManagedFields,
 		Transform:     o.Transform,

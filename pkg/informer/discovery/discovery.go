@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,6 +34,19 @@ type Discoverer struct {
 	client kubediscovery.DiscoveryInterfaceWithContext
 	raw    rest.Interface // reads APIServices, and requests resources
 }
+
+// requestTimeout limits the requests of NewClient. It is the timeout of client-go for discovery.
+const requestTimeout = 32 * time.Second
+
+// NewClient returns a discovery client that sends its requests with client, for example one of informer.NewClient.
+func NewClient(client rest.Interface) kubediscovery.DiscoveryInterfaceWithContext {
+	return kubediscovery.NewDiscoveryClient(limited{client})
+}
+
+// limited is a client whose requests have a timeout.
+type limited struct{ rest.Interface }
+
+func (l limited) Get() *rest.Request { return l.Interface.Get().Timeout(requestTimeout) }
 
 // New returns a Discoverer. raw is a client for all resources, for example one of informer.NewClient.
 func New(client kubediscovery.DiscoveryInterfaceWithContext, raw rest.Interface) *Discoverer {

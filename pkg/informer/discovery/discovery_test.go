@@ -13,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kubediscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -45,15 +44,11 @@ func (d documents) discoverer(t *testing.T) *Discoverer {
 		t.Fatal(err)
 	}
 	t.Cleanup(httpClient.CloseIdleConnections)
-	client, err := kubediscovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	client, err := informer.NewClient(&rest.Config{Host: server.URL, Transport: httpClient.Transport})
 	if err != nil {
 		t.Fatal(err)
 	}
-	raw, err := informer.NewClient(&rest.Config{Host: server.URL, Transport: httpClient.Transport})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return New(client, raw)
+	return New(NewClient(client), client)
 }
 
 func groups(versions ...string) string {

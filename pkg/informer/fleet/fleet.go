@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -28,7 +29,7 @@ type Config struct {
 	Client rest.Interface
 	// Connector waits for the API server while it is unavailable. It may be nil.
 	Connector *informer.Connector
-	// Discovery lists the resources that the API server serves.
+	// Discovery lists the resources that the API server serves. If it is nil, Client is used.
 	Discovery kubediscovery.DiscoveryInterfaceWithContext
 	// OnStart is called for each informer before it runs. The function adds the handlers.
 	OnStart func(*informer.Informer)
@@ -83,7 +84,7 @@ func New(config Config) *Fleet {
 	}
 	return &Fleet{
 		config: config, log: config.Logger,
-		discovery: discovery.New(config.Discovery, config.Client),
+		discovery: discovery.New(cmp.Or(config.Discovery, discovery.NewClient(config.Client)), config.Client),
 		starts:    rate.NewLimiter(startsPerSecond, startBurst),
 		changes:   make(chan struct{}, 1),
 		running:   map[watchKey]*running{}, settled: map[string]bool{},

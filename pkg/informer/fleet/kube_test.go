@@ -17,13 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/pattern"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
@@ -58,10 +58,8 @@ func watchScopes(t *testing.T, config *rest.Config, edit func(*fleet.Config), sc
 	client, err := informer.NewClient(config)
 	observe.Must(t, err)
 	httpClient := client.(*rest.RESTClient).Client
-	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
-	observe.Must(t, err)
 	sc := fleet.Config{
-		Scopes: scopes, Client: client, Discovery: disco,
+		Scopes: scopes, Client: client, Discovery: discovery.NewClient(client),
 		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
 		OnStart: w.start,
 	}
