@@ -67,11 +67,8 @@ func (e *Engine) openTracker() error {
 	of := tracker.Options{Watch: o.Watch, Queues: queues{e}, Reading: e.reading, Logger: o.Logger}
 	for n := range o.Sinks {
 		s := &o.Sinks[n]
-		text, err := filterText(s.Rules)
-		if err != nil {
-			return err
-		}
-		of.Sinks = append(of.Sinks, tracker.Sink{Name: s.Name, Filter: text, Lossy: s.Buffer.Overflow != Block})
+		sink := tracker.Sink{Name: s.Name, Filter: filterText(s.Rules), Lossy: s.Buffer.Overflow != Block}
+		of.Sinks = append(of.Sinks, sink)
 	}
 	var err error
 	of.Store, err = checkpoint.Open(

@@ -86,7 +86,9 @@ func (p *pipeline) openParked(state string) (*parked.Store, error) {
 
 // merged counts and settles a message that was merged into a later message about the same object.
 func (p *pipeline) merged(older *event.Message) {
-	p.metrics.Merge(older)
+	counters := p.metrics.Of(older)
+	counters.Merged.Inc()
+	counters.Unqueue(older)
 	p.settle(older)
 }
 
@@ -102,6 +104,7 @@ func (p *pipeline) foldGap(gap, dropped *event.Message) (*event.Message, bool) {
 		p.settle(dropped)
 	}
 	counters.Queue(folded)
-	p.metrics.Drop(dropped)
+	counters.Dropped.Inc()
+	counters.Unqueue(dropped)
 	return folded, true
 }

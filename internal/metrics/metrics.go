@@ -228,17 +228,3 @@ func (s *Sink) done(c *Resource, m *event.Message) {
 		c.Unqueue(m)
 	}
 }
-
-// Drop counts a message that the overflow policy dropped.
-func (s *Sink) Drop(m *event.Message) {
-	c := s.Of(m)
-	c.Dropped.Inc()
-	c.Unqueue(m)
-}
-
-// Merge counts a message that the overflow policy merged into a later one.
-func (s *Sink) Merge(older *event.Message) {
-	c := s.Of(older)
-	c.Merged.Inc()
-	c.Unqueue(older)
-}

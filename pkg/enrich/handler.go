@@ -33,7 +33,7 @@ var _ cache.ResourceEventHandler = (*Handler)(nil)
 
 // Handler returns the handler for one informer. onReady is called when the index contains all objects that the informer
 // knows at its start. It is called in the informer's goroutine, before any other handler receives a change. It may
-// block, and it may be called twice.
+// block.
 func (x *Index) Handler(resource schema.GroupVersionResource, onReady func()) *Handler {
 	needs, namespaces := x.options.Needs, schema.GroupResource{Resource: "namespaces"}
 	return &Handler{
@@ -77,13 +77,6 @@ func (h *Handler) OnDelete(obj any) {
 		h.index.markDeleted(f)
 	}
 }
-
-// OnSynced is called after the handler has received all objects that the informer knew at its start, from a list or
-// from a checkpoint.
-func (h *Handler) OnSynced(string, int) { h.onReady() }
-
-// OnGap does nothing, because the handler receives the missed changes with the list that follows the gap.
-func (h *Handler) OnGap(string, string, string) {}
 
 // learn updates the fact about an object.
 func (h *Handler) learn(o *object.Object) {
