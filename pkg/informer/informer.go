@@ -199,9 +199,7 @@ func (i *Informer) GetIndexer() cache.Indexer { return i.indexer }
 func (i *Informer) AddIndexers(indexers cache.Indexers) error { return i.indexer.AddIndexers(indexers) }
 
 // HasSynced reports whether the first list was delivered to all handlers.
-func (i *Informer) HasSynced() bool {
-	return i.synced.Load()
-}
+func (i *Informer) HasSynced() bool { return i.synced.Load() }
 
 // LastSyncResourceVersion returns the resourceVersion of the last event, bookmark or list.
 func (i *Informer) LastSyncResourceVersion() string { return i.Status().ResourceVersion }
@@ -216,7 +214,6 @@ func (i *Informer) Run(ctx context.Context) error {
 	// bodies, including Secrets.
 	logger := logr.Discard()
 	ctx = klog.NewContext(ctx, logger)
-	backoff := i.config.Backoff
 	i.mu.Lock()
 	i.ctx = ctx
 	i.mu.Unlock()
@@ -224,7 +221,7 @@ func (i *Informer) Run(ctx context.Context) error {
 	name := i.Resource().GroupResource().String()
 	reflector := cache.NewReflectorWithOptions(
 		&observedListWatch{informer: i, runCtx: ctx, resumeAt: i.resumesAt()}, &object.Object{}, (*store)(i),
-		cache.ReflectorOptions{Logger: &logger, Name: name, TypeDescription: name, Backoff: &backoff})
+		cache.ReflectorOptions{Logger: &logger, Name: name, TypeDescription: name, Backoff: &i.config.Backoff})
 	reflector.RunWithContext(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -54,6 +54,7 @@ func FailureKind(err error) string {
 	return kind
 }
 
+// update calls change while mu is held.
 func (t *tracker) update(change func(*Status)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,15 +62,7 @@ func (t *tracker) update(change func(*Status)) {
 }
 
 func (t *tracker) reached(resourceVersion string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.status.ResourceVersion, t.status.LastContact = resourceVersion, t.now()
-}
-
-func (t *tracker) bookmarked() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.bookmarks = true
+	t.update(func(s *Status) { s.ResourceVersion, s.LastContact = resourceVersion, t.now() })
 }
 
 // requested records the result of a request. It reports whether the result is news: the first failure of its kind, or

@@ -110,7 +110,7 @@ func (s *store) Resync() error { return nil }
 
 // Bookmark records that the API server sends bookmarks on this watch.
 func (s *store) Bookmark(string) error {
-	s.status.bookmarked()
+	s.status.update(func(*Status) { s.status.bookmarks = true })
 	return nil
 }
 
