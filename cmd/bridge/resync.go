@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -66,11 +65,10 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.
 
 // printResync prints the result of one sink's resync.
 func printResync(out io.Writer, r *control.ResyncReport) error {
-	objects, resources := console.Count(int64(r.Objects)), console.Count(int64(r.Resources))
-	lines := []string{fmt.Sprintf("%s: %s objects of %s resources re-sent", r.Sink, objects, resources)}
+	_, err := fmt.Fprintf(out, "%s: %s objects of %s resources re-sent\n",
+		r.Sink, console.Count(int64(r.Objects)), console.Count(int64(r.Resources)))
 	for _, skipped := range r.Skipped {
-		lines = append(lines, "  incomplete: "+skipped)
+		_, err = fmt.Fprintln(out, "  incomplete:", skipped)
 	}
-	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
 	return err
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 )
@@ -104,6 +106,15 @@ func (e *examination) checkSpace(dir, existing string) {
 		return
 	}
 	e.ok(stepSpace, "", detail)
+}
+
+// freeSpace returns the number of bytes that the bridge can still write to a directory.
+func freeSpace(dir string) (int64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, err
+	}
+	return int64(s.Bavail) * int64(s.Bsize), nil //nolint:unconvert // the types differ between systems
 }
 
 // checkCheckpoint checks whether the bridge can use the checkpoint of the previous process.
