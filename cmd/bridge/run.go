@@ -44,9 +44,11 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 				out = stdout
 			}
 			if profiles != "" {
-				if err := servePprof(cmd.Context(), profiles, stderr); err != nil {
+				stop, err := servePprof(cmd.Context(), profiles, stderr)
+				if err != nil {
 					return err
 				}
+				defer stop()
 			}
 			return run(cmd.Context(), cfg, out, stderr)
 		},

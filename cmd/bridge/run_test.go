@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"log/slog"
 	"net/http"
@@ -90,11 +89,11 @@ func TestLog(t *testing.T) {
 // The server of --pprof prints its address, serves profiles there, and ends with the command.
 func TestPprof(t *testing.T) {
 	var out bytes.Buffer
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	if err := servePprof(ctx, "127.0.0.1:0", &out); err != nil {
+	stop, err := servePprof(t.Context(), "127.0.0.1:0", &out)
+	if err != nil {
 		t.Fatal(err)
 	}
+	defer stop()
 	address, ok := strings.CutPrefix(strings.TrimSpace(out.String()), "pprof=")
 	if !ok {
 		t.Fatalf("printed %q", out.String())
@@ -118,18 +117,12 @@ func TestPprof(t *testing.T) {
 	if code, _ := get("/metrics"); code != http.StatusNotFound {
 		t.Errorf("something other than profiles: %d", code)
 	}
-	if err := servePprof(ctx, address, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "--pprof: ") {
+	if _, err := servePprof(t.Context(), address, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "--pprof: ") {
 		t.Errorf("an address that is in use: %v", err)
 	}
 	stop()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		code, body := get("/debug/pprof/")
-		if code == 0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after the end: %d %s", code, body)
-		}
+	if code, body := get("/debug/pprof/"); code != 0 {
+		t.Errorf("the server has not ended: %d %.100s", code, body)
 	}
 }
 

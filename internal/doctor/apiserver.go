@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,10 +36,11 @@ func (e *examination) checkAPIServer(ctx context.Context) {
 		return
 	}
 	kube.UserAgent, kube.WarningHandler = "deltabridge-doctor/"+e.version, rest.NoWarnings{}
-	e.ok(stepKubeconfig, e.cfg.Kubeconfig, "API server "+kube.Host)
+	name := e.kubeconfigName()
+	e.ok(stepKubeconfig, name, "API server "+kube.Host)
 	client, err := informer.NewClient(kube)
 	if err != nil {
-		e.fail(stepKubeconfig, e.cfg.Kubeconfig, err, "correct the kubeconfig")
+		e.fail(stepKubeconfig, name, err, "correct the kubeconfig")
 		return
 	}
 	if e.connect(ctx, client, kube.Insecure) && e.authenticate(ctx, client) {
@@ -46,6 +48,13 @@ func (e *examination) checkAPIServer(ctx context.Context) {
 		e.readClusterUID(ctx)
 		e.checkWatches(ctx)
 	}
+}
+
+func (e *examination) kubeconfigName() string {
+	if _, err := rest.InClusterConfig(); err == nil && e.cfg.Kubeconfig == "" {
+		return "service account of the pod"
+	}
+	return cmp.Or(e.cfg.Kubeconfig, "default kubeconfig")
 }
 
 // connect requests the version of the API server. It reports the connection and the version. It returns false if it

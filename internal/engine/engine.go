@@ -87,11 +87,10 @@ func (e *Engine) buildPipelines() error {
 	owner := func() sinks.Owner { return sinks.Owner{Cluster: o.Cluster, UID: e.tracker.KnownUID()} }
 	slot := 0
 	for _, s := range o.Sinks {
-		p, err := newPipeline(s, e.metrics, o.Logger, slot)
+		p, err := e.newPipeline(s, slot)
 		if err != nil {
 			return err
 		}
-		p.enrich, p.books = e.enrichment.forSink(s.Enrich), e.tracker
 		if err := p.open(o.State, owner); err != nil {
 			return err
 		}

@@ -53,7 +53,8 @@ func pipelineFor(t *testing.T, buffer Buffer, rules ...filter.Rule) *pipeline {
 func pipelineIn(t *testing.T, dir string, buffer Buffer, rules ...filter.Rule) (p *pipeline, end func()) {
 	t.Helper()
 	s := Sink{Name: "test", Rules: rules, Encoder: &event.Encoder{Cluster: "c"}, Buffer: buffer}
-	p, err := newPipeline(s, metrics.New("", ""), slog.New(slog.DiscardHandler), 0)
+	e := &Engine{metrics: metrics.New("", ""), options: Options{Logger: slog.New(slog.DiscardHandler)}}
+	p, err := e.newPipeline(s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

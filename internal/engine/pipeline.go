@@ -64,15 +64,17 @@ type pipeline struct {
 	abandoned  atomic.Int64 // events that could not be queued because the bridge was shutting down
 }
 
-// newPipeline returns a pipeline without enrich, books, queue and drain; open adds the last two. It does no I/O. slot is
-// the first decision slot that the pipeline's filter may use.
-func newPipeline(s Sink, all *metrics.Metrics, log *slog.Logger, slot int) (*pipeline, error) {
+// newPipeline returns a pipeline without queue and drain, which open adds. It does no I/O. slot is the first decision
+// slot that the pipeline's filter may use.
+func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 	p := &pipeline{
 		Sink:         s,
+		enrich:       e.enrichment.forSink(s.Enrich),
 		destinations: make(chan string, 1),
 		restating:    make(chan struct{}, 1),
-		metrics:      all.ForSink(s.Name),
-		log:          log.With("sink", s.Name),
+		metrics:      e.metrics.ForSink(s.Name),
+		log:          e.options.Logger.With("sink", s.Name),
+		books:        e.tracker,
 		old:          map[string]*filter.Filter{},
 		drained:      make(chan struct{}),
 	}

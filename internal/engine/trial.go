@@ -30,13 +30,13 @@ type Change struct {
 
 // NewTrial returns a Trial for a sink. index enriches the events. If index is nil, events are not enriched.
 func NewTrial(s Sink, index *enrich.Index) (*Trial, error) {
-	// A slot number beyond the last slot means that decisions are not cached.
-	p, err := newPipeline(s, metrics.New("", ""), slog.New(slog.DiscardHandler), object.Slots)
+	e := &Engine{metrics: metrics.New("", ""), options: Options{Logger: slog.New(slog.DiscardHandler)}}
+	if index != nil {
+		e.enrichment = &enrichment{index: index}
+	}
+	p, err := e.newPipeline(s, object.Slots) // a slot number beyond the last slot means that decisions are not cached
 	if err != nil {
 		return nil, err
-	}
-	if index != nil {
-		p.enrich = (&enrichment{index: index}).forSink(s.Enrich)
 	}
 	p.stop() // nothing is delivered
 	return &Trial{p}, nil
