@@ -26,7 +26,7 @@ func servePprof(ctx context.Context, addr string, out io.Writer) (stop func(), e
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup
-	group.Go(func() { _ = control.Serve(ctx, listener, mux) }) // the bridge runs without profiles too
+	group.Go(func() { _ = control.Serve(ctx, listener, mux) }) // if it fails, the bridge continues without profiles
 	fmt.Fprintf(out, "pprof=%s\n", listener.Addr())
 	return func() { cancel(); group.Wait() }, nil
 }

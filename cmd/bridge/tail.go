@@ -113,7 +113,7 @@ func (o *tailOptions) sinkConfig() (*config.Sink, error) {
 	return &found[0], nil
 }
 
-// config returns the configuration with the sink: the file, or one whose only sink is at the servers in the flags.
+// config returns the configuration from the file, or one whose only sink is described by the flags.
 func (o *tailOptions) config() (*config.Config, error) {
 	sink := map[string]any{"name": "tail"}
 	switch {

@@ -80,8 +80,8 @@ func Enrichment(cfg *config.Config, r *Redaction) engine.Enrichment {
 	return e
 }
 
-// Places returns, by sink name, the template of the topic or subject that messages to users show for an event. It is
-// nil for a sink that sends all messages to the same place.
+// Places returns, for each sink name, the template of the topic or subject that user-facing messages show for an event.
+// It is nil for a sink that sends all messages to the same place.
 func Places(cfg *config.Config) map[string]*event.Template {
 	places := map[string]*event.Template{}
 	for n := range cfg.Sinks {

@@ -96,7 +96,7 @@ type Buffer struct {
 	// server, even for the other sinks, and no event is lost. `compact`: queued changes to the same object are merged into
 	// one. Intermediate states are lost, but deletions and final states are not. `drop-oldest`: the oldest event is
 	// dropped and counted, and a gap event is sent. `compact` and `drop-oldest` apply only to events in memory that are
-	// not on disk. If events are on disk, these are the newer half of the events and bytes in memory.
+	// not on disk. If older events are on disk, these are the newest events, up to half of `events` and `bytes`.
 	Overflow string `yaml:"overflow" default:"block" enum:"block compact drop-oldest" example:"compact"`
 	// The part of the queue on disk. The bridge writes events to disk if they do not fit into memory or have waited for
 	// more than ten seconds. The files are in the state directory.

@@ -16,8 +16,7 @@ import (
 // short enough to delay other sinks only slightly.
 const holdUp = 250 * time.Millisecond
 
-// openQueue opens the queue. If the overflow policy drops or merges events, this applies only to events in memory, and
-// only while the disk is full.
+// openQueue opens the queue. An overflow policy drops or merges only events in memory, and only while the disk is full.
 func (p *pipeline) openQueue(state string) error {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return fmt.Errorf("state.path: %w", err)

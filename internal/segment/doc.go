@@ -8,9 +8,9 @@
 // # Durability
 //
 // When [Log.Append] returns nil, its records are durable. When [Log.Ack] returns nil, the number up to which records
-// are acknowledged is durable. [Log.Positions] returns the last position of every source. It includes positions that
-// were passed to Append for sources with records that were acknowledged before they were written. The positions are
-// valid while the log has records. After a crash at any time, the log contains a prefix of the appended records,
+// are acknowledged is durable. [Log.Positions] returns the last position of every source. If the last records of a
+// source were acknowledged before they were written, its position is the one that was passed to Append. The positions
+// are valid while the log has records. After a crash at any time, the log contains a prefix of the appended records,
 // including all records for which Append returned nil, and the positions of exactly this prefix. An Ack is durable
 // before the next Append begins. Therefore, if records were acknowledged but never written, their acknowledgement is
 // durable before the log contains newer records.

@@ -10,7 +10,7 @@
 // [Tracker.Identify] checks at the start that the store belongs to this cluster, stores the current filters and `watch`,
 // and reads the states of all sources, without their rows. The life of a source then has these steps:
 //
-//  1. [Tracker.Resume] loads the source from the store and opens its ledger. A source that has no rows begins
+//  1. [Tracker.Resume] loads the source from the store and opens its ledger. A source that has no watermark begins
 //     with a list: its [informer.Record] stores the whole list before any object is sent to a sink.
 //  2. [Tracker.Known] returns, for a sink, the position up to which the sink knows the source,
 //     and the filters that applied.

@@ -32,7 +32,7 @@ func managersOf(managedFields []byte) []manager {
 			continue
 		}
 		var fields fieldpath.Set
-		_ = fields.FromJSON(bytes.NewReader(jsonscan.Member(entry, "fieldsV1"))) // what is not valid owns nothing
+		_ = fields.FromJSON(bytes.NewReader(jsonscan.Member(entry, "fieldsV1"))) // invalid fieldsV1 owns no fields
 		m.Paths, m.leaves = []string{}, fields.Leaves()
 		managers = append(managers, m)
 	}

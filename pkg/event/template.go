@@ -179,7 +179,7 @@ func (t *Template) Append(dst []byte, m *Message) []byte {
 	return dst
 }
 
-// Encode returns the escaped form of a value, which is not empty.
+// Encode returns the escaped form of value, which must not be empty.
 func (e Escape) Encode(value string) string { return string(e.appendValue(nil, "", value)) }
 
 func (e Escape) appendValue(dst []byte, variable, value string) []byte {

@@ -209,8 +209,8 @@ func (q *Queue[T]) calm() bool {
 	return len(q.waiters) == 0 && q.headShare.fits(items-1, bytes, 0) && due <= max(q.durable, q.ackedUpTo())
 }
 
-// collect sets c.entries to the next items to write, beginning with the number known+1. If the disk was full, it is
-// only one item, and the policy applies to the other ones.
+// collect sets c.entries to the next items to write, beginning with the number known+1. If the disk was full, c.entries
+// gets only one item, and the policy applies to the others.
 func (c *committer[T]) collect(known uint64, final bool) {
 	var bytes int64
 	add := func(n *node[T], seq uint64) bool {
@@ -236,8 +236,8 @@ func (c *committer[T]) collect(known uint64, final bool) {
 	}
 }
 
-// setFull records whether the disk has room and can be written. The policy begins or stops to apply, even to pushes
-// that wait.
+// setFull records whether the disk has room and can be written. From then on, the policy applies, or no longer applies,
+// to all pushes, including those that wait.
 func (c *committer[T]) setFull(full bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

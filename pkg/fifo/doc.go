@@ -19,8 +19,8 @@
 // then does no I/O and keeps no records on disk.
 //
 // Options.HoldUp delays spilling. When a quarter of the bounds is in use, pushes wait for the consumer for up to
-// HoldUp. After that, they are accepted until memory is full, and then the queue spills at once. Once the queue has not
-// been empty for 20 times HoldUp, pushes do not wait because of HoldUp until the queue has been empty again.
+// HoldUp. After that, they are accepted until memory is full, and then the queue spills at once. If the queue is not
+// empty for 20 times HoldUp, HoldUp has no effect until the queue is empty again.
 //
 // Durability: at any time, there is a number up to which every item is acknowledged or in the log. For each source, the
 // log contains the position (Options.Mark) of the source's last item up to that number. After a crash, a source
@@ -45,13 +45,13 @@
 //
 // # Bounds
 //
-// MaxItems and MaxBytes apply to all items in memory, waiting and taken. MaxItems is never exceeded. While items are on
-// disk alone, one half of both bounds is reserved for items that are taken or wait to be taken, and the other half for
-// items that wait to be written. Otherwise, items that wait to be written can use what the taken items leave. Taken
+// MaxItems and MaxBytes apply to all items in memory, waiting and taken. MaxItems is never exceeded. While items are
+// only on disk, one half of both bounds is reserved for items that are taken or wait to be taken, and the other half
+// for items that wait to be written. Otherwise, items that wait to be written can use what the taken items leave. Taken
 // items can use at most half of the bounds, or consist of one larger item. Therefore a slow consumer cannot block the
-// pushes. MaxBytes is exceeded only by an item that is larger than half of MaxBytes, because each half accepts one such
-// item, and if Merge returns an item that is larger than its two arguments together (it should not). Two kinds of items
-// do not count: gap items (see below), and the items of producers that wait in Push (one per producer).
+// pushes. MaxBytes is exceeded only in two cases: an item is larger than half of MaxBytes (each half accepts one such
+// item), or Merge returns an item that is larger than its two arguments together (it should not). Two kinds of items do
+// not count: gap items (see below), and the items of producers that wait in Push (one per producer).
 //
 // In addition, a commit uses about 5 MiB of memory for encoded items, and reading uses 256 KiB; no file is
 // memory-mapped. Memory use follows the content: it grows during a burst and shrinks afterwards. The queue does not
@@ -77,10 +77,11 @@
 // that are sent after it. A consumer that lists all objects again when it receives the gap would be set back to older
 // states.
 //
-// Options.Merge: the queue makes room by merging two waiting items of the same key: of all waiting items with a newer
-// waiting item of the same key, the one that was superseded first is merged into its successor. If no two waiting items
-// have the same key, the new item is merged with the waiting item of its own key. If no waiting item has that key, Push
-// waits. Therefore memory use is bounded. Choose the bounds for the number of objects that may change during an outage.
+// Options.Merge: the queue makes room by merging two waiting items of the same key. An item is superseded when a newer
+// item of its key is pushed. The item that was superseded first is merged into its successor, the next item of its key.
+// If no two waiting items have the same key, the new item is merged with the waiting item of its own key. If no waiting
+// item has that key, Push waits. Therefore memory use is bounded. Choose the bounds for the number of objects that may
+// change during an outage.
 //
 // No policy changes an item that is taken, on disk or being written. While the disk is full, a commit tries to write
 // only the oldest item, and the policies apply to the items after it.
@@ -88,9 +89,9 @@
 // # Concurrency
 //
 // Any goroutine may call Push, Close and Stats. Only the consumer may call Take and Ack. Options documents how its
-// functions are called. Gap and OnMerge are called in queue order, by the goroutine that changes the queue: the
-// goroutine that pushes or, if the push had to wait, Run or the goroutine whose Take, Ack, Push or cancellation made
-// room.
+// functions are called. Gap and OnMerge are called in queue order, by the goroutine that changes the queue. This is the
+// goroutine that pushes. If the push had to wait, it is Run, or the goroutine whose Take, Ack, Push or cancellation
+// made room.
 //
 // After Close, Push returns [ErrClosed], even to producers that already wait in it; their items are not queued. Take
 // returns the remaining items and then ErrClosed. Taken items can still be acknowledged.

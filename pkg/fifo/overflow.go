@@ -31,8 +31,8 @@ func (q *Queue[T]) dropFor(v T, size int64) {
 	q.drop(v, n)
 }
 
-// drop counts v as dropped and replaces it by a gap item before next. Only gap items are between buf's oldest item and
-// next.
+// drop counts v as dropped and replaces it with a gap item before next. Between buf's oldest item and next, there must
+// be only gap items.
 func (q *Queue[T]) drop(v T, next *node[T]) {
 	q.stats.Dropped++
 	for n := q.buf.oldest().next; n != next; n = n.next {

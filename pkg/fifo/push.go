@@ -107,8 +107,8 @@ func (q *Queue[T]) Close() {
 	q.announce()
 }
 
-// offer accepts v and returns true, or returns false if the push has to wait. v is then offered again after a change.
-// If behind is true, earlier pushes wait, and v may be accepted only if it does not need room.
+// offer accepts v and returns true, or returns false if the push has to wait. v is then offered again when the queue
+// has changed. If behind is true, earlier pushes wait, and v may be accepted only if it does not need room.
 func (q *Queue[T]) offer(v T, size int64, behind bool) bool {
 	if behind {
 		return q.full && q.opts.Merge != nil && q.replaceLatest(v)
@@ -143,8 +143,8 @@ func (q *Queue[T]) fits(size int64) bool {
 	return q.lifted || items == 0 || share{q.opts.MaxItems, q.opts.MaxBytes}.fits(items, bytes, size)
 }
 
-// hasRoom reports whether buf has room for one more item of this size. While items are on disk alone, half of the
-// bounds is reserved for the items that are read back.
+// hasRoom reports whether buf has room for one more item of this size. While items are only on disk, half of the bounds
+// is reserved for the items that are read back.
 func (q *Queue[T]) hasRoom(size int64) bool {
 	return q.lifted || q.buf.items == 0 || q.bufShare.fits(q.buf.items, q.buf.bytes, size) ||
 		q.headEnd == q.diskEnd && q.fits(size)

@@ -25,7 +25,7 @@ var ErrClosed = errors.New("fifo: queue is closed")
 // Options configures a [Queue]. All fields without a documented default are required, except for those of the overflow
 // policies. The functions must be fast and must not call the queue. Encode is called by Run, Decode by the consumer's
 // goroutine, and Mark and OnSettled by both. Gap, Merge, Key, OnMerge, Since, Receipt and OnCorrupt are called with the
-// queue locked, and Mark and Size can be.
+// queue locked. Mark and Size may be called with or without the lock.
 type Options[T any] struct {
 	// Path is the queue's directory. It is created when the queue first spills, with mode 0700, in a directory that must
 	// exist. Damaged files are renamed to Path+".damaged-"+time. Only one queue can use a directory at a time.
@@ -63,9 +63,9 @@ type Options[T any] struct {
 	OnCorrupt func(Loss) []T
 	// HoldUp is the maximum time that pushes wait for the consumer when a quarter of the bounds is in use. Waiting can
 	// avoid spilling, which is expensive: writing items to disk and reading them back costs more than all other work.
-	// After HoldUp, pushes are accepted until memory is full, and then the queue spills at once. Once the queue has not
-	// been empty for 20 times HoldUp, pushes do not wait because of HoldUp until the queue has been empty again, so a slow
-	// consumer delays the source only for a short time. 0 means that pushes do not wait before the queue spills.
+	// After HoldUp, pushes are accepted until memory is full, and then the queue spills at once. If the queue is not empty
+	// for 20 times HoldUp, HoldUp has no effect until the queue is empty again, so a slow consumer delays the source only
+	// for a short time. 0 means that pushes do not wait before the queue spills.
 	HoldUp time.Duration
 	// Since returns the time when an item was created. An item that is older than ten seconds makes the queue spill.
 	Since  func(T) time.Time
@@ -74,22 +74,23 @@ type Options[T any] struct {
 	// Gap selects the policy that drops the oldest items. It returns the gap item that replaces a dropped item. If gap is
 	// not the zero value, gap is a waiting gap item, and Gap returns a gap item that replaces both, or false if there is
 	// no such item. Gap must not change its arguments. The bounds do not apply to gap items, so there should be few, for
-	// example one per resource. If Gap returns an item, dropped was dropped. Items are dropped in queue order.
+	// example one per resource. The queue uses every item that Gap returns, so dropped counts as dropped. Items are
+	// dropped in queue order.
 	Gap func(gap, dropped T) (T, bool)
 
 	// Merge selects the policy that merges items of the same key. It returns the item that replaces both arguments. The
 	// result takes the place of newer and must have its key. It should not be larger than both arguments together. Merge
 	// must not change its arguments. The queue may ignore the result and call Merge again later.
 	Merge func(older, newer T) T
-	// Key returns the same value for items that may be merged with each other, such as an object's uid, and an empty
-	// string for an item that must not be merged. The value must not change. Required if Merge is set.
+	// Key returns a value, such as an object's uid, that is the same for all items that may be merged with each other. It
+	// returns an empty string for an item that must not be merged. The value must not change. Required if Merge is set.
 	Key func(T) string
 	// OnMerge is called with every item that was merged into a newer item. Required if Merge is set.
 	OnMerge func(older T)
 }
 
-// Stats is a snapshot of a queue's numbers. The values from Pushed to Blocked are counters, which only grow. They do
-// not include items from an earlier process, except Acked and Dropped.
+// Stats is a snapshot of a queue's numbers. The values from Pushed to Blocked are counters, which only grow. Except for
+// Acked and Dropped, they do not include items from an earlier process.
 type Stats struct {
 	Items   int   // items in memory and on disk that are not acknowledged
 	Bytes   int64 // total size of the items in memory, without gap items
@@ -144,15 +145,15 @@ func (s share) fits(items int, bytes, size int64) bool {
 // safe for concurrent use, except that only the consumer may call Take and Ack, and that Run must be called exactly
 // once.
 //
-// Every unacknowledged item is in one of four places. From the oldest to the newest, these are: taken; ready; the disk
-// alone, for the items with the numbers headEnd+1 to diskEnd; and buf. Items are pushed to buf. The items in taken and
-// ready are called the head.
+// Every unacknowledged item is in one of four places. From the oldest to the newest, these are: taken; ready; only on
+// disk, with the numbers headEnd+1 to diskEnd; and buf. Items are pushed to buf. The items in taken and ready are
+// called the head.
 type Queue[T any] struct {
 	opts Options[T]
 	log  *segment.Log
 	work chan struct{} // capacity 1: wakes the consumer
 	wake chan struct{} // capacity 1: wakes Run before the interval ends
-	// headShare bounds the head. bufShare bounds buf while items are on disk alone. Together, they are the bounds of the
+	// headShare bounds the head. bufShare bounds buf while items are only on disk. Together, they are the bounds of the
 	// queue.
 	headShare, bufShare share
 	// commitBytes is the maximum total size (in memory) of the items that one commit writes. If items of this size wait, a
@@ -183,7 +184,7 @@ type Queue[T any] struct {
 	// written.
 	full bool
 	// durable is the number up to which all items are on disk or acknowledged. It is valid only while the queue spills.
-	// Invariant: no item that is on disk alone has a greater number.
+	// Invariant: no item that is only on disk has a greater number.
 	durable uint64
 
 	// due is the number up to which all items must be acknowledged or on disk before the queue may stop spilling.
@@ -195,12 +196,15 @@ type Queue[T any] struct {
 	released []T
 
 	busySince time.Time // when the queue was last empty
-	heldSince time.Time // when pushes began to wait because of HoldUp; zero while isShallow returns true
+	// heldSince is when pushes began to wait because of HoldUp. It is zero while less than a quarter of the
+	// bounds is used.
+	heldSince time.Time
 
 	marks map[string]mark // by source: marks of items that were acknowledged but not written
 
-	// latest contains the newest item in buf of every key, without buf's oldest item. Invariant: the older links of this
-	// item lead to all such items of the key. latest is nil unless items were merged since the disk was full.
+	// latest contains the newest item in buf of every key, without buf's oldest item. Invariant: the older links, followed
+	// from this item, lead to all other such items of the key. latest is nil unless items were merged since the disk
+	// became full.
 	latest map[string]*node[T]
 	// search is the item in buf at which the search for items to merge continues. Invariant: no item before search has an
 	// older link. If search is the end of buf, the search continues at the next item that is pushed.

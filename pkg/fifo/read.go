@@ -37,8 +37,8 @@ func (q *Queue[T]) headHasRoom(size int64) bool {
 
 // load appends the item of a record to ready, if there is room, and reports whether another record has to be read.
 //
-// headEnd cannot change while the record is read, because an item is then only on disk, and items move from buf to the
-// head only if no item is only on disk.
+// headEnd cannot change while the record is read, because the record's item is still only on disk, and items move from
+// buf to the head only while no item is only on disk.
 func (q *Queue[T]) load(r segment.Record, limit int, maxBytes int64) (wanted bool) {
 	var v T
 	var size int64

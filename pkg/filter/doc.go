@@ -32,7 +32,7 @@
 // If there are several rules, an object belongs to the sink if the object conditions of at least one rule hold. A
 // change is sent if the object conditions and the change conditions of the same rule hold.
 //
-// Package pattern has the notation of resources and namespaces.
+// Package pattern documents the notation of resources and namespaces.
 //
 // # Parts that an update changes
 //

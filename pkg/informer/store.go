@@ -99,8 +99,8 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	return nil
 }
 
-// unknown returns the objects whose names are not known yet. For a known name, the predecessor's row is required until
-// its deletion is sent.
+// unknown returns the objects whose names are not known yet. If a name is known, the row of the earlier object with
+// this name is required until the deletion of that object is sent.
 func (i *Informer) unknown(objects []*object.Object) []*object.Object {
 	return slices.DeleteFunc(slices.Clone(objects), func(o *object.Object) bool { return i.known(o) != nil })
 }

@@ -160,8 +160,8 @@ func (l *Ledger) append(key string, change rowChange) {
 	*row = append(*row, change)
 }
 
-// merge merges the settled changes to a row, except a change that was collected, into the last one, which is the one
-// that the next update contains.
+// merge merges the settled changes to a row into the last settled one, which the next update contains. A change that
+// was collected stays.
 func (l *Ledger) merge(row *[]rowChange) {
 	from, to := before(*row, l.covered), before(*row, l.least().seq)
 	if to-from < 2 {
@@ -176,7 +176,7 @@ func (l *Ledger) merge(row *[]rowChange) {
 	l.replace(row, from, to, last)
 }
 
-// replace replaces the changes to a row from index from up to index to.
+// replace replaces the changes (*row)[from:to] with by.
 func (l *Ledger) replace(row *[]rowChange, from, to int, by ...rowChange) {
 	l.bytes += bytesOf(by) - bytesOf((*row)[from:to])
 	*row = slices.Replace(*row, from, to, by...)

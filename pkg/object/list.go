@@ -107,7 +107,7 @@ func (d *listDecoder) setType(list metav1.TypeMeta) {
 	}
 }
 
-// missing returns the beginning that the item at b[start], which was just parsed, requires in place of its brace, and
+// missing returns the bytes that must replace the opening brace of the item at b[start], which was just parsed, and
 // sets the type in the parser. It returns nil if the item contains its type. Items of typed lists have neither kind nor
 // apiVersion, unlike custom resources and the objects of a watch.
 func (d *listDecoder) missing(start int) []byte {

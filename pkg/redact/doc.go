@@ -10,8 +10,8 @@
 //
 // If a path leads to an object or a list, every string, number and boolean inside is replaced. The structure and null
 // values remain unchanged. Letter case and escapes in keys do not matter, and if a key occurs several times, every
-// value of the key is replaced: every value that any JSON parser could read is hidden. Invalid JSON inside a value is
-// replaced as a whole.
+// value of the key is replaced, so every value that any JSON parser could read is hidden. Invalid JSON inside a value
+// is replaced as a whole.
 //
 // # Fingerprints
 //

@@ -27,7 +27,7 @@ type Identified interface {
 	// the last Connect, Send or Check found, and empty before the first of these calls.
 	Destination() string
 	// Registered returns the registration of a cluster's name. It creates nothing. If the registration can't be read, the
-	// error wraps ErrNoRegister. The sink need not be connected, but then a Check must have found no failure.
+	// error wraps ErrNoRegister. If the sink is not connected, a Check must have succeeded before.
 	Registered(ctx context.Context, cluster string) (Registration, error)
 	// Register registers the name of owner for owner. replaced is the UID that the name belonged to until now, or empty if
 	// the name was not registered. If the name belongs to another cluster, Register changes nothing and returns nil; call

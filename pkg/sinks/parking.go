@@ -101,7 +101,7 @@ func (d *Drain) parkedPart(m *event.Message) string {
 	return inside
 }
 
-// markAvailable records that the part that took m does not fail.
+// markAvailable records that the part that accepted m works.
 func (d *Drain) markAvailable(m *event.Message) {
 	if len(d.parking.parts) == 0 {
 		return
@@ -135,7 +135,7 @@ func (d *Drain) markUnavailable(causes map[string]error) (marked bool) {
 	return marked
 }
 
-// part returns the state of a part. If the part had none, it begins to fail now.
+// part returns the state of a part. If there is none, it creates one with the current time as the first failure.
 func (d *Drain) part(name string) *part {
 	d.parking.mu.Lock()
 	defer d.parking.mu.Unlock()

@@ -108,7 +108,7 @@ func (r *Rejections) next(it *item) Outcome {
 	return OutcomeGap
 }
 
-// replace creates the replacement of a rejected message. If it returns an error, it must be called again later.
+// replace creates the replacement for a rejected message. If it returns an error, it must be called again later.
 func (d *Drain) replace(ctx context.Context, it *item) error {
 	for it.send == nil {
 		if err := d.tryOutcome(ctx, it); IsPermanent(err) {

@@ -35,10 +35,12 @@ type Discoverer struct {
 	raw    rest.Interface // reads APIServices, and requests resources
 }
 
-// requestTimeout limits the requests of NewClient. It is the timeout of client-go for discovery.
+// requestTimeout is the time limit for the requests of a client from NewClient. client-go uses the same timeout for
+// discovery.
 const requestTimeout = 32 * time.Second
 
-// NewClient returns a discovery client that sends its requests with client, for example one of informer.NewClient.
+// NewClient returns a discovery client that sends its requests with client, for example one that informer.NewClient
+// returned.
 func NewClient(client rest.Interface) kubediscovery.DiscoveryInterfaceWithContext {
 	return kubediscovery.NewDiscoveryClient(limited{client})
 }

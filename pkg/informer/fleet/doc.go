@@ -9,8 +9,8 @@
 //     reported. If the resource is served again, its informer continues with the known objects.
 //   - When a definition is edited, no informer starts again. When the watched version is no longer served, the fleet
 //     watches another version, and delivers no objects again.
-//   - Events are served under two resource names that share one storage. The fleet watches them once, under the first
-//     name, for the scopes of both names.
+//   - The API server serves Kubernetes Events under two resource names, with the same storage. The fleet watches them
+//     once, under the first name, for the scopes of both names.
 //   - A resource is watched in only one version: the one that the first matching scope selects.
 //   - Informers are independent of each other. If RBAC forbids a watch or a handler blocks, the fleet reports it, and
 //     all other informers continue. Starting or ending an informer never waits for the handlers of another one.

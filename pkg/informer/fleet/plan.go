@@ -143,9 +143,9 @@ func (scope *Scope) version(served discovery.Served, given string) (string, patt
 	return "", nil
 }
 
-// Covers returns the version of a resource that the scope selects, which is empty if the scope does not select the
-// resource, and whether the scope includes the namespace, which is empty for a cluster-scoped resource. It ignores
-// label and field selectors.
+// Covers returns the version of the resource that the scope selects, or an empty string if it selects none, and whether
+// the scope includes the namespace. namespace is empty for a cluster-scoped resource. It ignores label and field
+// selectors.
 func (scope *Scope) Covers(served discovery.Served, namespace string) (version string, within bool) {
 	version, _ = scope.version(served, "")
 	return version, scope.Namespaces.Matches(namespace)

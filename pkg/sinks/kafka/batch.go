@@ -77,7 +77,7 @@ func (b *batch) appendEvent(m *event.Message, offsetDelta int32) {
 	b.appendRecord(offsetDelta, m.PartitionKey, len(value), value)
 }
 
-// headers calls add for each header of a message's record. The name of the header is prefix and name.
+// headers calls add for each header of a message's record. The name of the header is prefix followed by name.
 func headers(m *event.Message, add func(prefix, name, value string)) {
 	add("", kafkaread.HeaderContentType, m.ContentType())
 	if m.Structured {

@@ -218,7 +218,7 @@ func TestSilentBroker(t *testing.T) {
 	s := connected(t, Config{Brokers: fake.ListenAddrs(), RequestTimeout: 150 * time.Millisecond})
 	release := make(chan struct{})
 	fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-		fake.SleepControl(func() { <-release })
+		<-release
 		return nil, nil, false
 	})
 	results := send(t, s, change(event.Added, "a", 1), change(event.Added, "b", 1))
@@ -240,7 +240,7 @@ func TestCancellation(t *testing.T) {
 	release := make(chan struct{})
 	fake.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		cancel()
-		fake.SleepControl(func() { <-release })
+		<-release
 		return nil, nil, false
 	})
 	defer close(release)

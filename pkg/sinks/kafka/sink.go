@@ -40,7 +40,8 @@ type Sink struct {
 
 var _ sinks.Sink = (*Sink)(nil)
 
-// New returns a sink that is not connected. The configuration must be valid. The error is about its files.
+// New returns a sink that is not connected. The configuration must be valid. New returns an error if a file that it
+// names cannot be used.
 func New(cfg Config) (*Sink, error) {
 	cfg.fill()
 	if err := cfg.wire().CheckFiles(); err != nil {

@@ -51,7 +51,8 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	return p, nil
 }
 
-// Read implements [diagnose.Reader]. A running bridge with an embedded server must be read by a [Config.Client].
+// Read implements [diagnose.Reader]. To read from the embedded server of a running bridge, use a sink that is
+// configured with [Config.Client].
 func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
 	return s.stream.Read(ctx, &s.client, o, handle)
 }

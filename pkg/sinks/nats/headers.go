@@ -59,7 +59,7 @@ func newHeaders(cfg *Config) *headers {
 	return h
 }
 
-// set returns the headers of m. They are valid until the next call.
+// set fills h with the headers of m and returns them. They are valid until the next call.
 func (h *headers) set(m *event.Message) natsgo.Header {
 	h.round++
 	h.n = 0

@@ -33,7 +33,7 @@ func (s *Sink) unavailable(m *event.Message, err error) error {
 }
 
 // partError marks the error of an acknowledgement as a failure of a part if the error concerns only the subject of the
-// message: it is full, or the stream did not have it at the last check.
+// message: the subject is full, or the stream did not have it at the last check.
 func (s *Sink) partError(m *event.Message, a *ack) {
 	switch {
 	case a.err == nil || sinks.IsPermanent(a.err) || sinks.IsMaybeWritten(a.err):

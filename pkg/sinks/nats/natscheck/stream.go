@@ -110,7 +110,7 @@ func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) (found []
 	return found
 }
 
-// Covers reports whether a single one of the filters matches everything that subject matches, which may have wildcards.
+// Covers reports whether one filter alone matches everything that subject matches. subject may have wildcards.
 func Covers(filters []string, subject string) bool {
 	return slices.ContainsFunc(filters, func(filter string) bool { return server.SubjectMatchesFilter(subject, filter) })
 }

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	reportAfter  = time.Second // the causes are looked for if connecting takes longer
+	reportAfter  = time.Second // if connecting takes longer, await looks for the causes
 	writeTimeout = 10 * time.Second
 	pingInterval = 10 * time.Second // the connection ends after two pings without an answer
 )
@@ -65,7 +65,7 @@ func (c *Client) Connect(ctx context.Context) error {
 	return c.await(ctx, c.Conn())
 }
 
-// open replaces the connection by a new one, which nats.go establishes in the background.
+// open replaces the connection with a new one, which nats.go establishes in the background.
 func (c *Client) open() error {
 	c.who = c.Auth.Who()
 	opts, _, err := c.Access.options()
