@@ -121,7 +121,7 @@ func TestLeftSelectorIsKnown(t *testing.T) {
 		}
 		all.DeleteAll()
 		if afterwards("y") {
-			t.Error("a Pod that was deleted is known for ever")
+			t.Error("a Pod that was deleted is known forever")
 		}
 	})
 }

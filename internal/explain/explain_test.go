@@ -279,7 +279,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// Without an API server, an object in a file is explained all the same, with a note; an object of the cluster is not.
+// Without an API server, an object in a file is still explained, with a note. An object of the cluster is not explained.
 func TestWithoutAPIServer(t *testing.T) {
 	kubeconfig := write(t, `
 apiVersion: v1

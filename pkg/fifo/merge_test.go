@@ -43,7 +43,7 @@ func TestMerge(t *testing.T) {
 		{"nothing but the oldest: waits", 2, 0, []int{1}, 1, []int{1}, nil, []string{"1"}, 1},
 		{"control items are never merged", 4, 0, []int{c, c, 1}, 0, []int{1, c}, nil, []string{"1", "2", "3+4"}, 1},
 		{"over a control item", 4, 0, []int{1, c, 1}, 0, []int{2}, nil, []string{"2", "1+3", "4"}, 0},
-		{"one item for ever", 2, 0, []int{1}, 0, []int{1, 1}, nil, []string{"1+2+3"}, 0},
+		{"one item forever", 2, 0, []int{1}, 0, []int{1, 1}, nil, []string{"1+2+3"}, 0},
 		{
 			"bytes: as many merges as needed",
 			9,

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// spillTest is a queue of items, with what its functions were told.
+// spillTest is a queue of items that records the calls of its functions.
 type spillTest struct {
 	*Queue[item]
 	t    *testing.T

@@ -110,7 +110,7 @@ func TestFailuresAreNewsOnce(t *testing.T) {
 			news:     []string{"WARN request failed", "INFO requests succeed"}, errors: 4,
 		},
 		{
-			name:     "all is forbidden for ever",
+			name:     "everything is forbidden forever",
 			requests: []request{watch(forbidden), list(forbidden), watch(forbidden), list(forbidden)},
 			news:     []string{"WARN request failed"}, errors: 4, last: "watch: " + forbidden.Error(), refused: true,
 		},

@@ -103,7 +103,7 @@ func queueOf(t *testing.T, ms ...*event.Message) *fifo.Queue[*event.Message] {
 	return q
 }
 
-// seen records what the hooks were told.
+// seen records the calls of the hooks.
 type seen struct {
 	settled, refused []string
 	retries          int
