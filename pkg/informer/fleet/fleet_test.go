@@ -80,7 +80,7 @@ func TestDiscoveryThatLacksAResource(t *testing.T) {
 	hiding := &censored{}
 	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
 		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
-	}, fleet.Scope{Resources: resources(t, "configmap*"), Namespaces: in(namespace)}, fleet.Scope{Resources: resources(t, "*.lack.example.com")})
+	}, fleet.Scope{Resources: fleet.Patterns(t, "configmap*"), Namespaces: fleet.In(namespace)}, fleet.Scope{Resources: fleet.Patterns(t, "*.lack.example.com")})
 	observe.Eventually(t, func() error {
 		if len(w.Statuses()) < 2 {
 			return errors.New("not all is watched")
@@ -128,7 +128,7 @@ func TestVersionNoLongerServed(t *testing.T) {
 	defer k.undefine(crd)
 	k.put(crd, "v1", "one", "1")
 	k.put(crd, "v1", "two", "1")
-	w := watchScopes(t, c.RESTConfig(), nil, fleet.Scope{Resources: resources(t, "gauges.versions.example.com")})
+	w := watchScopes(t, c.RESTConfig(), nil, fleet.Scope{Resources: fleet.Patterns(t, "gauges.versions.example.com")})
 	w.waitReady()
 	seen := w.record(crd.name())
 	if v := w.started(crd.name())[0].Resource().Version; v != "v2" {
@@ -168,7 +168,7 @@ func TestDefinitionComesAndGoes(t *testing.T) {
 	t.Parallel()
 	c, k := cluster.Shared(t), newKube(t)
 	crd := kind{"guests", "guests.example.com"}
-	w := watchScopes(t, c.RESTConfig(), nil, fleet.Scope{Resources: resources(t, "*.guests.example.com")})
+	w := watchScopes(t, c.RESTConfig(), nil, fleet.Scope{Resources: fleet.Patterns(t, "*.guests.example.com")})
 	w.waitReady()
 	k.define(crd, nil, "v1")
 	k.put(crd, "v1", "one", "1")
@@ -219,7 +219,7 @@ func TestDefinitionGoesUnseen(t *testing.T) {
 	k.define(crd, nil, "v1")
 	k.put(crd, "v1", "one", "1")
 	k.put(crd, "v1", "two", "1")
-	w := watchScopes(t, config, nil, fleet.Scope{Resources: resources(t, "*.ghosts.example.com")})
+	w := watchScopes(t, config, nil, fleet.Scope{Resources: fleet.Patterns(t, "*.ghosts.example.com")})
 	seen := w.record(crd.name())
 	seen.WaitFor(t, "synced")
 	p.Freeze()
@@ -284,7 +284,7 @@ func TestBuiltInResourceGoesAndComesBack(t *testing.T) {
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { diverted.RoundTripper = rt; return diverted })
 	w := watchScopes(t, config, func(sc *fleet.Config) {
 		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
-	}, fleet.Scope{Resources: resources(t, "configmap*", "configmaps"), Namespaces: in(namespace)})
+	}, fleet.Scope{Resources: fleet.Patterns(t, "configmap*", "configmaps"), Namespaces: fleet.In(namespace)})
 	w.waitReady()
 	diverted.divert("configmaps")
 	hiding.hide("configmaps")
@@ -338,7 +338,7 @@ func TestDefinitionBetweenLookAndWatch(t *testing.T) {
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { held.RoundTripper = rt; return held })
 	w := watchScopes(t, config, func(sc *fleet.Config) {
 		looking.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, looking
-	}, fleet.Scope{Resources: resources(t, "*.between.example.com")})
+	}, fleet.Scope{Resources: fleet.Patterns(t, "*.between.example.com")})
 	looking.waitLooks(t, 1)
 	k.define(crd, nil, "v1")
 	defer k.undefine(crd)
@@ -358,7 +358,7 @@ func TestManyDefinitionsAtOnce(t *testing.T) {
 	counting := &censored{}
 	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
 		counting.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, counting
-	}, fleet.Scope{Resources: resources(t, "*.storm.example.com")})
+	}, fleet.Scope{Resources: fleet.Patterns(t, "*.storm.example.com")})
 	w.waitReady()
 	crd := func(n int) kind { return kind{fmt.Sprintf("storm%02ds", n), "storm.example.com"} }
 	start := time.Now()
@@ -419,13 +419,16 @@ func TestEventsAreWatchedOnce(t *testing.T) {
 		t,
 		c.RESTConfig(),
 		nil,
-		fleet.Scope{Resources: resources(t, "event*.*", "events", "events.events.k8s.io"), Namespaces: in(namespace)},
+		fleet.Scope{
+			Resources:  fleet.Patterns(t, "event*.*", "events", "events.events.k8s.io"),
+			Namespaces: fleet.In(namespace),
+		},
 	)
 	alone := watchScopes(
 		t,
 		c.RESTConfig(),
 		nil,
-		fleet.Scope{Resources: resources(t, "events.events.k8s.io"), Namespaces: in(namespace)},
+		fleet.Scope{Resources: fleet.Patterns(t, "events.events.k8s.io"), Namespaces: fleet.In(namespace)},
 	)
 	both.waitReady()
 	alone.waitReady()
@@ -457,9 +460,15 @@ func TestNamespacesAndForbiddenResources(t *testing.T) {
 		t,
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}},
 	)
-	w := watchScopes(t, config, nil,
-		fleet.Scope{Resources: resources(t, "configmaps", "secrets"), Namespaces: in(first, second)},
-		fleet.Scope{Resources: resources(t, "pod*"), Namespaces: in(first)}, // forbidden too, and only a wildcard's
+	w := watchScopes(
+		t,
+		config,
+		nil,
+		fleet.Scope{Resources: fleet.Patterns(t, "configmaps", "secrets"), Namespaces: fleet.In(first, second)},
+		fleet.Scope{
+			Resources:  fleet.Patterns(t, "pod*"),
+			Namespaces: fleet.In(first),
+		}, // forbidden too, and only a wildcard's
 	)
 	seen := w.record("configmaps")
 	observe.Eventually(t, func() error {
@@ -519,7 +528,7 @@ func TestInformersWhileTheyAreLaunched(t *testing.T) {
 			launched <- struct{}{}
 			<-goOn
 		}
-	}, fleet.Scope{Resources: resources(t, "configmaps"), Namespaces: in(k.namespace(), k.namespace())})
+	}, fleet.Scope{Resources: fleet.Patterns(t, "configmaps"), Namespaces: fleet.In(k.namespace(), k.namespace())})
 	<-launched
 	goOn <- struct{}{}
 	<-launched // one is running, the other is not yet
@@ -566,7 +575,7 @@ func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 			}
 			start(i)
 		}
-	}, fleet.Scope{Resources: resources(t, "*.block.example.com")})
+	}, fleet.Scope{Resources: fleet.Patterns(t, "*.block.example.com")})
 	for _, g := range gates {
 		g.WaitBlocked(t)
 	}
@@ -608,7 +617,7 @@ func TestAPIServerIsAway(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
 	observe.Must(t, c.StopAPIServer(t.Context()))
-	in := fleet.Scope{Resources: resources(t, "configmaps"), Namespaces: in(namespace)}
+	in := fleet.Scope{Resources: fleet.Patterns(t, "configmaps"), Namespaces: fleet.In(namespace)}
 	w := watchScopes(t, c.RESTConfig(), nil, in)
 	observe.Eventually(t, func() error {
 		if reasons := w.NotReady(); len(reasons) != 1 || !strings.Contains(reasons[0], "connection refused") {

@@ -25,7 +25,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
-	"github.com/deltabridge/deltabridge/pkg/pattern"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/observe"
@@ -157,25 +156,6 @@ func (w *watching) isRemoved(resource string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Contains(w.removed, resource)
-}
-
-// resources parses patterns as the configuration does.
-func resources(t *testing.T, texts ...string) pattern.Resources {
-	t.Helper()
-	parsed := pattern.ParseResources(texts)
-	if len(parsed) != len(texts) {
-		t.Fatalf("%q: only %q are valid", texts, parsed)
-	}
-	return parsed
-}
-
-// in has a watch for each of the namespaces.
-func in(namespaces ...string) pattern.Namespaces {
-	parsed, err := pattern.ParseNamespaces(namespaces)
-	if err != nil {
-		panic(err)
-	}
-	return parsed
 }
 
 // kube is an administrator.

@@ -31,7 +31,8 @@ var planCatalog = &discovery.Catalog{Served: []discovery.Served{
 	servedIn("widgets", "example.com", "Widget", true, "v2", "v1"),
 }}
 
-func patterns(t *testing.T, texts ...string) pattern.Resources {
+// Patterns parses patterns as the configuration does.
+func Patterns(t *testing.T, texts ...string) pattern.Resources {
 	t.Helper()
 	parsed := pattern.ParseResources(texts)
 	if len(parsed) != len(texts) {
@@ -40,8 +41,8 @@ func patterns(t *testing.T, texts ...string) pattern.Resources {
 	return parsed
 }
 
-// in has a watch for each of the namespaces.
-func in(namespaces ...string) pattern.Namespaces {
+// In has a watch for each of the namespaces.
+func In(namespaces ...string) pattern.Namespaces {
 	parsed, err := pattern.ParseNamespaces(namespaces)
 	if err != nil {
 		panic(err)
@@ -56,7 +57,7 @@ func only(namespaces ...string) pattern.Namespaces {
 			namespaces[n] = "[" + namespace + "]"
 		}
 	}
-	return in(namespaces...)
+	return In(namespaces...)
 }
 
 // describePlan gives a line for each informer: resource@version, its namespace, what it selects if not all, by what the
@@ -104,109 +105,109 @@ func TestPlan(t *testing.T) {
 			name: "nothing", want: []string{},
 		}, {
 			name:   "preferred version",
-			scopes: []Scope{{Resources: patterns(t, "deployments.apps", "widgets.example.com")}},
+			scopes: []Scope{{Resources: Patterns(t, "deployments.apps", "widgets.example.com")}},
 			want:   []string{"deployments.apps@v1 (named)", "widgets.example.com@v2 (named)"},
 		}, {
 			name:   "pinned version",
-			scopes: []Scope{{Resources: patterns(t, "deployments.v1beta2.apps", "*.v1.example.com")}},
+			scopes: []Scope{{Resources: Patterns(t, "deployments.v1beta2.apps", "*.v1.example.com")}},
 			want:   []string{"deployments.apps@v1beta2 (named)", "widgets.example.com@v1"},
 		}, {
 			name:   "another scope follows the pinned version",
-			scopes: []Scope{{Resources: patterns(t, "deployments.v1beta2.apps"), Namespaces: in("a")}, {Resources: patterns(t, "*.apps")}},
+			scopes: []Scope{{Resources: Patterns(t, "deployments.v1beta2.apps"), Namespaces: In("a")}, {Resources: Patterns(t, "*.apps")}},
 			want:   []string{"deployments.apps@v1beta2 (named)"},
 		}, {
 			name:     "two versions of one resource",
-			scopes:   []Scope{{Resources: patterns(t, "deployments.apps")}, {Resources: patterns(t, "deployments.v1beta2.apps"), LabelSelector: "x=y"}},
+			scopes:   []Scope{{Resources: Patterns(t, "deployments.apps")}, {Resources: Patterns(t, "deployments.v1beta2.apps"), LabelSelector: "x=y"}},
 			want:     []string{"deployments.apps@v1 (named)"},
 			problems: []string{"deployments.apps is already watched in version v1; version v1beta2 is ignored"},
 		}, {
 			name:   "everything: one storage under two names once",
-			scopes: []Scope{{Resources: patterns(t, "*")}},
+			scopes: []Scope{{Resources: Patterns(t, "*")}},
 			want:   []string{"deployments.apps@v1", "events@v1", "nodes@v1", "pods@v1", "widgets.example.com@v2"},
 		}, {
 			name:   "the second name alone",
-			scopes: []Scope{{Resources: patterns(t, "events.events.k8s.io")}},
+			scopes: []Scope{{Resources: Patterns(t, "events.events.k8s.io")}},
 			want:   []string{"events.events.k8s.io@v1 (named)"},
 		}, {
 			name:   "no scope is lost with the second name",
-			scopes: []Scope{{Resources: patterns(t, "events"), Namespaces: in("a")}, {Resources: patterns(t, "events.events.k8s.io"), Namespaces: in("a", "b")}},
+			scopes: []Scope{{Resources: Patterns(t, "events"), Namespaces: In("a")}, {Resources: Patterns(t, "events.events.k8s.io"), Namespaces: In("a", "b")}},
 			want:   []string{"events@v1 in a (named)", "events@v1 in b (named)"},
 		}, {
 			name:   "exclude",
-			scopes: []Scope{{Resources: patterns(t, "*"), Exclude: patterns(t, "*s")}, {Resources: patterns(t, "pods")}},
+			scopes: []Scope{{Resources: Patterns(t, "*"), Exclude: Patterns(t, "*s")}, {Resources: Patterns(t, "pods")}},
 			want:   []string{"pods@v1 (named)"},
 		}, {
 			name:   "an excluded version leaves the others",
-			scopes: []Scope{{Resources: patterns(t, "*.apps"), Exclude: patterns(t, "deployments.v1.apps")}},
+			scopes: []Scope{{Resources: Patterns(t, "*.apps"), Exclude: Patterns(t, "deployments.v1.apps")}},
 			want:   []string{"deployments.apps@v1beta2"},
 		}, {
 			name:     "unserved",
-			scopes:   []Scope{{Resources: patterns(t, "deployments", "pod", "gadgets.example.com", "gadgets", "*.absent.org")}},
+			scopes:   []Scope{{Resources: Patterns(t, "deployments", "pod", "gadgets.example.com", "gadgets", "*.absent.org")}},
 			want:     []string{},
 			problems: []string{"the cluster does not serve deployments (did you mean deployments.apps?)", "the cluster does not serve gadgets", "the cluster does not serve gadgets.example.com", "the cluster does not serve pod (did you mean pods?)"},
 			open:     true,
 		}, {
 			name:     "cluster-scoped resources lie in no namespace",
-			scopes:   []Scope{{Resources: patterns(t, "pods", "nodes"), Namespaces: in("a")}, {Resources: patterns(t, "nodes"), Namespaces: only("b")}},
+			scopes:   []Scope{{Resources: Patterns(t, "pods", "nodes"), Namespaces: In("a")}, {Resources: Patterns(t, "nodes"), Namespaces: only("b")}},
 			want:     []string{"pods@v1 in a (named)"},
 			problems: []string{"nodes is cluster-scoped, but `namespaces` does not contain \"\"; add \"\" to watch it"},
 		}, {
 			name:   "and only those that are named are missed",
-			scopes: []Scope{{Resources: patterns(t, "nodes")}, {Resources: patterns(t, "*"), Namespaces: in("a"), Exclude: patterns(t, "*.?*")}},
+			scopes: []Scope{{Resources: Patterns(t, "nodes")}, {Resources: Patterns(t, "*"), Namespaces: In("a"), Exclude: Patterns(t, "*.?*")}},
 			want:   []string{"events@v1 in a", "nodes@v1 (named)", "pods@v1 in a"},
 		}, {
 			name:   "cluster-scoped resources where no namespace is one of them",
-			scopes: []Scope{{Resources: patterns(t, "nodes"), Namespaces: only("", "b")}},
+			scopes: []Scope{{Resources: Patterns(t, "nodes"), Namespaces: only("", "b")}},
 			want:   []string{"nodes@v1 (named)"},
 		}, {
 			name:   "an informer for each namespace",
-			scopes: []Scope{{Resources: patterns(t, "pods"), Namespaces: in("a", "b")}, {Resources: patterns(t, "p*"), Namespaces: in("b", "c")}},
+			scopes: []Scope{{Resources: Patterns(t, "pods"), Namespaces: In("a", "b")}, {Resources: Patterns(t, "p*"), Namespaces: In("b", "c")}},
 			want:   []string{"pods@v1 in a (named)", "pods@v1 in b (named)", "pods@v1 in c"},
 		}, {
 			name:   "one for all of them covers it",
-			scopes: []Scope{{Resources: patterns(t, "pods"), Namespaces: in("a", "b")}, {Resources: patterns(t, "*")}},
+			scopes: []Scope{{Resources: Patterns(t, "pods"), Namespaces: In("a", "b")}, {Resources: Patterns(t, "*")}},
 			want:   []string{"deployments.apps@v1", "events@v1", "nodes@v1", "pods@v1 (named)", "widgets.example.com@v2"},
 		}, {
 			name:   "one that accepts the namespace too, no other does",
-			scopes: []Scope{{Resources: patterns(t, "pods"), Namespaces: in("a", "b")}, {Resources: patterns(t, "pods"), Namespaces: only("b", "c")}},
+			scopes: []Scope{{Resources: Patterns(t, "pods"), Namespaces: In("a", "b")}, {Resources: Patterns(t, "pods"), Namespaces: only("b", "c")}},
 			want:   []string{`pods@v1 in a (named)`, `pods@v1 in b or in c (named)`},
 		}, {
 			name:   "the union of what is accepted",
-			scopes: []Scope{{Resources: patterns(t, "pods"), Namespaces: only("a")}, {Resources: patterns(t, "pods"), Namespaces: only("c")}},
+			scopes: []Scope{{Resources: Patterns(t, "pods"), Namespaces: only("a")}, {Resources: Patterns(t, "pods"), Namespaces: only("c")}},
 			want:   []string{`pods@v1 in a or in c (named)`},
 		}, {
 			name:   "all is the union with all",
-			scopes: []Scope{{Resources: patterns(t, "pods"), Namespaces: only("a")}, {Resources: patterns(t, "pods")}, {Resources: patterns(t, "pods"), Namespaces: only("c")}},
+			scopes: []Scope{{Resources: Patterns(t, "pods"), Namespaces: only("a")}, {Resources: Patterns(t, "pods")}, {Resources: Patterns(t, "pods"), Namespaces: only("c")}},
 			want:   []string{"pods@v1 (named)"},
 		}, {
 			name: "of the same selectors the API server's",
 			scopes: []Scope{
-				{Resources: patterns(t, "pods"), LabelSelector: "app in (y,x), b", FieldSelector: "spec.nodeName=n,a=b"},
-				{Resources: patterns(t, "pods"), LabelSelector: "b,app in (x,y)", FieldSelector: "a=b,spec.nodeName=n", Namespaces: only("a")},
+				{Resources: Patterns(t, "pods"), LabelSelector: "app in (y,x), b", FieldSelector: "spec.nodeName=n,a=b"},
+				{Resources: Patterns(t, "pods"), LabelSelector: "b,app in (x,y)", FieldSelector: "a=b,spec.nodeName=n", Namespaces: only("a")},
 			},
 			want: []string{"pods@v1 with labels app in (x,y),b with fields a=b,spec.nodeName=n by app in (x,y),ba=b,spec.nodeName=n (named)"},
 		}, {
 			name: "different labels are selected here",
 			scopes: []Scope{
-				{Resources: patterns(t, "pods"), LabelSelector: "app=y", FieldSelector: "a=b"},
-				{Resources: patterns(t, "pods"), LabelSelector: "app=x", FieldSelector: "a=b", Namespaces: only("a")},
+				{Resources: Patterns(t, "pods"), LabelSelector: "app=y", FieldSelector: "a=b"},
+				{Resources: Patterns(t, "pods"), LabelSelector: "app=x", FieldSelector: "a=b", Namespaces: only("a")},
 			},
 			want: []string{"pods@v1 in a with labels app=x with fields a=b or with labels app=y with fields a=b by a=b (named)"},
 		}, {
 			name: "a part of what another scope selects",
 			scopes: []Scope{
-				{Resources: patterns(t, "pods"), LabelSelector: "app=x", FieldSelector: "a=b"},
-				{Resources: patterns(t, "pods"), LabelSelector: "app=x"},
-				{Resources: patterns(t, "pods"), LabelSelector: "app=y", Namespaces: in("a")},
-				{Resources: patterns(t, "pods"), FieldSelector: "a=b", Namespaces: in("a")},
-				{Resources: patterns(t, "p*"), Namespaces: in("a")},
+				{Resources: Patterns(t, "pods"), LabelSelector: "app=x", FieldSelector: "a=b"},
+				{Resources: Patterns(t, "pods"), LabelSelector: "app=x"},
+				{Resources: Patterns(t, "pods"), LabelSelector: "app=y", Namespaces: In("a")},
+				{Resources: Patterns(t, "pods"), FieldSelector: "a=b", Namespaces: In("a")},
+				{Resources: Patterns(t, "p*"), Namespaces: In("a")},
 			},
 			want: []string{"pods@v1 in a (named)", "pods@v1 with labels app=x except in a by app=x (named)"},
 		}, {
 			name: "a namespace is watched once",
 			scopes: []Scope{
-				{Resources: patterns(t, "pods"), LabelSelector: "app=x", Namespaces: only("a", "b")},
-				{Resources: patterns(t, "pods"), LabelSelector: "app=y", Namespaces: in("a", "c")},
+				{Resources: Patterns(t, "pods"), LabelSelector: "app=x", Namespaces: only("a", "b")},
+				{Resources: Patterns(t, "pods"), LabelSelector: "app=y", Namespaces: In("a", "c")},
 			},
 			want: []string{
 				"pods@v1 in a with labels app=x or in b with labels app=x except in a by app=x (named)", "pods@v1 in a with labels app=x or with labels app=y (named)",
@@ -214,27 +215,27 @@ func TestPlan(t *testing.T) {
 			},
 		}, {
 			name:   "globs are shared out among entries in any way",
-			scopes: []Scope{{Resources: patterns(t, "pods"), Namespaces: only("c", "a")}, {Resources: patterns(t, "pods"), Namespaces: only("b", "c")}},
+			scopes: []Scope{{Resources: Patterns(t, "pods"), Namespaces: only("c", "a")}, {Resources: Patterns(t, "pods"), Namespaces: only("b", "c")}},
 			want:   []string{"pods@v1 in a or in b or in c (named)"},
 		}, {
 			name: "fields of the name and the namespace are selected here",
 			scopes: []Scope{
-				{Resources: patterns(t, "pods"), FieldSelector: "metadata.namespace!=a"},
-				{Resources: patterns(t, "pods"), FieldSelector: "metadata.name=x"},
+				{Resources: Patterns(t, "pods"), FieldSelector: "metadata.namespace!=a"},
+				{Resources: Patterns(t, "pods"), FieldSelector: "metadata.name=x"},
 			},
 			want: []string{"pods@v1 with fields metadata.name=x or with fields metadata.namespace!=a (named)"},
 		}, {
 			name: "other fields cannot be, so all is watched",
 			scopes: []Scope{
-				{Resources: patterns(t, "pods"), FieldSelector: "spec.nodeName=m"},
-				{Resources: patterns(t, "pods"), FieldSelector: "spec.nodeName=n"},
+				{Resources: Patterns(t, "pods"), FieldSelector: "spec.nodeName=m"},
+				{Resources: Patterns(t, "pods"), FieldSelector: "spec.nodeName=n"},
 			},
 			want: []string{"pods@v1 with fields spec.nodeName=m or with fields spec.nodeName=n (named)"},
 		}, {
 			name: "fields and labels of different scopes neither",
 			scopes: []Scope{
-				{Resources: patterns(t, "pods"), FieldSelector: "spec.nodeName=m", Namespaces: in("a", "b")},
-				{Resources: patterns(t, "pods"), LabelSelector: "app=x", Namespaces: in("b", "c")},
+				{Resources: Patterns(t, "pods"), FieldSelector: "spec.nodeName=m", Namespaces: In("a", "b")},
+				{Resources: Patterns(t, "pods"), LabelSelector: "app=x", Namespaces: In("b", "c")},
 			},
 			want: []string{
 				"pods@v1 in a with fields spec.nodeName=m by spec.nodeName=m (named)",
@@ -243,17 +244,17 @@ func TestPlan(t *testing.T) {
 		}, {
 			name: "auxiliary ones are not watched twice, nor missed",
 			scopes: []Scope{
-				{Resources: patterns(t, "*"), Exclude: patterns(t, "deployments.apps")},
-				{Resources: patterns(t, "pods", "deployments.apps", "absent.apps"), Auxiliary: true},
+				{Resources: Patterns(t, "*"), Exclude: Patterns(t, "deployments.apps")},
+				{Resources: Patterns(t, "pods", "deployments.apps", "absent.apps"), Auxiliary: true},
 			},
 			want: []string{"deployments.apps@v1 (auxiliary) (first)", "events@v1", "nodes@v1", "pods@v1 (first)", "widgets.example.com@v2"},
 		}, {
 			name: "auxiliary ones where others watch a part",
 			scopes: []Scope{
-				{Resources: patterns(t, "pods"), LabelSelector: "app=x"},
-				{Resources: patterns(t, "deployments.apps"), Namespaces: only("a")},
-				{Resources: patterns(t, "pods", "deployments.apps", "nodes"), Namespaces: only("a", "b"), Auxiliary: true},
-				{Resources: patterns(t, "deployments.apps"), Namespaces: in("a", "c"), Auxiliary: true},
+				{Resources: Patterns(t, "pods"), LabelSelector: "app=x"},
+				{Resources: Patterns(t, "deployments.apps"), Namespaces: only("a")},
+				{Resources: Patterns(t, "pods", "deployments.apps", "nodes"), Namespaces: only("a", "b"), Auxiliary: true},
+				{Resources: Patterns(t, "deployments.apps"), Namespaces: In("a", "c"), Auxiliary: true},
 			},
 			want: []string{
 				`deployments.apps@v1 in a (named)`, `deployments.apps@v1 in a or in b (auxiliary) (first)`,
@@ -262,10 +263,10 @@ func TestPlan(t *testing.T) {
 		}, {
 			name: "auxiliary ones of the same namespaces",
 			scopes: []Scope{
-				{Resources: patterns(t, "pods"), Namespaces: only("a")},
-				{Resources: patterns(t, "pods"), Namespaces: in("b")},
-				{Resources: patterns(t, "pods"), Namespaces: only("a"), Auxiliary: true},
-				{Resources: patterns(t, "pods"), Namespaces: in("b"), Auxiliary: true},
+				{Resources: Patterns(t, "pods"), Namespaces: only("a")},
+				{Resources: Patterns(t, "pods"), Namespaces: In("b")},
+				{Resources: Patterns(t, "pods"), Namespaces: only("a"), Auxiliary: true},
+				{Resources: Patterns(t, "pods"), Namespaces: In("b"), Auxiliary: true},
 			},
 			want: []string{`pods@v1 in a (named) (first)`, `pods@v1 in b (named) (first)`},
 		},
@@ -288,8 +289,8 @@ func TestPlan(t *testing.T) {
 // An auxiliary source and one of the same for sinks are two, also for what a checkpoint remembers.
 func TestAuxiliarySources(t *testing.T) {
 	s := New(Config{Scopes: []Scope{
-		{Resources: patterns(t, "pods")},
-		{Resources: patterns(t, "deployments.apps"), Auxiliary: true},
+		{Resources: Patterns(t, "pods")},
+		{Resources: Patterns(t, "deployments.apps"), Auxiliary: true},
 	}})
 	p := newPlan(s.config.Scopes, planCatalog)
 	names := map[string]bool{}

@@ -47,7 +47,11 @@ func TestSelectorsThatDiffer(t *testing.T) {
 	k.label(namespace, "always", "a", "0")
 	k.label(namespace, "never", "c", "0")
 	in := func(selector string) fleet.Scope {
-		return fleet.Scope{Resources: resources(t, "configmaps"), Namespaces: in(namespace), LabelSelector: selector}
+		return fleet.Scope{
+			Resources:     fleet.Patterns(t, "configmaps"),
+			Namespaces:    fleet.In(namespace),
+			LabelSelector: selector,
+		}
 	}
 	w := watchScopes(t, c.RESTConfig(), nil, in("team=a"), in("team=b"))
 	w.waitReady()
@@ -170,7 +174,7 @@ func remember(t *testing.T, w *watching) *memory {
 // went is deleted, what is not watched any more has left, and what is new is added.
 func TestScopesChange(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
-	names := func(namespaces ...string) fleet.Scope { return fleet.Scope{Namespaces: in(namespaces...)} }
+	names := func(namespaces ...string) fleet.Scope { return fleet.Scope{Namespaces: fleet.In(namespaces...)} }
 	globs := func(namespaces ...string) fleet.Scope { // one watch, because each name is written as a glob
 		for n, name := range namespaces {
 			namespaces[n] = "[" + name[:1] + "]" + name[1:]
@@ -233,9 +237,9 @@ func TestScopesChange(t *testing.T) {
 			a, b := k.namespace(), k.namespace()
 			of := func(list scopes) scopes {
 				for n := range list {
-					list[n].Resources = resources(t, "configmaps")
+					list[n].Resources = fleet.Patterns(t, "configmaps")
 				}
-				return append(list, fleet.Scope{Resources: resources(t, "namespaces")})
+				return append(list, fleet.Scope{Resources: fleet.Patterns(t, "namespaces")})
 			}
 			for _, namespace := range []string{a, b} {
 				k.label(namespace, "stays", "a", "0")
@@ -293,7 +297,7 @@ func TestBuiltInResourceIsAwayAtTheStart(t *testing.T) {
 	namespace := k.namespace()
 	k.create(namespace, "stays")
 	k.create(namespace, "goes")
-	in := fleet.Scope{Resources: resources(t, "configmap*", "configmaps"), Namespaces: in(namespace)}
+	in := fleet.Scope{Resources: fleet.Patterns(t, "configmap*", "configmaps"), Namespaces: fleet.In(namespace)}
 	w := watchScopes(t, cluster.Shared(t).RESTConfig(), nil, in)
 	w.waitReady()
 	m := remember(t, w)
