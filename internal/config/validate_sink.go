@@ -70,11 +70,9 @@ func (s *Sink) validatePayload(at *strictyaml.Section) {
 	case s.Payload != event.PayloadChange && at.Has("patch"):
 		at.Report("patch", "has no effect without payload: change", "remove it, or write payload: change")
 	case s.Payload == event.PayloadChange && s.Buffer.Overflow == OverflowCompact:
-		at.Report(
-			"buffer.overflow",
+		at.Report("buffer.overflow",
 			"is compact, which discards intermediate states: a change event would not contain all changes",
-			"write block or drop-oldest, or payload: object",
-		)
+			"write block or drop-oldest, or payload: object")
 	}
 }
 
@@ -91,11 +89,8 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 	switch {
 	case !at.Fine("oversize"):
 	case s.Oversize == sinks.OutcomeClaimCheck && !at.Has("claimCheck"):
-		at.Report(
-			"oversize",
-			"is claimCheck, but the sink has no claimCheck section",
-			"add claimCheck: {bucket: k8s-claims, create: true}",
-		)
+		at.Report("oversize", "is claimCheck, but the sink has no claimCheck section",
+			"add claimCheck: {bucket: k8s-claims, create: true}")
 	case s.Oversize == sinks.OutcomeDeadLetter && !at.Has("deadLetter"):
 		at.Report("oversize", "is deadLetter, but the sink has no deadLetter section", "add deadLetter: {file: {}}")
 	}

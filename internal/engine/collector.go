@@ -98,11 +98,8 @@ func (r rows) collectInformer(s informer.Status) {
 	r.version("informer_resource_version", "Last resourceVersion that the informer saw.", s.ResourceVersion)
 	r.time("informer_last_contact_timestamp_seconds", "When the informer last received a response from the API server.",
 		s.LastContact)
-	r.counter(
-		"informer_relists_total",
-		"Lists after the initial list, because the watch could not be continued.",
-		s.Relists,
-	)
+	r.counter("informer_relists_total", "Lists after the initial list, because the watch could not be continued.",
+		s.Relists)
 	r.counter("informer_errors_total", "List and watch requests that failed.", s.Errors)
 }
 

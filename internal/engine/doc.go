@@ -12,7 +12,7 @@
 //	listener.go    listener: the handler that connects one informer to one pipeline; it filters, encodes and pushes
 //	refilter.go    the events that a listener sends after the filter of its sink was changed
 //	queue.go       the queue of a pipeline, in memory and on disk
-//	lost.go        the gap events that replace events which a damaged spill file lost
+//	lost.go        the gap events that replace events which a damaged file lost
 //	pipeline.go    pipeline: one sink with its filter, encoder, queue and drain
 //	restating.go   re-sends the known objects of one resource to one sink
 //	resync.go      starts re-sends as restated events, at intervals and on request

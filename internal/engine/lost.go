@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strconv"
@@ -13,10 +14,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// lostGaps returns the gap events that replace events that the spill cannot read back. It is not known which events
-// were lost. Therefore there is one gap event for every resource that the lost events can belong to: every resource
-// that has a position in the file. If the file cannot be read at all, one gap event is returned for every resource that
-// the sink knows according to the checkpoint.
+// announceLost queues gap events when parked events are lost, until ctx ends.
+func (p *pipeline) announceLost(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.parkedLost:
+		}
+		for _, gap := range p.lostGaps(fifo.Loss{}) {
+			if p.push(ctx, gap) != nil { // the process is stopping
+				p.abandoned.Add(1)
+			}
+		}
+	}
+}
+
+// lostGaps returns the gap events that replace events that cannot be read back from the disk. It is not known which
+// events were lost. Therefore there is one gap event for every resource that the lost events can belong to: every
+// resource that has a position in the spill. If the positions are not known, because the whole spill or parked events
+// are lost, one gap event is returned for every resource that the sink knows according to the checkpoint.
 func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 	resources, upTo := map[string]schema.GroupVersionResource{}, map[string]string{}
 	for mark, position := range l.Positions {
@@ -43,8 +60,10 @@ func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 
 func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to string) *event.Message {
 	info := &event.GapInfo{
-		Resource: event.GroupResource(resource), To: to, Reason: event.ReasonDamaged,
-		Message: "the spill is damaged and events in it are lost; they can belong to any resource that had events there",
+		Resource: event.GroupResource(resource),
+		To:       to,
+		Reason:   event.ReasonDamaged,
+		Message:  "a file of queued events is damaged and events in it are lost; they can belong to any resource with queued events",
 	}
 	ev := event.Event{Type: event.Gap, Time: time.Now(), Resource: resource, GapInfo: info}
 	number := "file." + strconv.FormatInt(ev.Time.UnixNano(), 36)

@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -69,5 +73,34 @@ func TestLossesOfASpillAreAnnounced(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Parked events that are lost, when the file is opened or later, are announced for each resource of the sink.
+func TestLostParkedEventsAreAnnounced(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "parked-test.db"), []byte("not a bbolt file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := pipelineFor(t, Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
+	p.books = rememberingBooks{states: []ledger.State{
+		{Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
+	}}
+	parking, err := p.openParked(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var announcing sync.WaitGroup
+	announcing.Go(func() { p.announceLost(ctx) })
+	taken, err := p.queue.Take(ctx, nil, 10, 1<<20)
+	cancel()
+	announcing.Wait()
+	if err != nil || len(taken) != 1 || taken[0].Type != event.Gap || taken[0].GapInfo.Resource != "pods" ||
+		taken[0].GapInfo.Reason != event.ReasonDamaged {
+		t.Errorf("%+v, %v", taken, err)
+	}
+	if err := parking.Close(); err != nil {
+		t.Error(err)
 	}
 }

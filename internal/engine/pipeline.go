@@ -46,6 +46,7 @@ type pipeline struct {
 	// destinations contains the latest destination that the sink reported, until the destination is read from the channel.
 	destinations chan string
 	restating    chan struct{} // contains an element while objects are re-sent to the sink
+	parkedLost   chan struct{} // contains an element when parked events were lost, until announceLost receives it
 
 	metrics *metrics.Sink
 	log     *slog.Logger
@@ -72,6 +73,7 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		enrich:       e.enrichment.forSink(s.Enrich),
 		destinations: make(chan string, 1),
 		restating:    make(chan struct{}, 1),
+		parkedLost:   make(chan struct{}, 1),
 		metrics:      e.metrics.ForSink(s.Name),
 		log:          e.options.Logger.With("sink", s.Name),
 		books:        e.tracker,
@@ -185,11 +187,8 @@ func (p *pipeline) earlier(of schema.GroupVersionResource, filters []string) (ea
 		if !ok {
 			var err error
 			if compiled, err = p.compileOld(text); err != nil {
-				p.log.Warn(
-					"cannot compile a previous filter of the sink; objects that only that filter passed get no leave event",
-					"err",
-					err,
-				)
+				p.log.Warn("cannot compile a previous filter of the sink; objects that only that filter passed get no leave event",
+					"err", err)
 			}
 			p.old[text] = compiled
 		}

@@ -80,6 +80,12 @@ func (p *pipeline) openParked(state string) (*parked.Store, error) {
 			_, bytes, _, _, _ := p.queue.SpillStats()
 			return bytes
 		},
+		OnLost: func() {
+			select {
+			case p.parkedLost <- struct{}{}:
+			default:
+			}
+		},
 	})
 }
 

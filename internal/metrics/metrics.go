@@ -2,6 +2,8 @@ package metrics
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,7 +12,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -38,34 +39,52 @@ var delayBuckets = []float64{
 // and the metrics of the Go runtime and of the process.
 func New(version, commit string) *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry(), started: time.Now()}
-	build := prometheus.GaugeOpts{Name: "build_info", Help: "Always 1; the labels describe the build."}
-	m.with(prometheus.Labels{"version": version, "commit": commit}).NewGauge(build).Set(1)
+	build := factory{m.Registry, prometheus.Labels{"version": version, "commit": commit}}
+	build.gauge("build_info", "Always 1; the labels describe the build.").Set(1)
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// factory creates metrics that share the same labels, and registers them.
-type factory struct{ promauto.Factory }
+// factory creates metrics with the same labels. All metrics of a name are in one vector, because 300 resources have
+// thousands of metrics.
+type factory struct {
+	registry *prometheus.Registry
+	labels   prometheus.Labels
+}
 
-func (m *Metrics) with(labels prometheus.Labels) factory {
-	prefixed := prometheus.WrapRegistererWithPrefix(Namespace+"_", m.Registry)
-	return factory{promauto.With(prometheus.WrapRegistererWith(labels, prefixed))}
+func (f factory) names(more ...string) []string {
+	return append(slices.Sorted(maps.Keys(f.labels)), more...)
 }
 
 func (f factory) counter(name, help string) prometheus.Counter {
-	return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	return f.counters(name, help).WithLabelValues()
 }
 
 func (f factory) counters(name, help string, labels ...string) *prometheus.CounterVec {
-	return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	opts := prometheus.CounterOpts{Namespace: Namespace, Name: name, Help: help}
+	return registered(f.registry, prometheus.NewCounterVec(opts, f.names(labels...))).MustCurryWith(f.labels)
 }
 
 func (f factory) gauge(name, help string) prometheus.Gauge {
-	return f.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	opts := prometheus.GaugeOpts{Namespace: Namespace, Name: name, Help: help}
+	return registered(f.registry, prometheus.NewGaugeVec(opts, f.names())).With(f.labels)
 }
 
 func (f factory) histogram(name, help string) prometheus.Observer {
-	return f.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: delayBuckets})
+	opts := prometheus.HistogramOpts{Namespace: Namespace, Name: name, Help: help, Buckets: delayBuckets}
+	return registered(f.registry, prometheus.NewHistogramVec(opts, f.names())).With(f.labels)
+}
+
+// registered registers a collector. It returns the collector that was registered earlier under this name, if there is
+// one. It panics if the name has other labels or another help text.
+func registered[C prometheus.Collector](r *prometheus.Registry, c C) C {
+	var earlier prometheus.AlreadyRegisteredError
+	if err := r.Register(c); errors.As(err, &earlier) {
+		return earlier.ExistingCollector.(C) //nolint:forcetypeassert // a bug, like the panic below
+	} else if err != nil {
+		panic(err)
+	}
+	return c
 }
 
 // Sink contains the metrics of one sink. It is safe for concurrent use.
@@ -86,7 +105,7 @@ type Sink struct {
 
 // ForSink creates and registers the metrics of one sink. Call it once per sink.
 func (m *Metrics) ForSink(name string) *Sink {
-	f := m.with(prometheus.Labels{"sink": name})
+	f := factory{m.Registry, prometheus.Labels{"sink": name}}
 	s := &Sink{
 		all:       m,
 		name:      name,
@@ -136,7 +155,7 @@ func (s *Sink) Resource(gr schema.GroupResource) *Resource {
 }
 
 func (s *Sink) newResource(name string) *Resource {
-	f := s.all.with(prometheus.Labels{"sink": s.name, "resource": name})
+	f := factory{s.all.Registry, prometheus.Labels{"sink": s.name, "resource": name}}
 	return &Resource{
 		Received:     f.counter("events_received_total", "Changes that an informer handed to the sink's filter."),
 		Filtered:     f.counter("events_filtered_total", "Changes that do not pass the sink's filter."),
@@ -153,10 +172,8 @@ func (s *Sink) newResource(name string) *Resource {
 			"Events that a gap event replaced because they could not be encoded or the destination rejected them."),
 		Gaps: f.counter("gap_events_total",
 			"Gap events that were delivered: places in the stream where states may be missing."),
-		Restated: f.counter(
-			"events_restated_total",
-			"Objects that resyncs re-sent in their current state. They are not changes.",
-		),
+		Restated: f.counter("events_restated_total",
+			"Objects that resyncs re-sent in their current state. They are not changes."),
 		Events: f.gauge("queue_events", "Events that are queued or in flight."),
 		Bytes:  f.gauge("queue_bytes", "Bytes of the events that are queued or in flight."),
 		Suppressed: f.counters("events_suppressed_total", "Changes that were suppressed although the object passes the "+

@@ -40,13 +40,8 @@ func Decode[T any](name string, data []byte) (*T, *Section) {
 		d.unreadable = true
 		d.syntaxError(data, err)
 	case len(documents) > 1:
-		d.add(
-			documents[1].Line,
-			documents[1].Column,
-			"",
-			"the file contains a second document",
-			"keep one, and remove the --- lines",
-		)
+		d.add(documents[1].Line, documents[1].Column, "", "the file contains a second document",
+			"keep one, and remove the --- lines")
 	}
 	// A file that contains only comments has no document. A file that contains only --- has a document that is null.
 	if err == nil && len(documents) > 0 && documents[0].Content[0].Tag != "!!null" {
@@ -152,11 +147,8 @@ func (d *decoder) wrongType(path string, node *yaml.Node, t reflect.Type, tag re
 func (d *decoder) isPlain(path string, node *yaml.Node) bool {
 	switch {
 	case node.Kind == yaml.AliasNode || node.Anchor != "" || node.Style&yaml.TaggedStyle != 0:
-		d.report(
-			path,
-			"has an anchor, an alias or a tag, which are not allowed",
-			"write the value itself, without &, * and !",
-		)
+		d.report(path, "has an anchor, an alias or a tag, which are not allowed",
+			"write the value itself, without &, * and !")
 	case node.Tag == "!!null":
 		d.report(path, "has no value", "add a value or remove the key, and check the indentation of the next line")
 	default:
@@ -190,13 +182,8 @@ func (d *decoder) eachKey(path string, node *yaml.Node, do func(key, value *yaml
 		key, value := node.Content[i], node.Content[i+1]
 		switch {
 		case key.Kind != yaml.ScalarNode || key.Tag == "!!merge" || key.Anchor != "" || key.Style&yaml.TaggedStyle != 0:
-			d.add(
-				key.Line,
-				key.Column,
-				path,
-				"has a key that is not a plain string",
-				"write a word, without <<, brackets, & and !",
-			)
+			d.add(key.Line, key.Column, path, "has a key that is not a plain string",
+				"write a word, without <<, brackets, & and !")
 		case seen[key.Value] != nil:
 			problem := fmt.Sprintf("key %s is given twice, first in line %d", Quote(key.Value), seen[key.Value].Line)
 			d.add(key.Line, key.Column, path, problem, "keep one of them")

@@ -12,20 +12,23 @@ const (
 	// maxHeld is the maximum size, in bytes, of the row changes that all ledgers together may hold while they wait for
 	// sinks to settle events.
 	maxHeld = 64 << 20
-	// crowdedFrom is the size from which the tracker commits at once and asks the queues to write to disk. In a burst of
-	// changes it determines how often the rows of the same objects are written: with half of both sizes, a replay to Kafka
-	// costs 30 % more CPU.
+	// crowdedFrom is the size from which the tracker asks the queues to write to disk. In a burst of changes it determines
+	// how often the rows of the same objects are written: with half of both sizes, a replay to Kafka costs 30 % more CPU.
 	crowdedFrom = maxHeld / 4 * 3
+	// commitAfter is the growth since the last commit after which the tracker commits at once. A commit uses several times
+	// the memory of its rows.
+	commitAfter = 20 << 20
 	// relieveInterval is the minimum interval between two attempts to make room.
 	relieveInterval = 50 * time.Millisecond
 )
 
-// makeRoom is called when a source has reached a position. If the ledgers hold more than crowdedFrom, it asks Run to
-// relieve them. If they hold more than maxHeld, it waits until they hold less or ctx ends, and the source is not read
-// during that time. It does not wait if waiting cannot help: if the source's ledger holds nothing, if the source must
-// first finish an initial list, or if only sinks that drop or merge events hold up the ledger, which Run then squeezes.
+// makeRoom is called when a source has reached a position. If the ledgers hold more than crowdedFrom, or have grown by
+// more than commitAfter, it asks Run to relieve them. If they hold more than maxHeld, it waits until they hold less or
+// ctx ends, and the source is not read during that time. It does not wait if waiting cannot help: if the source's
+// ledger holds nothing, if the source must first finish an initial list, or if only sinks that drop or merge events
+// hold up the ledger, which Run then squeezes.
 func (t *Tracker) makeRoom(ctx context.Context, l *ledger.Ledger) {
-	for t.held.Load() > crowdedFrom {
+	for t.held.Load() > min(crowdedFrom, t.left.Load()+commitAfter) {
 		select {
 		case t.crowded <- struct{}{}:
 		default:

@@ -23,6 +23,21 @@ type awaySink struct {
 }
 
 func newAwaySink(t *testing.T, lossy bool, persist func(*awaySink)) *awaySink {
+	a := newStoppedAwaySink(t, lossy, persist)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return a
+}
+
+// newStoppedAwaySink is newAwaySink with a Tracker that does not run.
+func newStoppedAwaySink(t *testing.T, lossy bool, persist func(*awaySink)) *awaySink {
 	a := &awaySink{t: t, at: 10, quoted: strconv.Quote(strings.Repeat("x", 20_000))}
 	e := New(
 		Options{
@@ -40,15 +55,6 @@ func newAwaySink(t *testing.T, lossy bool, persist func(*awaySink)) *awaySink {
 	}
 	begin(t, e, pods, "10")
 	a.open = send(e, pods, "away")
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- e.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
 	return a
 }
 
@@ -103,6 +109,24 @@ func TestANarrowFilterHoldsLittle(t *testing.T) {
 	if err := a.Commit(); err != nil || a.held.Load() != 0 ||
 		a.Lags()["pods"]["away"].ResourceVersion != fmt.Sprint(a.at) {
 		t.Errorf("in the end %d bytes are held, %+v, %v", a.held.Load(), a.Lags(), err)
+	}
+}
+
+// A commit uses several times the memory of its rows. Therefore it does not wait for a second while many objects change.
+func TestACommitDoesNotWaitForManyRows(t *testing.T) {
+	a := newStoppedAwaySink(t, false, func(*awaySink) {})
+	for before := int64(0); before < crowdedFrom-commitAfter; before = a.held.Load() {
+		n := 0
+		for ; len(a.crowded) == 0; n++ {
+			a.change(t.Context(), fmt.Sprint("p", n), false)
+		}
+		if grown := a.held.Load() - before; grown < commitAfter || grown > commitAfter+50_000 {
+			t.Fatalf("a commit was requested after %d bytes", grown)
+		}
+		<-a.crowded
+		if err := a.Commit(); err != nil { // settles nothing, because an event of the other sink is open
+			t.Fatal(err)
+		}
 	}
 }
 

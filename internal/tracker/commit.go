@@ -14,7 +14,7 @@ import (
 // crash.
 const commitInterval = time.Second
 
-// Run commits once a second until ctx ends, and earlier if the ledgers hold more than crowdedFrom. When ctx ends, it
+// Run commits once a second until ctx ends, and earlier if the ledgers must be relieved. When ctx ends, it
 // commits a last time and returns the error of this commit.
 func (t *Tracker) Run(ctx context.Context) error {
 	ticker := time.NewTicker(commitInterval)
@@ -53,6 +53,7 @@ func (t *Tracker) Commit() error {
 		}
 		t.report(err)
 	}
+	t.left.Store(t.held.Load())
 	t.finishLeaving()
 	return t.NotReady()
 }
@@ -67,10 +68,6 @@ func (t *Tracker) report(err error) {
 	case err == nil && before != nil:
 		t.log.Info("checkpoint can be written again")
 	case err != nil && before == nil:
-		t.log.Error(
-			"cannot write the checkpoint, retrying: after a restart, more events would be repeated, and deletions could be missing",
-			"err",
-			err,
-		)
+		t.log.Error("cannot write the checkpoint, retrying: a restart would repeat events and may miss deletions", "err", err)
 	}
 }

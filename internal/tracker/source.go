@@ -41,13 +41,8 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	}
 	state, known, err := t.store.Load(of.Name)
 	if err != nil {
-		t.log.Error(
-			"cannot read the rows of a source in the checkpoint; its objects are listed again",
-			"source",
-			of.Name,
-			"err",
-			err,
-		)
+		t.log.Error("cannot read the rows of a source in the checkpoint; its objects are listed again", "source", of.Name,
+			"err", err)
 		state, known = ledger.State{}, nil
 	}
 	if state.ResourceVersion == "" {
@@ -79,9 +74,7 @@ func (t *Tracker) rescope(state *ledger.State, scope string) {
 	if interrupted {
 		t.log.Info(
 			"previous process ended before it had sent all effects of a changed `watch`, sending an initial list to all sinks",
-			"source",
-			state.Source.Name,
-		)
+			"source", state.Source.Name)
 		beginAgain(state.Sinks)
 	}
 	if target == scope {

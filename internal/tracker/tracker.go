@@ -54,8 +54,9 @@ type Tracker struct {
 	lossy   map[string]bool // by sink
 	queues  Queues
 	reading context.Context //nolint:containedctx // Options.Reading
-	// crowded receives a value when the ledgers hold more than crowdedFrom.
+	// crowded receives a value when the ledgers must be relieved.
 	crowded chan struct{}
+	left    atomic.Int64      // what the ledgers held after the last commit
 	held    atomic.Int64      // bytes that all ledgers hold, see Ledger.Held
 	staging sync.Mutex        // held while a stage is begun or writes
 	filters map[string]string // by sink
@@ -200,11 +201,8 @@ func (t *Tracker) load(uid string) error {
 		}
 	}
 	for _, sink := range slices.Sorted(maps.Keys(changed)) {
-		t.log.Info(
-			"filter has changed, sending added and leave events for objects that pass it now or no longer pass it",
-			"sink",
-			sink,
-		)
+		t.log.Info("filter has changed, sending added and leave events for objects that pass it now or no longer pass it",
+			"sink", sink)
 	}
 	return nil
 }

@@ -14,8 +14,8 @@ import (
 // server with its own storage may serve larger objects.
 const MaxDocument = 64 << 20
 
-// watchBuffer is the size in bytes of each watch's read buffer. It is small, because most watches rarely receive an
-// event.
+// watchBuffer is the size in bytes of a watch's read buffer after the first line that is longer than bufio's default
+// size. Most watches have small objects and rarely receive an event.
 const watchBuffer = 16 << 10
 
 // WatchDecoder reads the events of a watch from a response body. It implements watch.Decoder of apimachinery.
@@ -41,7 +41,7 @@ var _ watch.Decoder = (*WatchDecoder)(nil)
 // objects keep their managedFields; see Object.ManagedFieldsJSON.
 func NewWatchDecoder(body io.ReadCloser, resourceVersion string, keepManaged bool) *WatchDecoder {
 	return &WatchDecoder{
-		body: body, reader: bufio.NewReaderSize(body, watchBuffer), parser: parser{keepManaged: keepManaged},
+		body: body, reader: bufio.NewReader(body), parser: parser{keepManaged: keepManaged},
 		versioned: resourceVersion != "" && resourceVersion != "0",
 	}
 }
@@ -88,7 +88,10 @@ func (d *WatchDecoder) line() ([]byte, error) {
 		}
 		d.long = append(d.long, part...)
 		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, bufio.ErrBufferFull): // part is the whole content of the buffer
+			if d.reader.Size() < watchBuffer {
+				d.reader = bufio.NewReaderSize(d.body, watchBuffer)
+			}
 		case err == nil, errors.Is(err, io.EOF) && len(d.long) > 0: // the next call returns the end of the stream
 			return d.long, nil
 		default:

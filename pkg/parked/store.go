@@ -29,7 +29,9 @@ type Options struct {
 	// 0 means no bound.
 	MaxBytes int64
 	Used     func() int64 // returns other bytes that count against MaxBytes; may be nil
-	Logger   *slog.Logger // nil means slog.Default()
+	// OnLost is called, with locks held, when Open or Head finds that stored events are damaged and lost; may be nil.
+	OnLost func()
+	Logger *slog.Logger // nil means slog.Default()
 }
 
 // Store contains the parked events of one sink. Its methods are safe for concurrent use. No method may be called after
@@ -80,11 +82,19 @@ func Open(opts Options) (*Store, error) {
 	if renameErr != nil {
 		return nil, boltfile.Explain("quarantine the parked events", s.path, renameErr)
 	}
-	s.lost++
+	s.lose(1)
 	clear(s.queues)
 	opts.Logger.Error("cannot read the parked events; the file was quarantined",
 		"path", s.path, "renamedTo", renamedTo, "err", err)
 	return s, nil
+}
+
+// lose counts lost events. A file counts as one.
+func (s *Store) lose(events int) {
+	s.lost += int64(events)
+	if s.opts.OnLost != nil {
+		s.opts.OnLost()
+	}
 }
 
 // Queues returns the queues that contain events, sorted by the number of their oldest event.
@@ -231,7 +241,7 @@ func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, er
 		return nil, fmt.Errorf("read parked events: %w", err)
 	}
 	if len(damaged) > 0 {
-		s.lost += int64(len(damaged))
+		s.lose(len(damaged))
 		s.opts.Logger.Error("parked events are damaged and lost",
 			"path", s.path, "destination", destination, "events", len(damaged))
 		if err := s.remove(destination, damaged); err != nil {

@@ -34,9 +34,7 @@ func ParsePath(text string) (Path, error) {
 		}
 	}
 	if p.is(0, []byte("metadata")) && !p.is(1, []byte("labels")) && !p.is(1, []byte("annotations")) {
-		return nil, errors.New(
-			"would hide the object's identity: in metadata, only labels and annotations can be hidden",
-		)
+		return nil, errors.New("would hide the object's identity: in metadata, only labels and annotations can be hidden")
 	}
 	return p, nil
 }

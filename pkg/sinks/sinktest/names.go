@@ -115,10 +115,7 @@ func testClusterNamesAtOnce(t *testing.T, _ Harness, d Destination) {
 			t.Errorf("k%d: %v", n, err)
 		}
 	}
-	if found, err := all[0].Registered(
-		t.Context(),
-		"prod",
-	); err != nil || found.UID != holder || holder == "" ||
+	if found, err := all[0].Registered(t.Context(), "prod"); err != nil || found.UID != holder || holder == "" ||
 		found.Since.IsZero() {
 		t.Errorf("the name belongs to %+v, want %q; %v", found, holder, err)
 	}
