@@ -40,12 +40,10 @@ func (s bridgeSetup) config(dir string, to broker) string {
 		watch = "{resources: [configmaps]}"
 	}
 	var b strings.Builder
-	fmt.Fprintf(
-		&b,
-		"cluster: bench\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\n",
-		s.kubeconfig,
-		filepath.Join(dir, "state"),
-	)
+	// A broker keeps the name of a cluster, so the simulated API server and the real one have different names.
+	cluster, _, _ := strings.Cut(filepath.Base(s.kubeconfig), ".")
+	fmt.Fprintf(&b, "cluster: bench-%s\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\n",
+		cluster, s.kubeconfig, filepath.Join(dir, "state"))
 	fmt.Fprintf(&b, "watch: [%s]\nsinks:\n", watch)
 	when := ""
 	if s.when != "" {

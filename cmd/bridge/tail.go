@@ -61,7 +61,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 			defer closeDestination(cmd.Context(), d)
 			source, ok := d.Sink.(diagnose.Reader)
 			if !ok {
-				return fmt.Errorf("sink %s writes to standard output: there is nothing to read", s.Name)
+				return fmt.Errorf("sink %s: events cannot be read back from this kind of destination", s.Name)
 			}
 			read := diagnose.ReadOptions{Follow: o.follow}
 			if o.since > 0 {

@@ -39,7 +39,7 @@ func TestTailMistakes(t *testing.T) {
 		{`--namespace: [1]: "Shop": not a namespace`, []string{"-n", "shop", "-n", "Shop"}},
 		{"--selector: ", []string{"-l", "app in web"}},
 		{"no sink delivers to a broker: there is nothing to read", []string{"-c", lines}},
-		{"sink lines writes to standard output: there is nothing to read", []string{"-c", lines, "--sink", "lines"}},
+		{"sink lines: events cannot be read back from this kind of destination", []string{"-c", lines, "--sink", "lines"}},
 		{"there are several sinks: choose one with --sink (a, b)", []string{"-c", several}},
 		{"--sink c: there is no such sink; use one of lines, a, b", []string{"-c", several, "--sink", "c"}},
 	} {

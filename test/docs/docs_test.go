@@ -51,6 +51,7 @@ func imports(t *testing.T) map[string][]string {
 		"./cmd/...",
 		"./pkg/...",
 		"./internal/...",
+		"./docs/...",
 	)
 	list.Dir = root
 	out, err := list.Output()
