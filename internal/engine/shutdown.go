@@ -63,7 +63,7 @@ func (e *Engine) closeSinks() {
 			p.close(ctx)
 			onDisk, lost := p.left()
 			if onDisk+lost == 0 {
-				p.log.Info("everything was delivered")
+				p.log.Info("queue is empty")
 				return
 			}
 			p.log.Warn("events left undelivered", "onDisk", onDisk, "notStored", lost)
