@@ -119,9 +119,7 @@ func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) diagno
 
 // try sends the requests of an informer. It returns the forbidden verbs and the number of objects as text.
 func (e *examination) try(
-	ctx context.Context,
-	w *fleet.Watched,
-	verbs []string,
+	ctx context.Context, w *fleet.Watched, verbs []string,
 ) (forbidden []string, objects string, err error) {
 	for _, verb := range verbs {
 		limited, cancel := context.WithTimeout(ctx, stepTimeout)

@@ -263,7 +263,7 @@ func (e *Engine) read() error {
 	}
 	group.Go(e.releaseStartupMemory)
 	for _, p := range e.pipelines {
-		p.Encoder.ClusterUID = e.tracker.KnownUID()
+		p.Encoder.ClusterUID, p.Encoder.Epoch = e.tracker.KnownUID(), e.tracker.Epoch()
 		group.Go(func() { p.announceLost(e.reading) })
 		group.Go(func() { e.resyncs.follow(p, func() bool { return len(e.set.NotReady()) == 0 }) })
 	}

@@ -35,9 +35,7 @@ func (e *explainer) connect(ctx context.Context) error {
 // get reads one object with a list request, as `bridge run` does. It returns nil if the object does not exist or the
 // field selector does not select it.
 func (e *explainer) get(
-	ctx context.Context,
-	gvr schema.GroupVersionResource,
-	namespace, name, fieldSelector string,
+	ctx context.Context, gvr schema.GroupVersionResource, namespace, name, fieldSelector string,
 ) (*object.Object, error) {
 	selectors := []string{"metadata.name=" + name}
 	if fieldSelector != "" {

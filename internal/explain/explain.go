@@ -73,10 +73,7 @@ type explainer struct {
 // Reports returns one report per object. args is either one file with objects (- for stdin), or a resource and the name
 // of an object in the cluster.
 func (o Options) Reports(
-	ctx context.Context,
-	cfg *config.Config,
-	args []string,
-	stdin io.Reader,
+	ctx context.Context, cfg *config.Config, args []string, stdin io.Reader,
 ) (reports []*Report, err error) {
 	switch {
 	case len(args) == 2 && o.Offline:

@@ -21,7 +21,7 @@ type Store interface {
 	ClusterUID() string
 	Commit(updates []ledger.Update, filters map[string]string) error
 	Forget(source string) error
-	SetWatch(watch string) (change string, err error)
+	SetWatch(watch string) (change, epoch string, err error)
 	SetDestination(sink, name string) error
 
 	States() ([]ledger.State, error)

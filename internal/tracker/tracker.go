@@ -62,6 +62,7 @@ type Tracker struct {
 	filters map[string]string // by sink
 	watch   string            // Options.Watch
 
+	epoch      string     // set by Identify
 	forgetting sync.Mutex // held while the store removes sources, so none of them can be resumed during the removal
 
 	mu      sync.Mutex
@@ -106,6 +107,9 @@ func (t *Tracker) KnownUID() string {
 	}
 	return ""
 }
+
+// Epoch returns the epoch of new events; see event.Message. It is known when Identify has returned.
+func (t *Tracker) Epoch() string { return t.epoch }
 
 // Destination returns the name of the destination that received the settled events of a sink; empty if it is not known.
 func (t *Tracker) Destination(sink string) string { return t.store.Destination(sink) }
@@ -182,7 +186,7 @@ func (t *Tracker) load(uid string) error {
 	if err := t.store.Commit(nil, t.filters); err != nil {
 		return err
 	}
-	change, err := t.store.SetWatch(t.watch)
+	change, epoch, err := t.store.SetWatch(t.watch)
 	if err != nil {
 		return err
 	}
@@ -192,7 +196,7 @@ func (t *Tracker) load(uid string) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.change = change
+	t.change, t.epoch = change, epoch
 	changed := map[string]bool{}
 	for _, s := range states {
 		t.sources[s.Source.Name] = &source{state: s}

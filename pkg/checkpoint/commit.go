@@ -73,7 +73,7 @@ func (t *transaction) setSinks(configs map[string]string) error {
 	if configs == nil || maps.Equal(before, configs) {
 		return nil
 	}
-	t.record.Sinks = maps.Clone(configs)
+	t.record.Sinks, t.record.Epoch = maps.Clone(configs), newChange()
 	removed := func(sink string) bool { _, ok := configs[sink]; return !ok }
 	maps.DeleteFunc(t.record.Destinations, func(sink, _ string) bool { return removed(sink) })
 	for _, name := range t.record.Sources {
@@ -114,14 +114,20 @@ func newChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
 // SetWatch stores the watch configuration and returns the name of its last change. If watch differs from the stored
 // configuration, this is a new name. If the configuration has never changed, the name is empty. The configuration is on
 // disk when SetWatch returns. If it is on disk already, nothing is written, so that a restart requires no free space.
-func (s *Store) SetWatch(watch string) (change string, err error) {
+//
+// epoch is the name of the last change to the watch configuration or to the configuration of a sink. It is never empty
+// in a new store.
+func (s *Store) SetWatch(watch string) (change, epoch string, err error) {
 	err = s.note(func(r *storeRecord) {
-		if r.Watch != "" && r.Watch != watch {
-			r.WatchChange = newChange()
+		if r.Watch != watch {
+			r.Epoch = newChange()
+			if r.Watch != "" {
+				r.WatchChange = r.Epoch
+			}
 		}
-		r.Watch, change = watch, r.WatchChange
+		r.Watch, change, epoch = watch, r.WatchChange, r.Epoch
 	})
-	return change, err
+	return change, epoch, err
 }
 
 // SetDestination stores the name of the destination that received the settled events of a sink. The name is on disk

@@ -41,6 +41,7 @@ type storeRecord struct {
 	Destinations map[string]string `json:"destinations,omitempty"`
 	Watch        string            `json:"watch,omitempty"`       // last argument of SetWatch
 	WatchChange  string            `json:"watchChange,omitempty"` // name of the last change to Watch; may be empty
+	Epoch        string            `json:"epoch,omitempty"`       // see SetWatch
 }
 
 // clone returns a copy. The copy shares only maps that are replaced but never modified.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -172,13 +173,49 @@ func TestARestartWritesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		do(s.SetWatch("pods"))
+		_, _, err := s.SetWatch("pods")
+		do("", err)
 		do("", s.SetDestination("x", "stream"))
 		do("", s.Forget("unknown"))
 		if commits := s.Stats().Commits; restart == 1 && commits > 0 {
 			t.Errorf("%d commits", commits)
 		}
 		s.Close()
+	}
+}
+
+// Each changed configuration has an epoch of its own, even if it is changed back, and so has a new file. A restart has
+// none.
+func TestEpochs(t *testing.T) {
+	folder := t.TempDir()
+	epochs := map[string]bool{}
+	last := ""
+	for n, c := range []struct {
+		watch, filter string
+		isNew         bool
+	}{
+		{"pods", "all", true},
+		{"pods", "all", false},
+		{"nodes", "all", true},
+		{"pods", "all", true},
+		{"pods", "some", true},
+		{"pods", "some", false},
+		{"pods", "all", true},
+	} {
+		s := begin(t, folder)
+		commit(t, s, map[string]string{"sink": c.filter})
+		_, epoch, err := s.SetWatch(c.watch)
+		if isNew := epoch != last && !epochs[epoch]; err != nil || epoch == "" || isNew != c.isNew {
+			t.Errorf("start %d: epoch %q after %q, %v", n, epoch, last, err)
+		}
+		last, epochs[epoch] = epoch, true
+		s.Close()
+		for began := newChange(); newChange() == began; { // names have milliseconds
+			runtime.Gosched()
+		}
+	}
+	if _, epoch, err := begin(t, t.TempDir()).SetWatch("pods"); err != nil || epochs[epoch] {
+		t.Errorf("a new file has the epoch %q, %v", epoch, err)
 	}
 }
 

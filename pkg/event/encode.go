@@ -42,6 +42,7 @@ type Encoder struct {
 	Cluster string
 	// ClusterUID is the value of the attribute clusteruid. If it is empty, the attribute is omitted.
 	ClusterUID string
+	Epoch      string  // see Message.Epoch
 	Payload    Payload // The default is PayloadObject.
 	Content    Content // The default is ContentBinary.
 	Patch      Patch   // the patch format for PayloadChange; the default is PatchJSON
@@ -63,7 +64,7 @@ type Encoder struct {
 // the object, because errors are logged and sent in gap events.
 func (e *Encoder) Encode(ev Event) (*Message, error) {
 	m := &Message{
-		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster, ClusterUID: e.ClusterUID,
+		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster, ClusterUID: e.ClusterUID, Epoch: e.Epoch,
 		InitialList: ev.InitialList, Again: ev.Again, Structured: e.Content == ContentStructured, GapInfo: ev.GapInfo,
 	}
 	if ev.Type.IsControl() {

@@ -13,7 +13,7 @@ func TestStoredMessagesComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Encoder{Cluster: "prod", Content: ContentStructured, PartitionKey: key}
+	e := &Encoder{Cluster: "prod", Epoch: "e1", Content: ContentStructured, PartitionKey: key}
 	for _, ev := range []Event{
 		{Type: Added, Resource: pods, Object: podAt(t, "17"), InitialList: true},
 		{Type: Deleted, Resource: pods, Object: podAt(t, "17"), LeftAt: "18"},
@@ -39,6 +39,9 @@ func TestStoredMessagesComeBack(t *testing.T) {
 		}
 		if diff := cmp.Diff(m.GapInfo, back.GapInfo); diff != "" {
 			t.Error(diff)
+		}
+		if gap := RefusalGap(back, ReasonRefused, "", ""); back.Epoch != "e1" || gap.Epoch != "e1" {
+			t.Errorf("epoch %q, and %q of a gap event in its place", back.Epoch, gap.Epoch)
 		}
 		if want := (Origin{Source: "pods", Position: "16"}); back.Origin != want {
 			t.Errorf("origin %+v", back.Origin)

@@ -86,8 +86,7 @@ func newEnv() (e environment, err error) {
 // compile compiles an expression and reports whether the expression uses a variable that describes the change (old or
 // operation). It calls report for each mistake, with the line and the column, counted from 1.
 func (e environment) compile(
-	text string,
-	report func(line, column int, err error),
+	text string, report func(line, column int, err error),
 ) (program cel.Program, onChange bool) {
 	env := e.object
 	checked, issues := env.Compile(text)

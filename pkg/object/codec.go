@@ -28,9 +28,7 @@ type codec struct{}
 
 // Decode implements runtime.Decoder. The result does not refer to data.
 func (codec) Decode(
-	data []byte,
-	_ *schema.GroupVersionKind,
-	into runtime.Object,
+	data []byte, _ *schema.GroupVersionKind, into runtime.Object,
 ) (runtime.Object, *schema.GroupVersionKind, error) {
 	if into == nil {
 		into = &Object{}

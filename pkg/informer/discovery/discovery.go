@@ -96,9 +96,7 @@ func (d *Discoverer) Discover(ctx context.Context) (*Catalog, error) {
 }
 
 func servedByGroup(
-	group *metav1.APIGroup,
-	lists map[string]*metav1.APIResourceList,
-	services map[schema.GroupVersion]service,
+	group *metav1.APIGroup, lists map[string]*metav1.APIResourceList, services map[schema.GroupVersion]service,
 ) []Served {
 	versions := []string{group.PreferredVersion.Version}
 	for _, v := range group.Versions {

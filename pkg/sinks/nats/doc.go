@@ -2,10 +2,10 @@
 //
 // # Messages
 //
-// The sink publishes every event with acknowledgement. The header Nats-Msg-Id is <cluster>/<event id>, and
-// Nats-Expected-Stream is the name of the stream. In binary mode, the CloudEvents attributes are headers named
-// ce-<name>, percent-encoded where needed. In structured mode, the header content-type is set, and the body is the
-// CloudEvent as JSON (CloudEvents NATS Protocol Binding, working draft after 1.0.2, which added headers).
+// The sink publishes every event with acknowledgement. The header Nats-Msg-Id is <cluster>/<event id>.<epoch> (see
+// event.Message), and Nats-Expected-Stream is the name of the stream. In binary mode, the CloudEvents attributes are
+// headers named ce-<name>, percent-encoded where needed. In structured mode, the header content-type is set, and the
+// body is the CloudEvent as JSON (CloudEvents NATS Protocol Binding, working draft after 1.0.2, which added headers).
 //
 // Restated events, and events that are sent again to a new destination, have a different Nats-Msg-Id that only this
 // process uses. The stream must store such a message even if it already has the same event.

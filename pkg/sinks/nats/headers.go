@@ -64,8 +64,11 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 	h.round++
 	h.n = 0
 	id := m.UniqueID()
-	if h.latest || m.Again || m.Type == event.Restated {
+	switch {
+	case h.latest || m.Again || m.Type == event.Restated:
 		id = h.ownID(m)
+	case m.Epoch != "":
+		id += "." + m.Epoch
 	}
 	h.put("", jetstream.MsgIDHeader, id+h.suffix)
 	if h.latest && m.Type == event.Deleted {

@@ -175,6 +175,17 @@ func TestFlight(t *testing.T) {
 	}
 }
 
+// An event of one epoch is no repetition of one of another epoch.
+func TestTheIDHasTheEpoch(t *testing.T) {
+	h := newHeaders(&Config{Stream: StreamConfig{Name: "K8S"}})
+	m := sinktest.Message("a", 1, 10)
+	plain := h.set(m).Get("Nats-Msg-Id")
+	m.Epoch = "e1"
+	if got := h.set(m).Get("Nats-Msg-Id"); got != plain+".e1" {
+		t.Errorf("%q, without an epoch %q", got, plain)
+	}
+}
+
 // What a destination has to take although it may hold the event has an id of this process.
 func TestAgainHasAnIDOfItsOwn(t *testing.T) {
 	h, other := newHeaders(

@@ -1,0 +1,106 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// epochs is a bridge whose stream remembers all ids, and one ConfigMap.
+type epochs struct {
+	t         *testing.T
+	js        *jetStream
+	cs        kubernetes.Interface
+	namespace string
+	dir       string
+	start     func(resource, when string) *bridge // and waits until it is ready
+}
+
+func newEpochs(t *testing.T) *epochs {
+	c := sharedCluster(t)
+	e := &epochs{t: t, js: startJetStream(t), cs: clientset(t, c), dir: t.TempDir()}
+	e.namespace = newNamespace(t, e.cs)
+	e.start = func(resource, when string) *bridge {
+		t.Helper()
+		b := startBridgeIn(t, e.dir, c.Kubeconfig(), fmt.Sprintf(`
+watch: [{resources: [%s], namespaces: [%s]}]
+sinks:
+  - name: jetstream
+    filters: [{when: %q}]
+    nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
+`, resource, e.namespace, when, e.js.url()))
+		b.waitReady()
+		return b
+	}
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Data: map[string]string{"color": "blue"}}
+	if _, err := e.cs.CoreV1().ConfigMaps(e.namespace).Create(t.Context(), cm, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// sent waits until the last event of the ConfigMap is want: its operation and what its data has to contain.
+func (e *epochs) sent(want, data string) {
+	e.t.Helper()
+	eventually(e.t, 20*time.Second, func() error {
+		var all []string
+		last := received{}
+		for _, r := range e.js.read("E2E") {
+			if r.object() && r.attributes["name"] == "x" {
+				all, last = append(all, r.attributes["operation"]+" "+r.id()), r
+			}
+		}
+		if last.attributes["operation"] != want || !strings.Contains(string(last.data), data) {
+			return fmt.Errorf("the last event is not %s with %s: %q", want, data, all)
+		}
+		return nil
+	})
+}
+
+// TestAnotherFilterAfterAKill: what was sent since the last commit is sent again by a process with another filter. It
+// then follows a leave, and the stream must not take it for a repetition.
+func TestAnotherFilterAfterAKill(t *testing.T) {
+	t.Parallel()
+	e := newEpochs(t)
+	b := e.start("configmaps", "true")
+	e.sent("added", "blue")
+	pause(t, 2*time.Second) // until it is in the checkpoint
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Data: map[string]string{"color": "red"}}
+	if _, err := e.cs.CoreV1().ConfigMaps(e.namespace).Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	e.sent("updated", "red")
+	b.kill()
+	b = e.start("configmaps", "object.data.color == 'red'")
+	pause(t, 2*time.Second) // for a leave that may follow
+	if n := len(e.js.read("E2E")); n < 3 {
+		t.Errorf("%d events: the test did not reach what it is about", n)
+	}
+	e.sent("added", "red")
+	b.stop()
+}
+
+// TestALostCheckpointAfterALeave: the initial list that follows has the ids of events from before the leave.
+func TestALostCheckpointAfterALeave(t *testing.T) {
+	t.Parallel()
+	e := newEpochs(t)
+	b := e.start("configmaps", "true")
+	e.sent("added", "blue")
+	b.stop()
+	b = e.start("services", "true")
+	e.sent("deleted", "blue")
+	b.stop()
+	if err := os.Remove(filepath.Join(e.dir, "state", "checkpoint.db")); err != nil {
+		t.Fatal(err)
+	}
+	b = e.start("configmaps", "true")
+	e.sent("added", "blue")
+	b.stop()
+}
