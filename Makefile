@@ -104,7 +104,7 @@ test: prebuild check bin/testreport ## Everything that must hold: check, then al
 .PHONY: test-long
 test-long: export DELTABRIDGE_TEST_LONG := 1
 test-long: ## All tests with their full counts and durations: takes hours
-	$(MAKE) test TESTFLAGS='$(TESTFLAGS) -timeout=180m -p=1 -parallel=1'
+	$(MAKE) test TESTFLAGS='$(TESTFLAGS) -timeout=180m -p=1'
 
 # The control plane of the tests: the first time this takes minutes, longer than a test may. It shows its progress.
 .PHONY: prebuild
