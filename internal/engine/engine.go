@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
@@ -72,8 +73,7 @@ func (e *Engine) openTracker() error {
 	}
 	var err error
 	of.Store, err = checkpoint.Open(
-		checkpoint.Options{Path: o.State, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger},
-	)
+		checkpoint.Options{Path: o.State, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger})
 	if err != nil {
 		return err
 	}
@@ -264,6 +264,9 @@ func (e *Engine) read() error {
 	group.Go(e.releaseStartupMemory)
 	for _, p := range e.pipelines {
 		p.Encoder.ClusterUID, p.Encoder.Epoch = e.tracker.KnownUID(), e.tracker.Epoch()
+		if p.Buffer.Overflow != Block { // after a crash, events that were dropped or merged are sent behind newer ones
+			p.Encoder.Epoch += "." + strconv.FormatInt(time.Now().UnixMilli(), 36)
+		}
 		group.Go(func() { p.announceLost(e.reading) })
 		group.Go(func() { e.resyncs.follow(p, func() bool { return len(e.set.NotReady()) == 0 }) })
 	}

@@ -102,8 +102,7 @@ func (s *Store) reserve(size int64) error {
 	s.used = used
 	if s.MaxBytes > 0 && used+size > s.MaxBytes {
 		return sinks.Permanent(
-			fmt.Errorf("%w: %d of %d bytes are in use, but this message requires %d", ErrFull, used, s.MaxBytes, size),
-		)
+			fmt.Errorf("%w: %d of %d bytes are in use, but this message requires %d", ErrFull, used, s.MaxBytes, size))
 	}
 	return nil
 }

@@ -278,8 +278,7 @@ func (i *Informer) announceGap(to string) {
 		log.Warn("the resourceVersion went backwards, so the resource was listed again; was etcd restored from a backup?")
 	} else {
 		log.Warn(
-			"the watch could not be continued, so the resource was listed again; only intermediate states can be missing",
-		)
+			"the watch could not be continued, so the resource was listed again; only intermediate states can be missing")
 	}
 	i.record.Gap(from, to)
 	notify(i.handlers, func(o Observer) { o.OnGap(from, to, why) })

@@ -33,14 +33,12 @@ func ParseResource(text string) (Resource, error) {
 		return Resource{}, errors.New("resources cannot be excluded with \"!\"")
 	case strings.Contains(text, "/"):
 		return Resource{}, errors.New(
-			"subresources cannot be watched; to specify a group, separate it with a dot, as in deployments.apps",
-		)
+			"subresources cannot be watched; to specify a group, separate it with a dot, as in deployments.apps")
 	case strings.ToLower(text) != text:
 		return Resource{}, errors.New("write the resource as its lower-case plural, as in configmaps")
 	case !resourcePattern.MatchString(text) || strings.HasSuffix(text, "."):
 		return Resource{}, errors.New(
-			"not a resource: must be written as pods, deployments.apps, deployments.v1.apps, *.example.com or *",
-		)
+			"not a resource: must be written as pods, deployments.apps, deployments.v1.apps, *.example.com or *")
 	}
 	resource, rest, hasRest := strings.Cut(text, ".")
 	p := Resource{Resource: resource, Group: rest}

@@ -24,6 +24,7 @@ import (
 type received struct {
 	attributes map[string]string
 	data       []byte
+	messageID  string // Nats-Msg-Id; empty on Kafka
 }
 
 func (r received) id() string              { return r.attributes["id"] }
@@ -180,7 +181,7 @@ func (js *jetStream) read(stream string) []received {
 			js.t.Fatal(err)
 		}
 		for m := range batch.Messages() {
-			r := received{attributes: map[string]string{}, data: m.Data()}
+			r := received{attributes: map[string]string{}, data: m.Data(), messageID: m.Headers().Get("Nats-Msg-Id")}
 			for name, values := range m.Headers() {
 				if attribute, ok := strings.CutPrefix(strings.ToLower(name), "ce-"); ok {
 					r.attributes[attribute] = values[0]

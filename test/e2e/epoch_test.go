@@ -20,22 +20,23 @@ type epochs struct {
 	cs        kubernetes.Interface
 	namespace string
 	dir       string
-	start     func(resource, when string) *bridge // and waits until it is ready
+	start     func(resource, when, overflow string) *bridge // and waits until it is ready
 }
 
 func newEpochs(t *testing.T) *epochs {
 	c := sharedCluster(t)
 	e := &epochs{t: t, js: startJetStream(t), cs: clientset(t, c), dir: t.TempDir()}
 	e.namespace = newNamespace(t, e.cs)
-	e.start = func(resource, when string) *bridge {
+	e.start = func(resource, when, overflow string) *bridge {
 		t.Helper()
 		b := startBridgeIn(t, e.dir, c.Kubeconfig(), fmt.Sprintf(`
 watch: [{resources: [%s], namespaces: [%s]}]
 sinks:
   - name: jetstream
     filters: [{when: %q}]
+    buffer: {overflow: %s}
     nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
-`, resource, e.namespace, when, e.js.url()))
+`, resource, e.namespace, when, overflow, e.js.url()))
 		b.waitReady()
 		return b
 	}
@@ -64,21 +65,53 @@ func (e *epochs) sent(want, data string) {
 	})
 }
 
+// paintRed changes the ConfigMap and waits until that is sent.
+func (e *epochs) paintRed() {
+	e.t.Helper()
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Data: map[string]string{"color": "red"}}
+	if _, err := e.cs.CoreV1().ConfigMaps(e.namespace).Update(e.t.Context(), cm, metav1.UpdateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	e.sent("updated", "red")
+}
+
+// TestEpochsOfLossySinks: after a kill, what a queue dropped or merged can be sent behind newer events. These then have
+// to be stored again, so they need another epoch.
+func TestEpochsOfLossySinks(t *testing.T) {
+	t.Parallel()
+	for overflow, changes := range map[string]bool{"block": false, "compact": true, "drop-oldest": true} {
+		t.Run(overflow, func(t *testing.T) {
+			e := newEpochs(t)
+			b := e.start("configmaps", "true", overflow)
+			e.sent("added", "blue")
+			b.stop()
+			b = e.start("configmaps", "true", overflow)
+			e.paintRed()
+			b.stop()
+			var epochs []string
+			for _, r := range e.js.read("E2E") {
+				if r.object() && r.attributes["name"] == "x" {
+					epochs = append(epochs, strings.TrimPrefix(r.messageID, "e2e/"+r.id()+"."))
+				}
+			}
+			if len(epochs) != 2 || epochs[0] == "" || (epochs[0] != epochs[1]) != changes {
+				t.Errorf("the epochs are %q", epochs)
+			}
+		})
+	}
+}
+
 // TestAnotherFilterAfterAKill: what was sent since the last commit is sent again by a process with another filter. It
 // then follows a leave, and the stream must not take it for a repetition.
 func TestAnotherFilterAfterAKill(t *testing.T) {
 	t.Parallel()
 	e := newEpochs(t)
-	b := e.start("configmaps", "true")
+	b := e.start("configmaps", "true", "block")
 	e.sent("added", "blue")
 	pause(t, 2*time.Second) // until it is in the checkpoint
-	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Data: map[string]string{"color": "red"}}
-	if _, err := e.cs.CoreV1().ConfigMaps(e.namespace).Update(t.Context(), cm, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	e.sent("updated", "red")
+	e.paintRed()
 	b.kill()
-	b = e.start("configmaps", "object.data.color == 'red'")
+	b = e.start("configmaps", "object.data.color == 'red'", "block")
 	pause(t, 2*time.Second) // for a leave that may follow
 	if n := len(e.js.read("E2E")); n < 3 {
 		t.Errorf("%d events: the test did not reach what it is about", n)
@@ -91,16 +124,16 @@ func TestAnotherFilterAfterAKill(t *testing.T) {
 func TestALostCheckpointAfterALeave(t *testing.T) {
 	t.Parallel()
 	e := newEpochs(t)
-	b := e.start("configmaps", "true")
+	b := e.start("configmaps", "true", "block")
 	e.sent("added", "blue")
 	b.stop()
-	b = e.start("services", "true")
+	b = e.start("services", "true", "block")
 	e.sent("deleted", "blue")
 	b.stop()
 	if err := os.Remove(filepath.Join(e.dir, "state", "checkpoint.db")); err != nil {
 		t.Fatal(err)
 	}
-	b = e.start("configmaps", "true")
+	b = e.start("configmaps", "true", "block")
 	e.sent("added", "blue")
 	b.stop()
 }
