@@ -59,7 +59,7 @@ func (j *sinkJudge) ordered(e, last *Event, changes bool) {
 	case e.RV < before.RV:
 		j.report(Order, "%s, after %s", e, before)
 	case e.RV == before.RV && last != nil && e.Operation != "restated" && last.Operation != "restated" &&
-		!changes && !j.restarted(e) && !j.listedAgain(before, e):
+		!changes && !j.restarted(e) && !j.listedAgain(before, e) && !j.letInByBoth(e):
 		j.report(Repeated, "%s, after %s, with another id", e, before)
 	}
 }

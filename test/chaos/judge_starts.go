@@ -291,7 +291,32 @@ func (j *sinkJudge) letIn(e *Event) bool {
 			return true
 		}
 	}
-	return j.listedInPart(e)
+	return j.listedInPart(e) || j.letInByBoth(e)
+}
+
+// letInByBoth reports whether an event is the leave of an object that only the filter of a process and the watch of one
+// before let in, while both changed ("Filters that change" in events.md).
+func (j *sinkJudge) letInByBoth(e *Event) bool {
+	r, processes := j.History.byRV[e.RV], j.Timeline.Processes
+	for n := 1; e.Left && n < len(processes); n++ {
+		now := &processes[n]
+		if e.made().Before(now.Start) || now.Config.passes(j.dest, r) {
+			continue
+		}
+		for m := n - 1; m >= 0; m-- {
+			before := &processes[m]
+			both := Config{Watch: before.Config.Watch, Sinks: now.Config.Sinks}
+			if both.passes(j.dest, r) && !before.Config.passes(j.dest, r) {
+				return true
+			}
+			if slices.ContainsFunc(j.Timeline.Settled, func(rev int64) bool {
+				return before.StartRev <= rev && rev <= before.EndRev
+			}) {
+				break
+			}
+		}
+	}
+	return false
 }
 
 // listedInPart reports whether an event is the end of an object that can be of lists which no process could finish: how

@@ -753,6 +753,26 @@ func TestJudgeAFilterThatChangesTwice(t *testing.T) {
 	}
 }
 
+// A filter that changes together with the watch: what only the new filter lets in, and is no longer watched, leaves
+// although it never was there.
+func TestJudgeAFilterThatChangesWithTheWatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		settled []int64
+		want    []Class
+	}{"at once": {nil, nil}, "after all was sent": {[]int64{4}, []Class{Operation}}} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t, "x:red y:blue x:red", stream(Filter{Team: "red"}))
+			unwatched := s.config()
+			unwatched.Watch = []Watch{{Resources: []string{"configmaps"}}}
+			open := unwatched.Clone()
+			open.Sinks[0].Filter.Team = ""
+			s.process(0, 3, Term, s.config()).process(3, 5, Term, unwatched).process(5, 0, "", open)
+			s.in.Timeline.Settled = c.settled
+			s.got("s", "added 1", "updated 3", "left 3@4.5", "left 2@5.5").ends(c.want...)
+		})
+	}
+}
+
 func TestJudgeLatestStates(t *testing.T) {
 	for name, c := range map[string]struct {
 		got  []string
