@@ -48,6 +48,8 @@ type listener struct {
 	// The changes in a list have no positions of their own.
 	position string
 	inList   bool
+	// restored is added to the epoch of events after etcd was restored: an earlier event can have the same id.
+	restored string
 }
 
 var (
@@ -171,7 +173,7 @@ func (l *listener) OnGap(from, to, why string) {
 	l.inList = true
 	switch {
 	case tracker.WentBack(from, to):
-		l.position, l.floor = "", ""
+		l.position, l.floor, l.restored = "", "", "."+to
 	case l.floor != "" && l.refilter == nil && !past(l.floor, to):
 		return
 	default:
@@ -237,6 +239,7 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 		m, at = event.RefusalGap(m, event.ReasonRefused, err.Error(), ""), time.Time{}
 	}
 	seq := l.ledger.Track(l.pipeline.Name, ev.Time)
+	m.Epoch += l.restored
 	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: seq}
 	l.counters.Queue(m)
 	if err = l.pipeline.push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
