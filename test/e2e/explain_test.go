@@ -129,6 +129,11 @@ func (js *jetStream) delivered(stream string) map[string]delivered {
 			}
 		}
 		stable(d.Headers)
+		id := d.Headers["ce-cluster"] + "/" + d.ID
+		if !strings.HasPrefix(d.Headers[jetstream.MsgIDHeader], id+".") {
+			js.t.Errorf("%s has no epoch: %q", d.ID, d.Headers[jetstream.MsgIDHeader])
+		}
+		d.Headers[jetstream.MsgIDHeader] = id // bridge explain knows no epoch
 		all[d.ID] = d
 	}
 	return all
