@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"slices"
 	"time"
 )
 
@@ -87,8 +88,21 @@ type Gap struct {
 type Timeline struct {
 	Processes []Process
 	Faults    []Fault
-	Settled   []int64 // revisions at which everything had arrived
-	Relists   []Gap   // that the bridge logged: a stream of last messages keeps only the gap event of the last one
+	Settled   []Settled
+	Relists   []Gap // that the bridge logged: a stream of last messages keeps only the gap event of the last one
+}
+
+// Settled is a moment at which everything up to a revision had arrived.
+type Settled struct {
+	At  time.Time
+	Rev int64
+}
+
+// settledBy reports whether everything had arrived at one moment of a process.
+func (t *Timeline) settledBy(p *Process) bool {
+	return slices.ContainsFunc(t.Settled, func(s Settled) bool {
+		return s.At.After(p.Start) && (p.End.IsZero() || !s.At.After(p.End))
+	})
 }
 
 // Process is one process of the bridge.

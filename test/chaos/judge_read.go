@@ -50,7 +50,7 @@ func (j *sinkJudge) ordered(e, last *Event, changes bool) {
 	before := j.subjects[e.subject()]
 	switch {
 	case before == nil:
-	case j.droppedOnce(e):
+	case j.droppedOnce(e), j.mergedOnce(before, e):
 	case j.uncommitted(before): // and e carries the last state that was known
 	case before.UID != e.UID && e.Unknown && j.unknown(before): // the successor is not known; consumers compare the uid
 	case before.UID != e.UID && before.RV > e.RV:

@@ -25,8 +25,8 @@ func (j *sinkJudge) handlers(r *Rev) (handlers []*Process) {
 		p := &j.Timeline.Processes[n]
 		settled := int64(0)
 		for _, s := range j.Timeline.Settled {
-			if s <= p.StartRev {
-				settled = max(settled, s)
+			if !s.At.After(p.Start) {
+				settled = max(settled, s.Rev)
 			}
 		}
 		if n > 0 && !certain {
@@ -166,6 +166,14 @@ func (j *sinkJudge) droppedOnce(e *Event) bool {
 	})
 }
 
+// mergedOnce reports whether the bridge may have forgotten that it had sent a state into which a queue had merged an
+// older one: the older one then comes behind it ("Limits" in delivery.md).
+func (j *sinkJudge) mergedOnce(newer, older *Event) bool {
+	return j.everHad("compact") && slices.ContainsFunc(j.Timeline.Processes, func(p Process) bool {
+		return j.forgot(&p, newer) && !older.made().Before(p.End)
+	})
+}
+
 // starts reports whether a process sends the destination an initial list because it does not know what that has: the
 // checkpoint was lost, or another sink wrote there before, or none.
 func (j *sinkJudge) starts(n int) bool {
@@ -246,7 +254,7 @@ func (j *sinkJudge) watchChanges(n int) bool {
 func (j *sinkJudge) changing(n int) bool {
 	for m := n - 1; m > 0; m-- {
 		p := &j.Timeline.Processes[m]
-		if slices.ContainsFunc(j.Timeline.Settled, func(rev int64) bool { return p.StartRev <= rev && rev <= p.EndRev }) {
+		if j.Timeline.settledBy(p) {
 			return false
 		}
 		if j.watchChanges(m) {
@@ -282,11 +290,7 @@ func (j *sinkJudge) letIn(e *Event) bool {
 	r := j.History.byRV[e.RV]
 	for n := 2; e.Left && n < len(j.Timeline.Processes); n++ {
 		first, middle, last := &j.Timeline.Processes[n-2], &j.Timeline.Processes[n-1], &j.Timeline.Processes[n]
-		sent := slices.ContainsFunc(
-			j.Timeline.Settled,
-			func(rev int64) bool { return middle.StartRev <= rev && rev <= middle.EndRev },
-		)
-		if !sent && !e.made().Before(last.Start) && middle.Config.passes(j.dest, r) &&
+		if !j.Timeline.settledBy(middle) && !e.made().Before(last.Start) && middle.Config.passes(j.dest, r) &&
 			!first.Config.passes(j.dest, r) && !last.Config.passes(j.dest, r) {
 			return true
 		}
@@ -309,9 +313,7 @@ func (j *sinkJudge) letInByBoth(e *Event) bool {
 			if both.passes(j.dest, r) && !before.Config.passes(j.dest, r) {
 				return true
 			}
-			if slices.ContainsFunc(j.Timeline.Settled, func(rev int64) bool {
-				return before.StartRev <= rev && rev <= before.EndRev
-			}) {
+			if j.Timeline.settledBy(before) {
 				break
 			}
 		}

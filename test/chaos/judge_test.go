@@ -154,6 +154,14 @@ func (s *story) expect(violations []Violation, want ...Class) {
 	}
 }
 
+// at gives the moments at which everything up to these revisions had arrived: just before the next one.
+func at(revs ...int64) (settled []Settled) {
+	for _, rev := range revs {
+		settled = append(settled, Settled{second(float64(rev)), rev})
+	}
+	return settled
+}
+
 func stream(f Filter) Sink { return Sink{Name: "s", Kind: Stream, Filter: f, ShortWindow: true} }
 
 func TestJudgeAnUndisturbedRun(t *testing.T) {
@@ -452,7 +460,7 @@ func TestJudgeAGapAfterAnUnfinishedChange(t *testing.T) {
 		after.Watch = append(after.Watch, Watch{Resources: []string{"configmaps"}})
 		s.process(0, 2, Term, s.config()).process(3, 4, Kill, after).process(5, 0, "", after)
 		if settled > 0 {
-			s.in.Timeline.Settled = []int64{settled}
+			s.in.Timeline.Settled = at(settled)
 		}
 		s.got("s", "added 1", "updated 2", "updated 3", "updated 4", "updated 5", "updated 6", "gap relist 3 5").ends(want...)
 	}
@@ -576,6 +584,19 @@ func TestJudgeDropsBeforeAKill(t *testing.T) {
 	}
 }
 
+// What was merged comes again, too.
+func TestJudgeMergesBeforeAKill(t *testing.T) {
+	for how, want := range map[Action][]Class{Kill: nil, Term: {Order, Repeated}} {
+		t.Run(string(how), func(t *testing.T) {
+			sink := stream(Filter{})
+			sink.Overflow = "compact"
+			s := tell(t, "x x x x", sink)
+			s.process(0, 5, how, s.config()).process(6, 0, "", s.config())
+			s.got("s", "added 1", "updated 4@4.2", "updated 2@6.1", "updated 4@6.3").ends(want...)
+		})
+	}
+}
+
 func TestJudgeCompaction(t *testing.T) {
 	sink := stream(Filter{})
 	sink.Overflow = "compact"
@@ -603,7 +624,7 @@ func TestJudgeAChangedFilterAfterAKill(t *testing.T) {
 			after := s.config()
 			after.Sinks[0].Filter.Team = ""
 			s.process(0, 2, how, s.config()).process(2, 0, "", after)
-			s.in.Timeline.Settled = []int64{2}
+			s.in.Timeline.Settled = at(2)
 			s.got("s", "added 1", "left 2", "updated 3").ends(want...)
 		})
 	}
@@ -651,7 +672,7 @@ func TestJudgeAChangedFilter(t *testing.T) {
 			after := s.config()
 			after.Sinks[0].Filter.Team = "blue"
 			s.process(0, 4, Term, s.config()).process(4, 0, "", after)
-			s.in.Timeline.Settled = []int64{4}
+			s.in.Timeline.Settled = at(4)
 			got := slices.Clone(c.got)
 			if !slices.Contains(got, "added 4") { // z is gone: it may be sent or not
 				s.got("s", got...).ends(c.want...)
@@ -747,7 +768,7 @@ func TestJudgeAFilterThatChangesTwice(t *testing.T) {
 			middle := s.config()
 			middle.Sinks[0].Filter.Team = ""
 			s.process(0, 3, Term, s.config()).process(3, 5, Kill, middle).process(5, 0, "", s.config())
-			s.in.Timeline.Settled = c.settled
+			s.in.Timeline.Settled = at(c.settled...)
 			s.got("s", "added 1", "updated 3", "updated 4", "updated 5", "left 2@5.5").ends(c.want...)
 		})
 	}
@@ -767,7 +788,7 @@ func TestJudgeAFilterThatChangesWithTheWatch(t *testing.T) {
 			open := unwatched.Clone()
 			open.Sinks[0].Filter.Team = ""
 			s.process(0, 3, Term, s.config()).process(3, 5, Term, unwatched).process(5, 0, "", open)
-			s.in.Timeline.Settled = c.settled
+			s.in.Timeline.Settled = at(c.settled...)
 			s.got("s", "added 1", "updated 3", "left 3@4.5", "left 2@5.5").ends(c.want...)
 		})
 	}

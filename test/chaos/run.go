@@ -299,7 +299,7 @@ func (r *run) settle(ctx context.Context) error {
 		}
 		switch {
 		case waiting == 0 && r.bridge.ready.Load() > 0:
-			r.timeline.Settled = append(r.timeline.Settled, now)
+			r.timeline.Settled = append(r.timeline.Settled, Settled{time.Now(), now})
 			r.note("settled at %d after %s", now, time.Since(began).Round(time.Millisecond))
 			return nil
 		case r.bridge.ended():
