@@ -62,14 +62,14 @@ type Tracker struct {
 	filters map[string]string // by sink
 	watch   string            // Options.Watch
 
-	epoch      string     // set by Identify
 	forgetting sync.Mutex // held while the store removes sources, so none of them can be resumed during the removal
 
-	mu      sync.Mutex
-	change  string             // name of the last change to the watch configuration; empty if it never changed
-	sources map[string]*source // by name: the sources in the store, and the sources that were resumed
-	opened  uint64             // number of ledgers that were opened; it gives every ledger its own sequence numbers
-	failure error              // why the checkpoint prevents readiness; nil if it does not
+	mu sync.Mutex
+	// change is the name of the last change to the watch configuration, or empty if it never changed. Identify sets both.
+	change, epoch string
+	sources       map[string]*source // by name: the sources in the store, and the sources that were resumed
+	opened        uint64             // number of ledgers that were opened; it gives every ledger its own sequence numbers
+	failure       error              // why the checkpoint prevents readiness; nil if it does not
 }
 
 // New returns a Tracker that uses the given store. The content of the store is not used before Identify.

@@ -1,6 +1,7 @@
 package sinks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,12 +113,12 @@ func (d *Drain) Run(ctx context.Context) error {
 }
 
 func (d *Drain) init() {
-	if d.MaxBatch <= 0 {
-		d.MaxBatch = DefaultMaxBatch
-	}
+	d.MaxBatch = cmp.Or(d.MaxBatch, DefaultMaxBatch)
 	d.rejected, d.away = doubling(MaxBackoff), doubling(RetryInterval)
 	d.rejectedLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}
 	d.lostLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}
+	d.parking.mu.Lock() // Unavailable may have been called already
+	defer d.parking.mu.Unlock()
 	d.parking.parts = make(map[string]*part)
 }
 
