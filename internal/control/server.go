@@ -61,8 +61,8 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler) err
 func listenUnix(path string) (net.Listener, error) {
 	if len(path) > longestSocket {
 		return nil, fmt.Errorf(
-			"its path has %d bytes, but the path of a socket can have only %d: choose a shorter state.path", len(path),
-			longestSocket)
+			"its path has %d bytes, but the path of a socket can have only %d: choose a shorter state.path",
+			len(path), longestSocket)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err

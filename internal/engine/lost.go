@@ -60,10 +60,8 @@ func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 
 func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to string) *event.Message {
 	info := &event.GapInfo{
-		Resource: event.GroupResource(resource),
-		To:       to,
-		Reason:   event.ReasonDamaged,
-		Message:  "a file of queued events is damaged and events in it are lost; they can belong to any resource with queued events",
+		Resource: event.GroupResource(resource), To: to, Reason: event.ReasonDamaged,
+		Message: "events in a damaged file are lost; they can belong to any resource that had events there",
 	}
 	ev := event.Event{Type: event.Gap, Time: time.Now(), Resource: resource, GapInfo: info}
 	number := "file." + strconv.FormatInt(ev.Time.UnixNano(), 36)

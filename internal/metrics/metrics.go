@@ -76,11 +76,11 @@ func (f factory) histogram(name, help string) prometheus.Observer {
 }
 
 // registered registers a collector. It returns the collector that was registered earlier under this name, if there is
-// one. It panics if the name has other labels or another help text.
+// one. If the name has another type, other labels or another help text, it panics, like MustRegister.
 func registered[C prometheus.Collector](r *prometheus.Registry, c C) C {
 	var earlier prometheus.AlreadyRegisteredError
 	if err := r.Register(c); errors.As(err, &earlier) {
-		return earlier.ExistingCollector.(C) //nolint:forcetypeassert // a bug, like the panic below
+		return earlier.ExistingCollector.(C) //nolint:forcetypeassert // see above
 	} else if err != nil {
 		panic(err)
 	}

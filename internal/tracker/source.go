@@ -41,8 +41,8 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	}
 	state, known, err := t.store.Load(of.Name)
 	if err != nil {
-		t.log.Error("cannot read the rows of a source in the checkpoint; its objects are listed again", "source", of.Name,
-			"err", err)
+		t.log.Error("cannot read the rows of a source in the checkpoint; its objects are listed again",
+			"source", of.Name, "err", err)
 		state, known = ledger.State{}, nil
 	}
 	if state.ResourceVersion == "" {

@@ -20,8 +20,8 @@ func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
 	}
 	err := t.move(state, shares)
 	if err != nil {
-		t.log.Error("cannot read the rows of a source in the checkpoint; its objects are listed again", "source", into.Name,
-			"err", err)
+		t.log.Error("cannot read the rows of a source in the checkpoint; its objects are listed again",
+			"source", into.Name, "err", err)
 		t.retry(func() error { return t.store.Forget(into.Name) })
 	}
 	if t.reading.Err() != nil {

@@ -32,10 +32,11 @@ type Message struct {
 	// earlier.
 	Resent bool `json:"-"`
 
-	// Epoch names the period since the configuration of the filters or of `watch` was last changed, or since the checkpoint
-	// was created. A destination that drops repetitions must not drop an event because of an event of another epoch: in
-	// between, the object may have left the stream, or an older state may have been sent. Epoch is empty if the checkpoint
-	// was created by a version without epochs, and the configuration has not changed since.
+	// Epoch names the period since the last change after which a repeated event may be needed again: of a filter or of
+	// `watch`, a new checkpoint, a restored etcd or, for a queue that drops or merges events, a start of the process. A
+	// destination that drops repetitions must not drop an event because of an event of another epoch: in between, the
+	// object may have left the stream, or an older state may have been sent. Epoch is empty if the checkpoint was created
+	// by a version without epochs, and nothing has changed since.
 	Epoch string `json:"ep,omitempty"`
 
 	// Again reports whether the destination must accept the event even if it already contains an event with this id.

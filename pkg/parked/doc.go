@@ -10,6 +10,5 @@
 //
 // The file is created when the first event is parked, and removed when no parked events are left. If the file cannot be
 // read, it is quarantined (internal/boltfile) and the store starts with an empty file. If an event cannot be read back,
-// it is skipped. In both cases, the loss is logged, counted and reported to
-// Options.OnLost.
+// it is skipped. In both cases, the loss is logged, counted and reported to Options.OnLost.
 package parked

@@ -154,7 +154,7 @@ func (s *story) expect(violations []Violation, want ...Class) {
 	}
 }
 
-// at gives the moments at which everything up to these revisions had arrived: just before the next one.
+// at gives the moments at which everything up to these revisions had arrived: the seconds of the revisions.
 func at(revs ...int64) (settled []Settled) {
 	for _, rev := range revs {
 		settled = append(settled, Settled{second(float64(rev)), rev})
