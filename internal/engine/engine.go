@@ -83,7 +83,7 @@ func (e *Engine) openTracker() error {
 
 func (e *Engine) buildPipelines() error {
 	o := &e.options
-	e.enrichment = newEnrichment(e.reading, o.Enrichment, o.Sinks)
+	e.enrichment = newEnrichment(e.reading, o.Enrichment, o.Sinks, func() { e.set.Informers() })
 	owner := func() sinks.Owner { return sinks.Owner{Cluster: o.Cluster, UID: e.tracker.KnownUID()} }
 	slot := 0
 	for _, s := range o.Sinks {

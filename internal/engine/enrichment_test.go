@@ -16,7 +16,7 @@ import (
 // enrichmentFor makes the enrichment for sinks with such needs, for which owners are awaited.
 func enrichmentFor(ctx context.Context, needs enrich.Needs) *enrichment {
 	awaited := map[string]bool{"replicasets.apps": true, "jobs.batch": true}
-	return newEnrichment(ctx, Enrichment{Awaited: awaited}, []Sink{{Enrich: needs}})
+	return newEnrichment(ctx, Enrichment{Awaited: awaited}, []Sink{{Enrich: needs}}, func() {})
 }
 
 func about(resource, group string) *informer.Informer {
@@ -57,6 +57,29 @@ func TestLearnedWaits(t *testing.T) {
 		waited("widgets", 0, nil)
 		cancel()
 		synctest.Wait()
+	})
+}
+
+// The first informer runs while the others are still being attached. It waits for them too.
+func TestLearnedWaitsForInformersToCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := enrichmentFor(t.Context(), enrich.Needs{Owner: true})
+		all := make(chan struct{})
+		e.launched = func() { <-all }
+		e.attach(about("pods", ""))
+		done := make(chan struct{})
+		go func() { e.learned("pods"); close(done) }()
+		synctest.Wait()
+		e.attach(about("replicasets", "apps"))
+		close(all)
+		time.Sleep(time.Second) // of a synctest bubble
+		select {
+		case <-done:
+			t.Error("the Pods did not wait for the ReplicaSets")
+		default:
+		}
+		e.learned("replicasets")
+		<-done
 	})
 }
 
