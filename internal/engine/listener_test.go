@@ -259,6 +259,7 @@ type settledBooks map[string]map[uint64]bool
 
 func (b settledBooks) Settle(_ string, m *event.Message) { b[m.Origin.Source][m.Origin.Seq] = true }
 func (settledBooks) ClusterUID() string                  { return "c" }
+func (settledBooks) KnownUID() string                    { return "c" }
 func (settledBooks) States() []ledger.State              { return nil }
 func (settledBooks) Destination(string) string           { return "" }
 func (settledBooks) SetDestination(string, string) error { return nil }

@@ -76,6 +76,21 @@ func TestLossesOfASpillAreAnnounced(t *testing.T) {
 	}
 }
 
+// A damaged spill can be found while the engine is still asking for the cluster's uid.
+func TestLossesBeforeTheClusterIsKnown(t *testing.T) {
+	p := pipelineFor(t, Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
+	p.books = rememberingBooks{states: []ledger.State{
+		{Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
+	}}
+	var asking sync.WaitGroup
+	asking.Go(func() { p.Encoder.ClusterUID, p.Encoder.Epoch = "another", "e1" })
+	gaps := p.lostGaps(fifo.Loss{})
+	asking.Wait()
+	if len(gaps) != 1 || gaps[0].ClusterUID != "c" || gaps[0].Cluster != p.Encoder.Cluster {
+		t.Errorf("%+v", gaps)
+	}
+}
+
 // Parked events that are lost, when the file is opened or later, are announced for each resource of the sink.
 func TestLostParkedEventsAreAnnounced(t *testing.T) {
 	dir := t.TempDir()

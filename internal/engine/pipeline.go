@@ -26,6 +26,7 @@ import (
 type books interface {
 	Settle(sink string, m *event.Message)
 	ClusterUID() string
+	KnownUID() string
 	States() []ledger.State
 	Destination(sink string) string
 	SetDestination(sink, name string) error

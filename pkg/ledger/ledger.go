@@ -58,14 +58,9 @@ type rowChange struct {
 // same source have different numbers.
 func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
-		source:      source,
-		sinks:       map[string]*sinkLedger{},
-		pending:     map[string]*[]rowChange{},
-		seq:         base,
-		here:        mark{base, state.ResourceVersion},
-		written:     state,
-		scopeBefore: state.Source.Scope,
-		scopeFrom:   math.MaxUint64,
+		source: source, sinks: map[string]*sinkLedger{}, pending: map[string]*[]rowChange{},
+		seq: base, here: mark{base, state.ResourceVersion}, written: state,
+		scopeBefore: state.Source.Scope, scopeFrom: math.MaxUint64,
 	}
 	for _, name := range sinks {
 		floor := state.Sinks[name]
