@@ -153,17 +153,21 @@ func (e *Engine) attach(i *informer.Informer) {
 	}
 }
 
-// notReady returns the reasons why the bridge is not ready. It returns nil if the bridge is ready.
-func (e *Engine) notReady() []string {
+// readiness returns the reasons why the bridge is not ready, or nil if it is ready. Readiness means that the bridge has
+// started and can do its work. notes describe sinks that do not deliver all their events because their destination has
+// become unavailable, or because they are paused.
+func (e *Engine) readiness() (reasons, notes []string) {
 	if e.reading.Err() != nil {
-		return []string{"shutting down"}
+		return []string{"shutting down"}, nil
 	}
-	var reasons []string
 	for _, p := range e.pipelines {
-		if !p.drain.Connected() {
-			reasons = append(reasons, "sink "+p.Name+": "+p.drain.Status())
-		} else if err := p.drain.Failure(); errors.Is(err, sinks.ErrNameTaken) {
-			reasons = append(reasons, "sink "+p.Name+": "+err.Error())
+		status := p.drain.Status()
+		line := "sink " + p.Name + ": " + status
+		switch started := p.drain.Connected() && !errors.Is(p.drain.Failure(), sinks.ErrNameTaken); {
+		case !started && p.drain.PausedSince().IsZero():
+			reasons = append(reasons, line)
+		case status != "ok":
+			notes = append(notes, line)
 		}
 		if _, _, _, _, err := p.queue.SpillStats(); err != "" {
 			reasons = append(reasons, "sink "+p.Name+": its spill can't be written: "+err)
@@ -172,7 +176,7 @@ func (e *Engine) notReady() []string {
 	if err := e.tracker.NotReady(); err != nil {
 		reasons = append(reasons, err.Error())
 	}
-	return append(reasons, e.set.NotReady()...)
+	return append(reasons, e.set.NotReady()...), notes
 }
 
 // Run runs the engine until ctx ends or one of its parts fails. It then stops in stages:
@@ -276,7 +280,8 @@ func (e *Engine) read() error {
 func (e *Engine) releaseStartupMemory() {
 	const interval = 100 * time.Millisecond
 	err := wait.PollUntilContextCancel(e.reading, interval, true, func(context.Context) (bool, error) {
-		return len(e.notReady()) == 0, nil
+		reasons, _ := e.readiness()
+		return len(reasons) == 0, nil
 	})
 	if err == nil {
 		debug.FreeOSMemory()

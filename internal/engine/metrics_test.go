@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/metrics"
@@ -47,18 +49,26 @@ func TestMetricsPage(t *testing.T) {
 	}
 	defer store.Close()
 	m := metrics.New("", "")
-	m.ForSink("js").Resource(schema.GroupResource{Resource: "pods"}).Suppressed.WithLabelValues("status")
+	s := m.ForSink("js")
+	s.Resource(pods.GroupResource()).Suppressed.WithLabelValues("status")
+	s.Hooks().OnSettled(&event.Message{Type: event.Gap, Resource: pods, GapInfo: &event.GapInfo{}}, time.Now(), 0)
+	e.tracker.Resume(informer.Source{Name: "pods", Resource: pods})
+	e.tracker.Ledger("pods").FinishList("js")
+	e.tracker.Ledger("pods").Advance("7")
+	if err := e.tracker.Commit(); err != nil {
+		t.Fatal(err)
+	}
 	m.Registry.MustRegister(&stateCollector{e.pipelines, func() []informer.Status {
-		return []informer.Status{
-			{Resource: schema.GroupVersionResource{Resource: "pods"}, ResourceVersion: "1", LastContact: time.Now()},
-		}
+		return []informer.Status{{Resource: pods, ResourceVersion: "1", LastContact: time.Now()}}
 	}, e.tracker})
 	families, err := m.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := bytes.NewBufferString(metricsIntro)
+	missing := metricNames(t)
 	for _, f := range families {
+		delete(missing, f.GetName())
 		if !strings.HasPrefix(f.GetName(), metrics.Namespace+"_") {
 			continue
 		}
@@ -75,30 +85,80 @@ func TestMetricsPage(t *testing.T) {
 			f.GetHelp(),
 		)
 	}
+	if len(missing) > 0 {
+		t.Errorf("the page would lack these metrics: %v", slices.Sorted(maps.Keys(missing)))
+	}
 	compareFile(t, "../../docs/metrics.md", page.Bytes())
+}
+
+// metricNames gives the names of all metrics that the source code mentions.
+func metricNames(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	call := regexp.MustCompile(`\.(?:gauges?|counters?|histogram|version|time)\(\s*"([a-z_]+)"`)
+	for _, path := range []string{"collector.go", "../metrics/metrics.go"} {
+		code, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range call.FindAllSubmatch(code, -1) {
+			names[metrics.Namespace+"_"+string(match[1])] = true
+		}
+	}
+	if len(names) < 40 {
+		t.Fatalf("only %d metrics were found in the code", len(names))
+	}
+	return names
 }
 
 const metricsIntro = `# Metrics
 
-` + "`/metrics`" + ` has these metrics, in addition to those of the Go runtime and the process. The labels name sinks, resources and
-watched namespaces, never objects. The counters for each pair of sink and resource are created, with the value zero, when the resource
-is watched.
+` + "`/metrics`" + ` has these metrics, in addition to those of the Go runtime and the process. The labels name sinks, resources,
+sources and watched namespaces, never objects. A source is what one watch covers: a resource, or a resource in a namespace.
+The counters for each pair of sink and resource are created, with the value zero, when the resource is watched. All
+counters start at zero when the process starts.
 
 Use these for alerts. The Helm chart has alert rules for these and other metrics, each with a [runbook](operations.md#alerts):
 
-- ` + "`deltabridge_sink_connected == 0`" + ` for minutes: a broker is unavailable.
-- ` + "`histogram_quantile(0.99, rate(deltabridge_event_lag_seconds_bucket[5m]))`" + ` above what your consumers tolerate.
-- ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `, and the same for ` + "`deltabridge_events_refused_total`" + `: the stream has
-  gaps.
+- ` + "`deltabridge_sink_connected == 0 unless deltabridge_sink_paused == 1`" + ` for minutes: a broker is unavailable.
+- ` + "`time() - max_over_time(deltabridge_last_gap_timestamp_seconds[15m]) < 900`" + `: the stream has a gap. This also fires if
+  the gap was delivered before the first scrape of a process. ` + "`increase()`" + ` of a counter does not: it requires an earlier
+  scrape. (If a process delivers a gap event and ends before the next scrape, only the stream and the log show it.)
+- ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `, and the same for ` + "`deltabridge_events_refused_total`" + `: events were
+  lost.
+- ` + "`deltabridge_informer_synced == 0`" + ` for minutes: a resource is not listed.
 - ` + "`time() - deltabridge_informer_last_contact_timestamp_seconds > 900`" + `: a watch is silent.
 
-The table leaves out four gauges. The first three exist once the bridge watches a resource, and have the labels ` + "`source`" + ` and
-` + "`sink`" + `; the last one exists once the checkpoint is written:
+## Latency
 
-- ` + "`deltabridge_unsettled_events`" + `: events of a source that the sink has not settled.
-- ` + "`deltabridge_watermark_resource_version`" + `: the resourceVersion up to which the sink has settled everything of the source.
-- ` + "`deltabridge_watermark_lag_seconds`" + `: the age of the oldest event that the sink has not settled.
-- ` + "`deltabridge_checkpoint_last_commit_timestamp_seconds`" + `: when the checkpoint was last written.
+` + "`deltabridge_event_lag_seconds`" + ` measures each event from the moment at which the bridge has read the change from the watch
+until its destination has acknowledged the event. It includes all time in queues, in memory and on disk, also over a restart,
+and all retries. It does not include:
+
+- the time from the commit in etcd until the bridge reads the change, usually milliseconds. The API server does not say when
+  a change was committed: objects have times in whole seconds, and only for some changes.
+- the time that changes wait in the API server while the watch is blocked, because the queue of a sink is full
+  (` + "`deltabridge_queue_blocked_total`" + ` grows);
+- events that were not acknowledged yet. ` + "`deltabridge_queue_age_seconds`" + ` shows the oldest of them.
+
+Therefore an objective requires two rules. The first one counts the events that arrived. For example, this expression has a
+result if less than 99% of the events of 30 days arrived within 2.5 seconds:
+
+` + "```promql" + `
+sum by (sink) (increase(deltabridge_event_lag_seconds_bucket{le="2.5"}[30d]))
+  / sum by (sink) (increase(deltabridge_event_lag_seconds_count[30d])) < 0.99
+` + "```" + `
+
+The second one is for events that have not arrived. The histogram shows an outage only after it has ended:
+
+` + "```promql" + `
+max by (sink) (deltabridge_queue_age_seconds) > 60
+` + "```" + `
+
+Events of an initial list and of a resync count as well: their time begins when they are queued.
+` + "`deltabridge_watermark_lag_seconds`" + ` is not a latency. An event that is on disk is settled, although it was not delivered yet.
+
+## All metrics
 
 | metric | type | labels | meaning |
 |---|---|---|---|

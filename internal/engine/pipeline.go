@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -56,6 +57,9 @@ type pipeline struct {
 	// spilled contains the positions of the events that were in the spill at the start, by cluster and source. It is empty
 	// if the spill was empty, because then the positions in the checkpoint are at least as new.
 	spilled map[string]string
+
+	state   string     // the state directory
+	pausing sync.Mutex // held while the sink is paused or resumed
 
 	delivering context.Context    //nolint:containedctx // the context of drain.Run
 	stop       context.CancelFunc // stops the drain immediately
@@ -109,7 +113,8 @@ func (p *pipeline) open(state string, owner func() sinks.Owner) error {
 		Hooks:      p.metrics.Hooks(),
 		Logger:     p.log,
 	}
-	return nil
+	p.state = state
+	return p.restorePause()
 }
 
 // compile compiles filter rules. The filter sees only the part of an object that the sink may see.

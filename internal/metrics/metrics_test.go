@@ -39,7 +39,7 @@ func TestWhereEventsEnd(t *testing.T) {
 	s := m.ForSink("s")
 	c, hooks := s.Resource(schema.GroupResource{Resource: "pods"}), s.Hooks()
 	now := m.started.Add(time.Second)
-	for range 4 {
+	for range 6 {
 		c.Queue(message(now, "data"))
 	}
 	hooks.OnRetry(message(now, "data"), errors.New("away"))
@@ -48,20 +48,41 @@ func TestWhereEventsEnd(t *testing.T) {
 	hooks.OnRejected(message(now, "data"), sinks.Rejection{Reason: event.ReasonOversize, Outcome: sinks.OutcomeMetadata})
 	hooks.OnSettled(message(now, "data"), now.Add(time.Second), time.Millisecond) // in its other form
 	hooks.OnRejected(message(now, "data"), sinks.Rejection{Reason: event.ReasonRefused, Outcome: sinks.OutcomeGap})
+	hooks.OnRejected(message(now, "data"), sinks.Rejection{Reason: event.ReasonRefused, Outcome: sinks.OutcomeLost})
+	hooks.OnRejected(message(now, "data"), sinks.Rejection{Reason: event.ReasonOversize, Outcome: sinks.OutcomeDeadLetter})
 	gap := message(now, "data")
-	gap.Type = event.Gap
+	gap.Type, gap.GapInfo = event.Gap, &event.GapInfo{Reason: event.ReasonRelist}
 	hooks.OnSettled(gap, now.Add(time.Second), time.Millisecond)
 
-	expect(t, "sent", c.Sent, 6)
+	expect(t, "sent", c.Sent, 8)
 	expect(t, "retried", c.Retried, 2)
 	expect(t, "acknowledged", c.Acknowledged, 3)
-	expect(t, "oversize", c.Oversize, 1)
-	expect(t, "rejected", c.Rejected, 1)
-	expect(t, "gaps", c.Gaps, 1)
+	expect(t, "oversize", c.Oversize, 2)
+	expect(t, "rejected and not kept", c.Rejected, 2)
+	expect(t, "gaps", c.Gaps, 3)
 	expect(t, "events in the queue", c.Events, 0)
 	expect(t, "bytes in the queue", c.Bytes, 0)
-	if n := c.NotSent.Load(); n != 1 {
+	if n := c.NotSent.Load(); n != 3 {
 		t.Errorf("%d events are in the stream in no form", n)
+	}
+	for reason, want := range map[string]int{event.ReasonRelist: 1, event.ReasonRefused: 1, event.ReasonOversize: 0} {
+		at := c.lastGap.WithLabelValues(reason)
+		if is := time.Since(time.Unix(int64(testutil.ToFloat64(at)), 0)) < time.Minute; is != (want == 1) {
+			t.Errorf("a gap with the reason %s: %t", reason, is)
+		}
+	}
+}
+
+// There is no series of the last gap before the first gap, and the first scrape after it has it, whenever that is.
+func TestLastGap(t *testing.T) {
+	s := New("", "").ForSink("s")
+	c := s.Resource(schema.GroupResource{Resource: "pods"})
+	if n := testutil.CollectAndCount(c.lastGap); n != 0 {
+		t.Errorf("%d series before the first gap", n)
+	}
+	c.gap(event.ReasonOverflow)
+	if n := testutil.CollectAndCount(c.lastGap); n != 1 {
+		t.Errorf("%d series after the first gap", n)
 	}
 }
 
