@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -46,6 +47,9 @@ type Engine struct {
 // New builds all parts, opens the files in the state directory, and listens on the HTTP address. Run starts the parts.
 func New(o Options) (*Engine, error) {
 	e := &Engine{options: o, metrics: metrics.New(o.Build.Version, o.Build.Commit)}
+	if err := e.metrics.KeepGaps(filepath.Join(o.State, "gaps.json")); err != nil {
+		o.Logger.Warn("cannot read when gap events were last delivered, so their metric is incomplete", "err", err)
+	}
 	e.reading, e.stopReading = context.WithCancel(context.Background())
 	for _, build := range []func() error{e.openTracker, e.buildPipelines, e.buildSet} {
 		if err := build(); err != nil {

@@ -13,6 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/metrics"
@@ -91,6 +94,53 @@ func TestMetricsPage(t *testing.T) {
 	compareFile(t, "../../docs/metrics.md", page.Bytes())
 }
 
+// What the bridge is ready without does not look as if its list were missing, unless it was listed before.
+func TestSyncedOfExcusedInformers(t *testing.T) {
+	e := engineWith(t, t.TempDir(), nil)
+	defer endEngine(t, e)
+	resource := func(name string) schema.GroupVersionResource { return schema.GroupVersionResource{Resource: name} }
+	r := prometheus.NewRegistry()
+	r.MustRegister(&stateCollector{nil, func() []informer.Status {
+		return []informer.Status{
+			{Resource: resource("excused"), Forbidden: true, Excused: true},
+			{Resource: resource("later"), Forbidden: true, Excused: true, Synced: true},
+			{Resource: resource("required"), Forbidden: true},
+		}
+	}, e.tracker})
+	const rows = `
+# HELP deltabridge_informer_forbidden 1 if RBAC forbids to list or watch the resource.
+# TYPE deltabridge_informer_forbidden gauge
+deltabridge_informer_forbidden{resource="excused",selector="",watched_namespace=""} 1
+deltabridge_informer_forbidden{resource="later",selector="",watched_namespace=""} 1
+deltabridge_informer_forbidden{resource="required",selector="",watched_namespace=""} 1
+# HELP deltabridge_informer_synced 1 if the initial list was handed to all sinks. Absent while the bridge is ready ` +
+		"without the list, because the resource is forbidden and `watch` does not name it without wildcards." + `
+# TYPE deltabridge_informer_synced gauge
+deltabridge_informer_synced{resource="later",selector="",watched_namespace=""} 1
+deltabridge_informer_synced{resource="required",selector="",watched_namespace=""} 0
+`
+	if err := testutil.GatherAndCompare(r, strings.NewReader(rows),
+		"deltabridge_informer_forbidden", "deltabridge_informer_synced"); err != nil {
+		t.Error(err)
+	}
+}
+
+// An engine knows the gaps of its predecessor, so they show even if it ended before a scrape.
+func TestLastGapOfThePredecessor(t *testing.T) {
+	state := t.TempDir()
+	for _, want := range []int{0, 1} {
+		e := engineWith(t, state, map[string]sinks.Sink{"lines": stdout.New(io.Discard)})
+		m := e.pipelines[0].metrics
+		m.Resource(pods.GroupResource())
+		const name = "deltabridge_last_gap_timestamp_seconds"
+		if n, err := testutil.GatherAndCount(e.metrics.Registry, name); err != nil || n != want {
+			t.Errorf("%d series, want %d, %v", n, want, err)
+		}
+		m.Hooks().OnSettled(&event.Message{Type: event.Gap, Resource: pods, GapInfo: &event.GapInfo{Reason: "r"}}, time.Now(), 0)
+		endEngine(t, e)
+	}
+}
+
 // metricNames gives the names of all metrics that the source code mentions.
 func metricNames(t *testing.T) map[string]bool {
 	t.Helper()
@@ -121,9 +171,9 @@ counters start at zero when the process starts.
 Use these for alerts. The Helm chart has alert rules for these and other metrics, each with a [runbook](operations.md#alerts):
 
 - ` + "`deltabridge_sink_connected == 0 unless deltabridge_sink_paused == 1`" + ` for minutes: a broker is unavailable.
-- ` + "`time() - max_over_time(deltabridge_last_gap_timestamp_seconds[15m]) < 900`" + `: the stream has a gap. This also fires if
-  the gap was delivered before the first scrape of a process. ` + "`increase()`" + ` of a counter does not: it requires an earlier
-  scrape. (If a process delivers a gap event and ends before the next scrape, only the stream and the log show it.)
+- ` + "`time() - deltabridge_last_gap_timestamp_seconds < 900`" + `: the stream has a gap. This also fires if the gap was delivered
+  before the first scrape of a process, or if the process ended before the next scrape: ` + "`gaps.json`" + ` in ` + "`state.path`" + ` has the
+  times. ` + "`increase()`" + ` of a counter does not fire then, because it requires an earlier scrape.
 - ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `, and the same for ` + "`deltabridge_events_refused_total`" + `: events were
   lost.
 - ` + "`deltabridge_informer_synced == 0`" + ` for minutes: a resource is not listed.

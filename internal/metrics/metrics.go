@@ -26,6 +26,7 @@ type Metrics struct {
 	// started is the start time of this process. The queue gauges do not count events that are older than this time: a
 	// previous process wrote such events to the spill.
 	started time.Time
+	gaps    gaps
 }
 
 // delayBuckets are histogram buckets from 0.5 ms (a broker on the same machine) to 2 hours (a long outage).
@@ -143,7 +144,7 @@ type Resource struct {
 	Events, Bytes                                                                              prometheus.Gauge
 	// Suppressed counts suppressed changes, by the label "reason".
 	Suppressed *prometheus.CounterVec
-	lastGap    *prometheus.GaugeVec // by the label "reason"
+	onGap      func(reason string)
 
 	// NotSent counts the rejected events that reached the stream in no form except a gap event. It does not count control
 	// events.
@@ -162,6 +163,14 @@ func (s *Sink) Resource(gr schema.GroupResource) *Resource {
 
 func (s *Sink) newResource(name string) *Resource {
 	f := factory{s.all.Registry, prometheus.Labels{"sink": s.name, "resource": name}}
+	lastGap := f.gauges("last_gap_timestamp_seconds", "When a gap event that gap_events_total counts was last delivered, "+
+		"by its reason, also before a restart. Absent if there was none.", "reason")
+	setGap := func(reason string, at time.Time) {
+		lastGap.WithLabelValues(reason).Set(float64(at.UnixMilli()) / 1000)
+	}
+	for reason, at := range s.all.gaps.of(s.name, name) {
+		setGap(reason, at)
+	}
 	return &Resource{
 		Received:     f.counter("events_received_total", "Changes that an informer handed to the sink's filter."),
 		Filtered:     f.counter("events_filtered_total", "Changes that do not pass the sink's filter."),
@@ -180,9 +189,11 @@ func (s *Sink) newResource(name string) *Resource {
 		Gaps: f.counter("gap_events_total",
 			"Gap events that were delivered: places in the stream where states may be missing. A gap event for an event that "+
 				"is kept as a dead letter does not count."),
-		lastGap: f.gauges("last_gap_timestamp_seconds",
-			"When a gap event that gap_events_total counts was last delivered, by its reason. Absent if this process delivered "+
-				"none.", "reason"),
+		onGap: func(reason string) {
+			now := time.Now()
+			setGap(reason, now)
+			s.all.gaps.note(s.name, name, reason, now)
+		},
 		Restated: f.counter("events_restated_total",
 			"Objects that resyncs re-sent in their current state. They are not changes."),
 		Events: f.gauge("queue_events", "Events that are queued or in flight."),
@@ -213,7 +224,7 @@ func (c *Resource) Unqueue(m *event.Message) {
 // gap counts a gap.
 func (c *Resource) gap(reason string) {
 	c.Gaps.Inc()
-	c.lastGap.WithLabelValues(reason).SetToCurrentTime()
+	c.onGap(reason)
 }
 
 // Hooks returns hooks that count the outcomes that the drain reports.

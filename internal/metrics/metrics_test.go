@@ -2,9 +2,12 @@ package metrics
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
@@ -65,24 +68,69 @@ func TestWhereEventsEnd(t *testing.T) {
 	if n := c.NotSent.Load(); n != 3 {
 		t.Errorf("%d events are in the stream in no form", n)
 	}
-	for reason, want := range map[string]int{event.ReasonRelist: 1, event.ReasonRefused: 1, event.ReasonOversize: 0} {
-		at := c.lastGap.WithLabelValues(reason)
-		if is := time.Since(time.Unix(int64(testutil.ToFloat64(at)), 0)) < time.Minute; is != (want == 1) {
-			t.Errorf("a gap with the reason %s: %t", reason, is)
-		}
+	want := map[string]bool{event.ReasonRelist: true, event.ReasonRefused: true}
+	if diff := cmp.Diff(want, lastGaps(t, m)); diff != "" {
+		t.Errorf("reasons of the last gaps (-want +got):\n%s", diff)
 	}
 }
 
-// There is no series of the last gap before the first gap, and the first scrape after it has it, whenever that is.
-func TestLastGap(t *testing.T) {
-	s := New("", "").ForSink("s")
-	c := s.Resource(schema.GroupResource{Resource: "pods"})
-	if n := testutil.CollectAndCount(c.lastGap); n != 0 {
-		t.Errorf("%d series before the first gap", n)
+// lastGaps gives the reasons of the gaps in the last minute, as a scrape sees them. An older gap is false.
+func lastGaps(t *testing.T, m *Metrics) map[string]bool {
+	t.Helper()
+	families, err := m.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
 	}
+	reasons := map[string]bool{}
+	for _, f := range families {
+		for _, row := range f.GetMetric() {
+			if f.GetName() == "deltabridge_last_gap_timestamp_seconds" {
+				at := time.Unix(int64(row.GetGauge().GetValue()), 0)
+				reasons[row.GetLabel()[0].GetValue()] = time.Since(at) < time.Minute
+			}
+		}
+	}
+	return reasons
+}
+
+// The time of a gap is there at the first scrape after it, also if the process ended before. A sink or resource that
+// had no gap has no series. A damaged file is reported, and replaced at the next gap.
+func TestLastGapOverARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gaps.json")
+	begin := func(damaged bool) (*Metrics, *Resource) {
+		t.Helper()
+		m := New("", "")
+		if err := m.KeepGaps(path); (err != nil) != damaged {
+			t.Fatal(err)
+		}
+		m.ForSink("another").Resource(schema.GroupResource{Resource: "pods"})
+		s := m.ForSink("s")
+		s.Resource(schema.GroupResource{Resource: "nodes"})
+		return m, s.Resource(schema.GroupResource{Resource: "pods"})
+	}
+	want := func(m *Metrics, want map[string]bool) {
+		t.Helper()
+		if diff := cmp.Diff(want, lastGaps(t, m)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	m, c := begin(false)
+	want(m, map[string]bool{})
+	c.gap(event.ReasonRelist)
+	m, c = begin(false)
+	want(m, map[string]bool{event.ReasonRelist: true})
 	c.gap(event.ReasonOverflow)
-	if n := testutil.CollectAndCount(c.lastGap); n != 1 {
-		t.Errorf("%d series after the first gap", n)
+	m, _ = begin(false)
+	want(m, map[string]bool{event.ReasonRelist: true, event.ReasonOverflow: true})
+	for _, content := range []string{"", "{", "null", "[]"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, c = begin(content != "null")
+		want(m, map[string]bool{})
+		c.gap(event.ReasonRelist)
+		m, _ = begin(false)
+		want(m, map[string]bool{event.ReasonRelist: true})
 	}
 }
 
