@@ -1,3 +1,4 @@
 // Package control connects commands to a running bridge on the same machine. It uses HTTP over a Unix socket in the
-// state directory. Only the user that the bridge runs as can open the socket.
+// state directory. Only the user that the bridge runs as can open the socket. A paused sink stays paused after a
+// restart, so the state directory also stores which sinks are paused.
 package control

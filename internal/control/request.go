@@ -27,6 +27,40 @@ type ResyncReport struct {
 // It calls each with the report of a sink as soon as the resync of that sink has ended. It returns after the last
 // report, or when each returns an error.
 func RequestResync(ctx context.Context, state, sink string, each func(*ResyncReport) error) error {
+	return post(ctx, state, "resync", sink, func(response io.Reader) error {
+		for reports := json.NewDecoder(response); ; {
+			var report ResyncReport
+			switch err := reports.Decode(&report); {
+			case errors.Is(err, io.EOF):
+				return nil
+			case err != nil:
+				return fmt.Errorf("the bridge stopped during the resync, or is a different version: %w", err)
+			}
+			if err := each(&report); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// RequestPause asks the bridge that uses the given state directory to pause a sink, or to resume it. When it returns
+// nil, the bridge has stored that the sink is paused or resumed. answer describes what has changed.
+func RequestPause(ctx context.Context, state, sink string, paused bool) (answer string, err error) {
+	command := "resume"
+	if paused {
+		command = "pause"
+	}
+	err = post(ctx, state, command, sink, func(response io.Reader) error {
+		body, err := io.ReadAll(response)
+		answer = string(body)
+		return err
+	})
+	return answer, err
+}
+
+// post sends a command for a sink to the bridge that uses the given state directory, and calls read with the response
+// body if the bridge accepts the command.
+func post(ctx context.Context, state, command, sink string, read func(io.Reader) error) error {
 	path := Socket(state)
 	client := http.Client{
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -34,7 +68,7 @@ func RequestResync(ctx context.Context, state, sink string, each func(*ResyncRep
 		}},
 	}
 	defer client.CloseIdleConnections()
-	target := "http://bridge/resync?sink=" + url.QueryEscape(sink)
+	target := "http://bridge/" + command + "?sink=" + url.QueryEscape(sink)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, http.NoBody)
 	if err != nil {
 		return err
@@ -54,16 +88,5 @@ func RequestResync(ctx context.Context, state, sink string, each func(*ResyncRep
 		body, _ := io.ReadAll(response.Body) // the part that can be read is enough for the error
 		return errors.New(strings.TrimSpace(string(body)))
 	}
-	for reports := json.NewDecoder(response.Body); ; {
-		var report ResyncReport
-		switch err := reports.Decode(&report); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("the bridge stopped during the resync, or is a different version: %w", err)
-		}
-		if err := each(&report); err != nil {
-			return err
-		}
-	}
+	return read(response.Body)
 }

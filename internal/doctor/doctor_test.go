@@ -16,6 +16,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
+	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
@@ -323,5 +324,28 @@ func TestSinks(t *testing.T) {
 	}
 	if f := outcome(t, cfg, "sink plain", "destination", all...); f.Result != "ok" {
 		t.Errorf("%+v", f)
+	}
+}
+
+// A paused sink explains why nothing arrives, whether the bridge runs or not.
+func TestPausedSink(t *testing.T) {
+	cfg := localConfig(t)
+	all := []sink{*fake("plain", nil), *fake("other", nil)}
+	if err := os.MkdirAll(cfg.State.Path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := control.StorePaused(cfg.State.Path, "plain", true); err != nil {
+		t.Fatal(err)
+	}
+	f := outcome(t, cfg, "sink plain", "paused", all...)
+	if f.Result != "warning" || !strings.HasPrefix(f.Detail, "paused since 20") ||
+		!strings.Contains(f.Remedy, "`bridge resume plain`") {
+		t.Errorf("%+v", f)
+	}
+	report := (&examination{cfg: cfg, sinks: all}).run(t.Context())
+	for _, f := range report.Findings {
+		if f.Area == "sink other" && f.Step == "paused" {
+			t.Errorf("another sink: %+v", f)
+		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
@@ -55,8 +56,18 @@ func (e *examination) checkSinks(ctx context.Context) {
 	group.Wait()
 	for n := range e.sinks {
 		e.area = "sink " + e.sinks[n].config.Name
+		e.checkPaused(e.sinks[n].config.Name)
 		e.add(found[n]...)
 		e.checkDestination(&e.sinks[n])
+	}
+}
+
+// checkPaused warns if a sink is paused.
+func (e *examination) checkPaused(sink string) {
+	since, err := control.PausedSince(e.cfg.State.Path, sink)
+	if err == nil && !since.IsZero() { // tryToWrite reports a directory that cannot be used
+		e.warn(stepPaused, "", "paused since "+since.UTC().Format(time.RFC3339)+"; the bridge sends nothing to it",
+			"after the maintenance, run `bridge resume "+sink+"` beside the running bridge")
 	}
 }
 

@@ -21,6 +21,7 @@ const (
 	stepSpace       = "space"
 	stepCheckpoint  = "checkpoint"
 	stepDestination = "destination"
+	stepPaused      = "paused"
 
 	// probeSize is the size of the file that tryToWrite writes.
 	probeSize = 64 << 10

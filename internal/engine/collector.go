@@ -27,8 +27,13 @@ func (c *stateCollector) Describe(chan<- *prometheus.Desc) {}
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, p := range c.pipelines {
 		r := rows{ch, prometheus.Labels{"sink": p.Name}}
-		r.gauge("sink_connected", "1 if the sink has connected to its destination since the bridge started.",
-			boolean(p.drain.Connected()))
+		r.gauge("sink_connected", "1 if the sink is connected and its destination accepts events. 0 while the bridge "+
+			"connects or retries, and while the sink is paused. An idle sink notices an outage at its next event.",
+			boolean(p.drain.Delivering()))
+		r.gauge("sink_paused", "1 while the sink is paused (bridge pause).", boolean(!p.drain.PausedSince().IsZero()))
+		r.gauge("queue_age_seconds", "Age of the oldest event that waits for its acknowledgement, since its change was read "+
+			"from the watch; 0 if none waits. Parked events do not count. Events that a previous process left on disk count "+
+			"once the sink has connected.", p.queue.Age().Seconds())
 		r.counter("queue_blocked_total", "Pushes that had to wait because the queue was full.", p.queue.Stats().Blocked)
 		r.collectParked(p)
 		r.collectSpill(p)
@@ -92,7 +97,11 @@ func boolean(on bool) float64 {
 
 func (r rows) collectInformer(s informer.Status) {
 	r.gauge("informer_objects", "Objects that the informer knows.", float64(s.Objects))
-	r.gauge("informer_synced", "1 if the initial list was handed to all sinks.", boolean(s.Synced))
+	if s.Synced || !s.Excused {
+		r.gauge("informer_synced", "1 if the initial list was handed to all sinks. Absent while the bridge is ready without "+
+			"the list, because the resource is forbidden and `watch` does not name it without wildcards.", boolean(s.Synced))
+	}
+	r.gauge("informer_forbidden", "1 if RBAC forbids to list or watch the resource.", boolean(s.Forbidden))
 	r.gauge("informer_resumed", "1 if the watch continued where the checkpoint ended, without a list.", boolean(s.Resumed))
 	r.gauge("informer_checkpoint_refused", "1 if the checkpoint is ahead of the cluster.", boolean(s.Refused))
 	r.version("informer_resource_version", "Last resourceVersion that the informer saw.", s.ResourceVersion)

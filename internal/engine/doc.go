@@ -16,6 +16,7 @@
 //	pipeline.go    pipeline: one sink with its filter, encoder, queue and drain
 //	restating.go   re-sends the known objects of one resource to one sink
 //	resync.go      starts re-sends as restated events, at intervals and on request
+//	pause.go       pauses and resumes a sink on request
 //	introduce.go   starts re-sends as an initial list, for a new destination
 //	collector.go   the metrics that are read from the other parts during a scrape
 //	shutdown.go    the end of delivery: drains stop, sinks are closed

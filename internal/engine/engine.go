@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -47,6 +48,9 @@ type Engine struct {
 // New builds all parts, opens the files in the state directory, and listens on the HTTP address. Run starts the parts.
 func New(o Options) (*Engine, error) {
 	e := &Engine{options: o, metrics: metrics.New(o.Build.Version, o.Build.Commit)}
+	if err := e.metrics.KeepGaps(filepath.Join(o.State, "gaps.json")); err != nil {
+		o.Logger.Warn("cannot read when gap events were last delivered, so their metric is incomplete", "err", err)
+	}
 	e.reading, e.stopReading = context.WithCancel(context.Background())
 	for _, build := range []func() error{e.openTracker, e.buildPipelines, e.buildSet} {
 		if err := build(); err != nil {
@@ -153,17 +157,21 @@ func (e *Engine) attach(i *informer.Informer) {
 	}
 }
 
-// notReady returns the reasons why the bridge is not ready. It returns nil if the bridge is ready.
-func (e *Engine) notReady() []string {
+// readiness returns the reasons why the bridge is not ready, or nil if it is ready. Readiness means that the bridge has
+// started and can do its work. notes describe sinks that do not deliver all their events because their destination has
+// become unavailable, or because they are paused.
+func (e *Engine) readiness() (reasons, notes []string) {
 	if e.reading.Err() != nil {
-		return []string{"shutting down"}
+		return []string{"shutting down"}, nil
 	}
-	var reasons []string
 	for _, p := range e.pipelines {
-		if !p.drain.Connected() {
-			reasons = append(reasons, "sink "+p.Name+": "+p.drain.Status())
-		} else if err := p.drain.Failure(); errors.Is(err, sinks.ErrNameTaken) {
-			reasons = append(reasons, "sink "+p.Name+": "+err.Error())
+		status := p.drain.Status()
+		line := "sink " + p.Name + ": " + status
+		switch started := p.drain.Connected() && !errors.Is(p.drain.Failure(), sinks.ErrNameTaken); {
+		case !started && p.drain.PausedSince().IsZero():
+			reasons = append(reasons, line)
+		case status != "ok":
+			notes = append(notes, line)
 		}
 		if _, _, _, _, err := p.queue.SpillStats(); err != "" {
 			reasons = append(reasons, "sink "+p.Name+": its spill can't be written: "+err)
@@ -172,7 +180,7 @@ func (e *Engine) notReady() []string {
 	if err := e.tracker.NotReady(); err != nil {
 		reasons = append(reasons, err.Error())
 	}
-	return append(reasons, e.set.NotReady()...)
+	return append(reasons, e.set.NotReady()...), notes
 }
 
 // Run runs the engine until ctx ends or one of its parts fails. It then stops in stages:
@@ -279,7 +287,8 @@ func (e *Engine) read() error {
 func (e *Engine) releaseStartupMemory() {
 	const interval = 100 * time.Millisecond
 	err := wait.PollUntilContextCancel(e.reading, interval, true, func(context.Context) (bool, error) {
-		return len(e.notReady()) == 0, nil
+		reasons, _ := e.readiness()
+		return len(reasons) == 0, nil
 	})
 	if err == nil {
 		debug.FreeOSMemory()

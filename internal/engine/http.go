@@ -15,11 +15,21 @@ func (e *Engine) endpoints(registry *prometheus.Registry) http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if reasons := e.notReady(); len(reasons) > 0 {
-			http.Error(w, "not ready:\n- "+strings.Join(reasons, "\n- "), http.StatusServiceUnavailable)
-			return
+		reasons, notes := e.readiness()
+		code, body := http.StatusOK, "ready\n"
+		if len(reasons) > 0 {
+			code, body = http.StatusServiceUnavailable, list("not ready", reasons)
 		}
-		_, _ = io.WriteString(w, "ready\n") // fails if the client has disconnected
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body+list("without effect on readiness", notes)) // fails if the client has disconnected
 	})
 	return mux
+}
+
+// list returns a heading and one line per item, or nothing if there are no items.
+func list(heading string, items []string) string {
+	if len(items) == 0 {
+		return ""
+	}
+	return heading + ":\n- " + strings.Join(items, "\n- ") + "\n"
 }

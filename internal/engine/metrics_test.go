@@ -5,11 +5,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -47,18 +52,26 @@ func TestMetricsPage(t *testing.T) {
 	}
 	defer store.Close()
 	m := metrics.New("", "")
-	m.ForSink("js").Resource(schema.GroupResource{Resource: "pods"}).Suppressed.WithLabelValues("status")
+	s := m.ForSink("js")
+	s.Resource(pods.GroupResource()).Suppressed.WithLabelValues("status")
+	s.Hooks().OnSettled(&event.Message{Type: event.Gap, Resource: pods, GapInfo: &event.GapInfo{}}, time.Now(), 0)
+	e.tracker.Resume(informer.Source{Name: "pods", Resource: pods})
+	e.tracker.Ledger("pods").FinishList("js")
+	e.tracker.Ledger("pods").Advance("7")
+	if err := e.tracker.Commit(); err != nil {
+		t.Fatal(err)
+	}
 	m.Registry.MustRegister(&stateCollector{e.pipelines, func() []informer.Status {
-		return []informer.Status{
-			{Resource: schema.GroupVersionResource{Resource: "pods"}, ResourceVersion: "1", LastContact: time.Now()},
-		}
+		return []informer.Status{{Resource: pods, ResourceVersion: "1", LastContact: time.Now()}}
 	}, e.tracker})
 	families, err := m.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := bytes.NewBufferString(metricsIntro)
+	missing := metricNames(t)
 	for _, f := range families {
+		delete(missing, f.GetName())
 		if !strings.HasPrefix(f.GetName(), metrics.Namespace+"_") {
 			continue
 		}
@@ -75,30 +88,127 @@ func TestMetricsPage(t *testing.T) {
 			f.GetHelp(),
 		)
 	}
+	if len(missing) > 0 {
+		t.Errorf("the page would lack these metrics: %v", slices.Sorted(maps.Keys(missing)))
+	}
 	compareFile(t, "../../docs/metrics.md", page.Bytes())
+}
+
+// What the bridge is ready without does not look as if its list were missing, unless it was listed before.
+func TestSyncedOfExcusedInformers(t *testing.T) {
+	e := engineWith(t, t.TempDir(), nil)
+	defer endEngine(t, e)
+	resource := func(name string) schema.GroupVersionResource { return schema.GroupVersionResource{Resource: name} }
+	r := prometheus.NewRegistry()
+	r.MustRegister(&stateCollector{nil, func() []informer.Status {
+		return []informer.Status{
+			{Resource: resource("excused"), Forbidden: true, Excused: true},
+			{Resource: resource("later"), Forbidden: true, Excused: true, Synced: true},
+			{Resource: resource("required"), Forbidden: true},
+		}
+	}, e.tracker})
+	const rows = `
+# HELP deltabridge_informer_forbidden 1 if RBAC forbids to list or watch the resource.
+# TYPE deltabridge_informer_forbidden gauge
+deltabridge_informer_forbidden{resource="excused",selector="",watched_namespace=""} 1
+deltabridge_informer_forbidden{resource="later",selector="",watched_namespace=""} 1
+deltabridge_informer_forbidden{resource="required",selector="",watched_namespace=""} 1
+# HELP deltabridge_informer_synced 1 if the initial list was handed to all sinks. Absent while the bridge is ready ` +
+		"without the list, because the resource is forbidden and `watch` does not name it without wildcards." + `
+# TYPE deltabridge_informer_synced gauge
+deltabridge_informer_synced{resource="later",selector="",watched_namespace=""} 1
+deltabridge_informer_synced{resource="required",selector="",watched_namespace=""} 0
+`
+	if err := testutil.GatherAndCompare(r, strings.NewReader(rows),
+		"deltabridge_informer_forbidden", "deltabridge_informer_synced"); err != nil {
+		t.Error(err)
+	}
+}
+
+// An engine knows the gaps of its predecessor, so they show even if it ended before a scrape.
+func TestLastGapOfThePredecessor(t *testing.T) {
+	state := t.TempDir()
+	for _, want := range []int{0, 1} {
+		e := engineWith(t, state, map[string]sinks.Sink{"lines": stdout.New(io.Discard)})
+		m := e.pipelines[0].metrics
+		m.Resource(pods.GroupResource())
+		const name = "deltabridge_last_gap_timestamp_seconds"
+		if n, err := testutil.GatherAndCount(e.metrics.Registry, name); err != nil || n != want {
+			t.Errorf("%d series, want %d, %v", n, want, err)
+		}
+		m.Hooks().OnSettled(&event.Message{Type: event.Gap, Resource: pods, GapInfo: &event.GapInfo{Reason: "r"}}, time.Now(), 0)
+		endEngine(t, e)
+	}
+}
+
+// metricNames gives the names of all metrics that the source code mentions.
+func metricNames(t *testing.T) map[string]bool {
+	t.Helper()
+	names := map[string]bool{}
+	call := regexp.MustCompile(`\.(?:gauges?|counters?|histogram|version|time)\(\s*"([a-z_]+)"`)
+	for _, path := range []string{"collector.go", "../metrics/metrics.go"} {
+		code, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range call.FindAllSubmatch(code, -1) {
+			names[metrics.Namespace+"_"+string(match[1])] = true
+		}
+	}
+	if len(names) < 40 {
+		t.Fatalf("only %d metrics were found in the code", len(names))
+	}
+	return names
 }
 
 const metricsIntro = `# Metrics
 
-` + "`/metrics`" + ` has these metrics, in addition to those of the Go runtime and the process. The labels name sinks, resources and
-watched namespaces, never objects. The counters for each pair of sink and resource are created, with the value zero, when the resource
-is watched.
+` + "`/metrics`" + ` has these metrics, in addition to those of the Go runtime and the process. The labels name sinks, resources,
+sources and watched namespaces, never objects. A source is what one watch covers: a resource, or a resource in a namespace.
+The counters for each pair of sink and resource are created, with the value zero, when the resource is watched. All
+counters start at zero when the process starts.
 
 Use these for alerts. The Helm chart has alert rules for these and other metrics, each with a [runbook](operations.md#alerts):
 
-- ` + "`deltabridge_sink_connected == 0`" + ` for minutes: a broker is unavailable.
-- ` + "`histogram_quantile(0.99, rate(deltabridge_event_lag_seconds_bucket[5m]))`" + ` above what your consumers tolerate.
-- ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `, and the same for ` + "`deltabridge_events_refused_total`" + `: the stream has
-  gaps.
+- ` + "`deltabridge_sink_connected == 0 unless deltabridge_sink_paused == 1`" + ` for minutes: a broker is unavailable.
+- ` + "`time() - deltabridge_last_gap_timestamp_seconds < 900`" + `: the stream has a gap. This also fires if the gap was delivered
+  before the first scrape of a process, or if the process ended before the next scrape: ` + "`gaps.json`" + ` in ` + "`state.path`" + ` has the
+  times. ` + "`increase()`" + ` of a counter does not fire then, because it requires an earlier scrape.
+- ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `, and the same for ` + "`deltabridge_events_refused_total`" + `: events were
+  lost.
+- ` + "`deltabridge_informer_synced == 0`" + ` for minutes: a resource is not listed.
 - ` + "`time() - deltabridge_informer_last_contact_timestamp_seconds > 900`" + `: a watch is silent.
 
-The table leaves out four gauges. The first three exist once the bridge watches a resource, and have the labels ` + "`source`" + ` and
-` + "`sink`" + `; the last one exists once the checkpoint is written:
+## Latency
 
-- ` + "`deltabridge_unsettled_events`" + `: events of a source that the sink has not settled.
-- ` + "`deltabridge_watermark_resource_version`" + `: the resourceVersion up to which the sink has settled everything of the source.
-- ` + "`deltabridge_watermark_lag_seconds`" + `: the age of the oldest event that the sink has not settled.
-- ` + "`deltabridge_checkpoint_last_commit_timestamp_seconds`" + `: when the checkpoint was last written.
+` + "`deltabridge_event_lag_seconds`" + ` measures each event from the moment at which the bridge has read the change from the watch
+until its destination has acknowledged the event. It includes all time in queues, in memory and on disk, also over a restart,
+and all retries. It does not include:
+
+- the time from the commit in etcd until the bridge reads the change, usually milliseconds. The API server does not say when
+  a change was committed: objects have times in whole seconds, and only for some changes.
+- the time that changes wait in the API server while the watch is blocked, because the queue of a sink is full
+  (` + "`deltabridge_queue_blocked_total`" + ` grows);
+- events that were not acknowledged yet. ` + "`deltabridge_queue_age_seconds`" + ` shows the oldest of them.
+
+Therefore an objective requires two rules. The first one counts the events that arrived. For example, this expression has a
+result if less than 99% of the events of 30 days arrived within 2.5 seconds:
+
+` + "```promql" + `
+sum by (sink) (increase(deltabridge_event_lag_seconds_bucket{le="2.5"}[30d]))
+  / sum by (sink) (increase(deltabridge_event_lag_seconds_count[30d])) < 0.99
+` + "```" + `
+
+The second one is for events that have not arrived. The histogram shows an outage only after it has ended:
+
+` + "```promql" + `
+max by (sink) (deltabridge_queue_age_seconds) > 60
+` + "```" + `
+
+Events of an initial list and of a resync count as well: their time begins when they are queued.
+` + "`deltabridge_watermark_lag_seconds`" + ` is not a latency. An event that is on disk is settled, although it was not delivered yet.
+
+## All metrics
 
 | metric | type | labels | meaning |
 |---|---|---|---|

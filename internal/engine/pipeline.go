@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -58,6 +59,9 @@ type pipeline struct {
 	// if the spill was empty, because then the positions in the checkpoint are at least as new.
 	spilled map[string]string
 
+	state   string     // the state directory
+	pausing sync.Mutex // held while the sink is paused or resumed
+
 	delivering context.Context    //nolint:containedctx // the context of drain.Run
 	stop       context.CancelFunc // stops the drain immediately
 	drained    chan struct{}      // closed when the drain has ended
@@ -110,7 +114,8 @@ func (p *pipeline) open(state string, owner func() sinks.Owner) error {
 		Hooks:      p.metrics.Hooks(),
 		Logger:     p.log,
 	}
-	return nil
+	p.state = state
+	return p.restorePause()
 }
 
 // compile compiles filter rules. The filter sees only the part of an object that the sink may see.

@@ -16,8 +16,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
-// resyncer re-sends all known objects to sinks, at the configured intervals and on request. It is safe for concurrent
-// use.
+// resyncer re-sends all known objects to sinks, at the configured intervals and on request, and handles the requests of
+// other commands. It is safe for concurrent use.
 type resyncer struct {
 	// ctx ends when no more changes are read. Its end also ends all resyncs.
 	ctx       context.Context //nolint:containedctx // Run and resync are called without one
@@ -42,15 +42,12 @@ func (r *resyncer) Run() {
 	}
 }
 
-// find returns the pipeline of a sink, or all pipelines if the name is empty.
-func (r *resyncer) find(sink string) ([]*pipeline, error) {
-	if sink == "" {
-		return r.pipelines, nil
-	}
+// find returns the pipeline of a sink.
+func (r *resyncer) find(sink string) (*pipeline, error) {
 	var names []string
 	for _, p := range r.pipelines {
 		if p.Name == sink {
-			return []*pipeline{p}, nil
+			return p, nil
 		}
 		names = append(names, p.Name)
 	}
@@ -150,16 +147,23 @@ func (p *pipeline) resyncResource(ctx context.Context, sources []*listener, repo
 func (r *resyncer) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /resync", r.serve)
+	mux.HandleFunc("POST /pause", r.servePause(true))
+	mux.HandleFunc("POST /resume", r.servePause(false))
 	return mux
 }
 
-// serve handles a resync request. It resyncs the sinks concurrently. The response contains one line of JSON per sink,
-// written when the resync of that sink has ended. The resync continues if the client disconnects.
+// serve handles a resync request for one sink, or for all sinks if the request names none. It resyncs the sinks
+// concurrently. The response contains one line of JSON per sink, written when the resync of that sink has ended. The
+// resync continues if the client disconnects.
 func (r *resyncer) serve(w http.ResponseWriter, request *http.Request) {
-	pipelines, err := r.find(request.URL.Query().Get("sink"))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
+	pipelines := r.pipelines
+	if sink := request.URL.Query().Get("sink"); sink != "" {
+		p, err := r.find(sink)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		pipelines = []*pipeline{p}
 	}
 	w.Header().Set("Content-Type", "application/jsonl")
 	reports := make(chan control.ResyncReport)

@@ -35,7 +35,7 @@ func (p *pipeline) finishDelivery(ctx context.Context) {
 	ticker := time.NewTicker(progressTick)
 	defer ticker.Stop()
 	acked, since := p.queue.Stats().Acked, time.Now()
-	for p.drain.Connected() && p.drain.Failure() == nil && time.Since(since) < stalled && ctx.Err() == nil {
+	for p.drain.Delivering() && time.Since(since) < stalled && ctx.Err() == nil {
 		select {
 		case <-p.drained:
 			return

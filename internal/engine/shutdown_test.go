@@ -70,11 +70,13 @@ func TestFinishDelivery(t *testing.T) {
 		timeout time.Duration
 		took    time.Duration // at most
 		left    bool
+		paused  bool
 	}{
-		"takes what is queued": {&slowSink{each: stalled / 2}, time.Hour, 20 * stalled / 2, false},
-		"takes too long":       {&slowSink{each: stalled / 2}, 3 * time.Second, 3*time.Second + stalled, true},
-		"is away":              {&slowSink{away: errors.New("away")}, time.Hour, 0, true},
-		"hangs":                {&slowSink{hangs: true}, time.Hour, stalled + progressTick, true},
+		"takes what is queued": {&slowSink{each: stalled / 2}, time.Hour, 20 * stalled / 2, false, false},
+		"takes too long":       {&slowSink{each: stalled / 2}, 3 * time.Second, 3*time.Second + stalled, true, false},
+		"is away":              {&slowSink{away: errors.New("away")}, time.Hour, 0, true, false},
+		"hangs":                {&slowSink{hangs: true}, time.Hour, stalled + progressTick, true, false},
+		"is paused":            {&slowSink{}, time.Hour, 0, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -84,6 +86,9 @@ func TestFinishDelivery(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.drain = &sinks.Drain{Sink: test.sink, Queue: p.queue, MaxBatch: 1, Parked: parking, Logger: p.log}
+				if test.paused {
+					p.drain.Pause(time.Now())
+				}
 				l := listen(t.Context(), p)
 				for n := range 10 {
 					l.OnUpdate(pod(t, n, "Running"), pod(t, n+1, "Running"))

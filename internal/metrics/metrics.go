@@ -26,6 +26,7 @@ type Metrics struct {
 	// started is the start time of this process. The queue gauges do not count events that are older than this time: a
 	// previous process wrote such events to the spill.
 	started time.Time
+	gaps    gaps
 }
 
 // delayBuckets are histogram buckets from 0.5 ms (a broker on the same machine) to 2 hours (a long outage).
@@ -66,8 +67,12 @@ func (f factory) counters(name, help string, labels ...string) *prometheus.Count
 }
 
 func (f factory) gauge(name, help string) prometheus.Gauge {
+	return f.gauges(name, help).WithLabelValues()
+}
+
+func (f factory) gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	opts := prometheus.GaugeOpts{Namespace: Namespace, Name: name, Help: help}
-	return registered(f.registry, prometheus.NewGaugeVec(opts, f.names())).With(f.labels)
+	return registered(f.registry, prometheus.NewGaugeVec(opts, f.names(labels...))).MustCurryWith(f.labels)
 }
 
 func (f factory) histogram(name, help string) prometheus.Observer {
@@ -111,7 +116,8 @@ func (m *Metrics) ForSink(name string) *Sink {
 		name:      name,
 		resources: map[schema.GroupResource]*Resource{},
 		send:      f.histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement."),
-		lag:       f.histogram("event_lag_seconds", "Time from seeing a change until its acknowledgement."),
+		lag: f.histogram("event_lag_seconds", "Time from reading a change from the watch until its event was "+
+			"acknowledged, including all waiting and retries."),
 		refusals: f.counters("refusals_total", "Events that the destination rejected, by reason and outcome: "+
 			"metadata, claimCheck, deadLetter, gap, or lost (replaced by a gap event because there was no room for "+
 			"dead letters).",
@@ -138,6 +144,7 @@ type Resource struct {
 	Events, Bytes                                                                              prometheus.Gauge
 	// Suppressed counts suppressed changes, by the label "reason".
 	Suppressed *prometheus.CounterVec
+	onGap      func(reason string)
 
 	// NotSent counts the rejected events that reached the stream in no form except a gap event. It does not count control
 	// events.
@@ -156,6 +163,14 @@ func (s *Sink) Resource(gr schema.GroupResource) *Resource {
 
 func (s *Sink) newResource(name string) *Resource {
 	f := factory{s.all.Registry, prometheus.Labels{"sink": s.name, "resource": name}}
+	lastGap := f.gauges("last_gap_timestamp_seconds", "When a gap event that gap_events_total counts was last delivered, "+
+		"by its reason, also before a restart. Absent if there was none.", "reason")
+	setGap := func(reason string, at time.Time) {
+		lastGap.WithLabelValues(reason).Set(float64(at.UnixMilli()) / 1000)
+	}
+	for reason, at := range s.all.gaps.of(s.name, name) {
+		setGap(reason, at)
+	}
 	return &Resource{
 		Received:     f.counter("events_received_total", "Changes that an informer handed to the sink's filter."),
 		Filtered:     f.counter("events_filtered_total", "Changes that do not pass the sink's filter."),
@@ -169,9 +184,16 @@ func (s *Sink) newResource(name string) *Resource {
 		Oversize: f.counter("events_oversize_total",
 			"Events that were larger than the destination accepts, regardless of the outcome."),
 		Rejected: f.counter("events_refused_total",
-			"Events that a gap event replaced because they could not be encoded or the destination rejected them."),
+			"Events that were lost because they could not be encoded, or because the destination rejected them and they are "+
+				"not kept as dead letters. A gap event replaces them."),
 		Gaps: f.counter("gap_events_total",
-			"Gap events that were delivered: places in the stream where states may be missing."),
+			"Gap events that were delivered: places in the stream where states may be missing. A gap event for an event that "+
+				"is kept as a dead letter does not count."),
+		onGap: func(reason string) {
+			now := time.Now()
+			setGap(reason, now)
+			s.all.gaps.note(s.name, name, reason, now)
+		},
 		Restated: f.counter("events_restated_total",
 			"Objects that resyncs re-sent in their current state. They are not changes."),
 		Events: f.gauge("queue_events", "Events that are queued or in flight."),
@@ -199,6 +221,12 @@ func (c *Resource) Unqueue(m *event.Message) {
 	c.Bytes.Sub(float64(m.Size()))
 }
 
+// gap counts a gap.
+func (c *Resource) gap(reason string) {
+	c.Gaps.Inc()
+	c.onGap(reason)
+}
+
 // Hooks returns hooks that count the outcomes that the drain reports.
 func (s *Sink) Hooks() sinks.Hooks {
 	return sinks.Hooks{
@@ -207,7 +235,7 @@ func (s *Sink) Hooks() sinks.Hooks {
 			c.Sent.Inc()
 			c.Acknowledged.Inc()
 			if m.Type == event.Gap {
-				c.Gaps.Inc()
+				c.gap(m.GapInfo.Reason)
 			}
 			s.done(c, m)
 			s.send.Observe(latency.Seconds())
@@ -230,7 +258,10 @@ func (s *Sink) Hooks() sinks.Hooks {
 			if r.Outcome.InStream() { // OnSettled is called as well
 				return
 			}
-			c.Rejected.Inc()
+			if r.Outcome != sinks.OutcomeDeadLetter {
+				c.Rejected.Inc()
+				c.gap(r.Reason)
+			}
 			if !m.Type.IsControl() {
 				c.NotSent.Add(1)
 			}

@@ -2,9 +2,12 @@ package metrics
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
@@ -39,7 +42,7 @@ func TestWhereEventsEnd(t *testing.T) {
 	s := m.ForSink("s")
 	c, hooks := s.Resource(schema.GroupResource{Resource: "pods"}), s.Hooks()
 	now := m.started.Add(time.Second)
-	for range 4 {
+	for range 6 {
 		c.Queue(message(now, "data"))
 	}
 	hooks.OnRetry(message(now, "data"), errors.New("away"))
@@ -48,20 +51,86 @@ func TestWhereEventsEnd(t *testing.T) {
 	hooks.OnRejected(message(now, "data"), sinks.Rejection{Reason: event.ReasonOversize, Outcome: sinks.OutcomeMetadata})
 	hooks.OnSettled(message(now, "data"), now.Add(time.Second), time.Millisecond) // in its other form
 	hooks.OnRejected(message(now, "data"), sinks.Rejection{Reason: event.ReasonRefused, Outcome: sinks.OutcomeGap})
+	hooks.OnRejected(message(now, "data"), sinks.Rejection{Reason: event.ReasonRefused, Outcome: sinks.OutcomeLost})
+	hooks.OnRejected(message(now, "data"), sinks.Rejection{Reason: event.ReasonOversize, Outcome: sinks.OutcomeDeadLetter})
 	gap := message(now, "data")
-	gap.Type = event.Gap
+	gap.Type, gap.GapInfo = event.Gap, &event.GapInfo{Reason: event.ReasonRelist}
 	hooks.OnSettled(gap, now.Add(time.Second), time.Millisecond)
 
-	expect(t, "sent", c.Sent, 6)
+	expect(t, "sent", c.Sent, 8)
 	expect(t, "retried", c.Retried, 2)
 	expect(t, "acknowledged", c.Acknowledged, 3)
-	expect(t, "oversize", c.Oversize, 1)
-	expect(t, "rejected", c.Rejected, 1)
-	expect(t, "gaps", c.Gaps, 1)
+	expect(t, "oversize", c.Oversize, 2)
+	expect(t, "rejected and not kept", c.Rejected, 2)
+	expect(t, "gaps", c.Gaps, 3)
 	expect(t, "events in the queue", c.Events, 0)
 	expect(t, "bytes in the queue", c.Bytes, 0)
-	if n := c.NotSent.Load(); n != 1 {
+	if n := c.NotSent.Load(); n != 3 {
 		t.Errorf("%d events are in the stream in no form", n)
+	}
+	want := map[string]bool{event.ReasonRelist: true, event.ReasonRefused: true}
+	if diff := cmp.Diff(want, lastGaps(t, m)); diff != "" {
+		t.Errorf("reasons of the last gaps (-want +got):\n%s", diff)
+	}
+}
+
+// lastGaps gives the reasons of the gaps in the last minute, as a scrape sees them. An older gap is false.
+func lastGaps(t *testing.T, m *Metrics) map[string]bool {
+	t.Helper()
+	families, err := m.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[string]bool{}
+	for _, f := range families {
+		for _, row := range f.GetMetric() {
+			if f.GetName() == "deltabridge_last_gap_timestamp_seconds" {
+				at := time.Unix(int64(row.GetGauge().GetValue()), 0)
+				reasons[row.GetLabel()[0].GetValue()] = time.Since(at) < time.Minute
+			}
+		}
+	}
+	return reasons
+}
+
+// The time of a gap is there at the first scrape after it, also if the process ended before. A sink or resource that
+// had no gap has no series. A damaged file is reported, and replaced at the next gap.
+func TestLastGapOverARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "gaps.json")
+	begin := func(damaged bool) (*Metrics, *Resource) {
+		t.Helper()
+		m := New("", "")
+		if err := m.KeepGaps(path); (err != nil) != damaged {
+			t.Fatal(err)
+		}
+		m.ForSink("another").Resource(schema.GroupResource{Resource: "pods"})
+		s := m.ForSink("s")
+		s.Resource(schema.GroupResource{Resource: "nodes"})
+		return m, s.Resource(schema.GroupResource{Resource: "pods"})
+	}
+	want := func(m *Metrics, want map[string]bool) {
+		t.Helper()
+		if diff := cmp.Diff(want, lastGaps(t, m)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	m, c := begin(false)
+	want(m, map[string]bool{})
+	c.gap(event.ReasonRelist)
+	m, c = begin(false)
+	want(m, map[string]bool{event.ReasonRelist: true})
+	c.gap(event.ReasonOverflow)
+	m, _ = begin(false)
+	want(m, map[string]bool{event.ReasonRelist: true, event.ReasonOverflow: true})
+	for _, content := range []string{"", "{", "null", "[]"} {
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, c = begin(content != "null")
+		want(m, map[string]bool{})
+		c.gap(event.ReasonRelist)
+		m, _ = begin(false)
+		want(m, map[string]bool{event.ReasonRelist: true})
 	}
 }
 

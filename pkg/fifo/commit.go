@@ -86,16 +86,21 @@ func (c *committer[T]) interval() time.Duration {
 	return max(time.Millisecond, c.maxAge-c.age())
 }
 
-// age returns the age of the oldest unacknowledged item, or 0 if there is none. The queue must not spill.
+// Age returns the time since the oldest unacknowledged item (Options.Since), or 0 if there is none. Items that an
+// earlier process left on disk do not count before the first Take.
+func (q *Queue[T]) Age() time.Duration {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.age()
+}
+
 func (q *Queue[T]) age() time.Duration {
-	n := q.taken.oldest()
-	if n == nil {
-		n = q.buf.oldest()
+	for _, l := range []*list[T]{&q.taken, &q.ready, &q.buf} {
+		if n := l.oldest(); n != nil {
+			return time.Since(q.opts.Since(n.v))
+		}
 	}
-	if n == nil {
-		return 0
-	}
-	return time.Since(q.opts.Since(n.v))
+	return 0
 }
 
 // review offers the waiting pushes again, because HoldUp may be over, and makes the queue spill if an item is older

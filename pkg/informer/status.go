@@ -27,6 +27,7 @@ type Status struct {
 	Synced          bool      // the initial list was delivered
 	Stale           bool      // the watch was silent, or a handler has blocked, for too long
 	Forbidden       bool      // RBAC forbids lists or watches; the informer retries
+	Excused         bool      // readiness does not require the informer; only package fleet sets it
 	Relists         int64     // number of lists after the first one
 	Resumed         bool      // the watch continued from the checkpoint without a list
 	Refused         bool      // the checkpoint was not used, because the cluster has not reached its resourceVersion

@@ -30,7 +30,8 @@ const (
 )
 
 // Drain moves messages from a queue to a sink until the queue is closed and empty. The package comment lists its
-// guarantees. Set the fields, then call Run once. Connected and Status may be called at any time.
+// guarantees. Set the fields, then call Run once. Pause, Resume, and the methods that return the status may be called at
+// any time.
 type Drain struct {
 	Sink  Sink // the caller closes it after Run
 	Queue *fifo.Queue[*event.Message]
@@ -45,6 +46,7 @@ type Drain struct {
 	Logger *slog.Logger // required; should name the sink
 
 	state       state
+	gate        gate
 	parking     parking
 	rejected    *backoff.ExponentialBackOff // the pause after a Rejected error
 	away        *backoff.ExponentialBackOff // the pause after any other failure
@@ -146,7 +148,11 @@ func (d *Drain) unfinished(err error) error {
 // connect returns nil once the sink is connected. It returns the error of ctx if ctx ends first.
 func (d *Drain) connect(ctx context.Context) error {
 	for {
+		if err := d.gate.enter(ctx); err != nil {
+			return err
+		}
 		err := d.Sink.Connect(ctx)
+		d.gate.leave()
 		if err == nil {
 			break
 		}
@@ -240,8 +246,13 @@ func (d *Drain) report(ctx context.Context, a attempted) {
 	}
 }
 
-// attempt sends the messages that are not settled yet, in order, and records the result of each.
+// attempt sends the messages that are not settled yet, in order, and records the result of each. While the sink is
+// paused, it waits.
 func (d *Drain) attempt(ctx context.Context) (a attempted) {
+	if err := d.gate.enter(ctx); err != nil {
+		return attempted{err: err}
+	}
+	defer d.gate.leave()
 	away := d.collect(ctx)
 	d.results = append(d.results[:0], make([]error, len(d.out))...)
 	start := time.Now()

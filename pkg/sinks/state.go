@@ -21,8 +21,7 @@ type state struct {
 	loggedAt time.Time // when cause was logged last
 }
 
-// Connected reports whether the sink has been connected at least once. From then on, the queue accepts events even
-// while the sink is not connected.
+// Connected reports whether the sink has been connected at least once.
 func (d *Drain) Connected() bool {
 	d.state.mu.Lock()
 	defer d.state.mu.Unlock()
@@ -36,9 +35,18 @@ func (d *Drain) Failure() error {
 	return d.state.cause
 }
 
+// Delivering reports whether the sink is connected, its last attempt did not fail, and it is not paused. An unavailable
+// destination is noticed by the next attempt to send, so an idle sink counts as delivering.
+func (d *Drain) Delivering() bool {
+	return d.Connected() && d.Failure() == nil && d.PausedSince().IsZero()
+}
+
 // Status returns "ok", or the reason why the destination takes no events and since when.
 func (d *Drain) Status() string {
 	status := d.connectionStatus()
+	if since := d.PausedSince(); !since.IsZero() {
+		status = "paused since " + since.UTC().Format(time.RFC3339)
+	}
 	if parts := d.Unavailable(); len(parts) > 0 {
 		status += fmt.Sprintf("; %d destinations have parked events, the first is %s, since %s",
 			len(parts), parts[0].Destination, parts[0].Since.UTC().Format(time.RFC3339))

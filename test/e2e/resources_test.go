@@ -153,6 +153,13 @@ func TestForbiddenResourcesHarmNoOther(t *testing.T) { // alone: it watches all 
 	if n := b.metric("deltabridge_informer_errors_total", "resource=secrets"); n == 0 {
 		t.Error("forbidden requests are not counted")
 	}
+	if n := b.metric("deltabridge_informer_forbidden", "resource=secrets"); n != 1 {
+		t.Error("no metric says that the resource is forbidden")
+	}
+	if _, body, err := b.get("/metrics"); err != nil ||
+		strings.Contains(body, `deltabridge_informer_synced{resource="secrets"`) {
+		t.Errorf("an alert on lists that are missing would fire for what the bridge does without: %v", err)
+	}
 	if n := strings.Count(
 		b.log.String(),
 		"level=WARN msg=\"request failed, retrying\" resource=secrets",
@@ -173,6 +180,13 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 		}
 		return nil
 	})
+	if n := named.metric("deltabridge_informer_synced"); n != 1 {
+		t.Errorf("%.0f of one resource is listed", n)
+	}
+	if _, body, err := named.get("/metrics"); err != nil ||
+		!strings.Contains(body, `deltabridge_informer_synced{resource="secrets",selector="",watched_namespace=""} 0`) {
+		t.Errorf("no metric says that a resource that is required is not listed: %v", err)
+	}
 	named.stop()
 }
 

@@ -296,7 +296,9 @@ func (s *Fleet) Statuses() []informer.Status {
 	var statuses []informer.Status
 	for _, r := range s.running {
 		if !r.absent {
-			statuses = append(statuses, r.informer.Status())
+			status := r.informer.Status()
+			status.Excused = r.excused(&status)
+			statuses = append(statuses, status)
 		}
 	}
 	return statuses
@@ -326,10 +328,15 @@ func (s *Fleet) NotReady() []string {
 	return reasons
 }
 
+// excused reports whether the fleet is ready even if the informer is not.
+func (r *running) excused(status *informer.Status) bool {
+	return r.ending || r.absent || status.Forbidden && !r.wanted.named
+}
+
 func (r *running) notReady(name string) string {
 	status := r.informer.Status()
 	switch {
-	case r.ending, r.absent, status.Forbidden && !r.wanted.named:
+	case r.excused(&status):
 		return ""
 	case status.Forbidden:
 		return fmt.Sprintf("%s is forbidden: %s", name, status.LastError)

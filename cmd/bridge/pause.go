@@ -1,0 +1,52 @@
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deltabridge/deltabridge/internal/control"
+)
+
+func newPauseCommand(stdout io.Writer) *cobra.Command {
+	return pauseCommand(stdout, true, &cobra.Command{
+		Use:   "pause SINK...",
+		Short: "Stop sending to sinks, for example while their broker is maintained",
+		Long: "pause asks the bridge that runs with this configuration on this machine to send nothing to the sinks until\n" +
+			"`bridge resume`. Their events wait in memory and then on disk, as in an outage of the broker. A paused sink\n" +
+			"stays paused when the bridge is restarted with the same state directory. The command returns when the\n" +
+			"events that are being sent are acknowledged or have failed.",
+	})
+}
+
+func newResumeCommand(stdout io.Writer) *cobra.Command {
+	return pauseCommand(stdout, false, &cobra.Command{
+		Use:   "resume SINK...",
+		Short: "Continue sending to paused sinks",
+		Long:  "resume ends `bridge pause`: the events that wait are sent first, in order.",
+	})
+}
+
+// pauseCommand completes a command that pauses or resumes the sinks that its arguments name.
+func pauseCommand(stdout io.Writer, paused bool, cmd *cobra.Command) *cobra.Command {
+	var path string
+	configFlag(cmd.Flags(), &path)
+	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.RunE = func(cmd *cobra.Command, names []string) error {
+		cfg, err := loadConfigOrDefault(path)
+		if err != nil {
+			return err
+		}
+		for _, sink := range names {
+			answer, err := control.RequestPause(cmd.Context(), cfg.State.Path, sink, paused)
+			if err != nil {
+				return err
+			}
+			if _, err := io.WriteString(stdout, answer); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
+)
+
+// engineWith builds an engine whose API server does not answer.
+func engineWith(t *testing.T, state string, destinations map[string]sinks.Sink) *Engine {
+	t.Helper()
+	o := Options{
+		Cluster: "c", State: state, HTTP: "127.0.0.1:0",
+		Kube: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler),
+	}
+	for _, name := range slices.Sorted(maps.Keys(destinations)) {
+		o.Sinks = append(o.Sinks, Sink{
+			Name: name, Encoder: &event.Encoder{}, Destination: destinations[name], Buffer: roomy,
+			Disconnect: func(context.Context) error { return nil },
+		})
+	}
+	e, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// endEngine closes what New opened.
+func endEngine(t *testing.T, e *Engine) {
+	t.Helper()
+	e.endReading()
+	for _, p := range e.pipelines {
+		p.stop()
+		p.close(t.Context())
+	}
+	if err := errors.Join(e.http.Close(), e.tracker.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Requests to pause and to resume are answered with what has changed, and a sink stays paused in the next process.
+func TestPauseOverARestart(t *testing.T) {
+	state := t.TempDir()
+	destinations := map[string]sinks.Sink{"lines": stdout.New(io.Discard)}
+	e := engineWith(t, state, destinations)
+	running := serveControl(t, e.resyncs) // in a directory of its own
+	request := func(paused bool, want string) {
+		t.Helper()
+		answer, err := control.RequestPause(t.Context(), running, "lines", paused)
+		if err != nil || !regexp.MustCompile("^"+want+"\n$").MatchString(answer) {
+			t.Errorf("%q, %v, want %q", answer, err, want)
+		}
+	}
+	request(false, "lines: is not paused")
+	request(true, "lines: paused, 0 events wait")
+	request(true, "lines: already paused since 20[-0-9T:]+Z")
+	want := `there is no sink "line"; existing sinks: lines`
+	if _, err := control.RequestPause(t.Context(), running, "line", true); err == nil || err.Error() != want {
+		t.Errorf("an unknown sink: %v", err)
+	}
+	if _, err := control.RequestPause(t.Context(), running, "", true); err == nil {
+		t.Error("a request that names no sink was accepted")
+	}
+	if _, err := control.RequestPause(t.Context(), t.TempDir(), "lines", true); err == nil ||
+		!strings.HasPrefix(err.Error(), "no bridge is running with this state.path on this machine") {
+		t.Errorf("without a bridge: %v", err)
+	}
+	endEngine(t, e)
+
+	e = engineWith(t, state, destinations)
+	defer endEngine(t, e)
+	if since := e.pipelines[0].drain.PausedSince(); time.Since(since).Abs() > time.Minute {
+		t.Errorf("after a restart the sink is paused since %s", since)
+	}
+	running = serveControl(t, e.resyncs)
+	request(false, "lines: resumed, 0 events wait")
+	if since, err := control.PausedSince(state, "lines"); !since.IsZero() || err != nil {
+		t.Errorf("still stored: %s, %v", since, err)
+	}
+	e.pipelines[0].state = filepath.Join(state, "none")
+	if _, err := control.RequestPause(t.Context(), running, "lines", true); err == nil ||
+		!strings.HasPrefix(err.Error(), "sink lines: nothing was changed") || !e.pipelines[0].drain.PausedSince().IsZero() {
+		t.Errorf("paused although that cannot be stored: %v", err)
+	}
+}
+
+// awaySink connects, and then takes nothing.
+type awaySink struct{ slowSink }
+
+func (awaySink) Send(_ context.Context, _ []*event.Message, results []error) {
+	for n := range results {
+		results[n] = errors.New("connection refused")
+	}
+}
+
+// A sink that has never connected makes the bridge unready. One whose destination became unavailable later does not,
+// and neither does a paused one, but /readyz and the metrics say so.
+func TestReadinessAndSinks(t *testing.T) {
+	state := t.TempDir()
+	if err := control.StorePaused(state, "paused", true); err != nil {
+		t.Fatal(err)
+	}
+	e := engineWith(t, state, map[string]sinks.Sink{
+		"works": stdout.New(io.Discard), "away": &awaySink{}, "paused": stdout.New(io.Discard),
+		"never": &slowSink{away: errors.New("no such host")},
+	})
+	ended := make(chan error)
+	for _, p := range e.pipelines {
+		if err := p.queue.Push(t.Context(), &event.Message{ID: "a", Time: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		go func() { ended <- p.drain.Run(p.delivering) }()
+	}
+	handler := e.endpoints(e.metrics.Registry)
+	get := func(path string) (int, string) {
+		response := httptest.NewRecorder()
+		handler.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+		return response.Code, response.Body.String()
+	}
+	lines := func(text, pattern string) []string { return regexp.MustCompile("(?m)"+pattern).FindAllString(text, -1) }
+	wantReady := []string{
+		"not ready:",
+		"- sink never: connecting since T: no such host",
+		"without effect on readiness:",
+		"- sink away: retrying since T: connection refused",
+		"- sink paused: paused since T",
+	}
+	wantMetrics := []string{
+		`sink_connected{sink="away"} 0`, `sink_connected{sink="never"} 0`,
+		`sink_connected{sink="paused"} 0`, `sink_connected{sink="works"} 1`,
+		`sink_paused{sink="away"} 0`, `sink_paused{sink="never"} 0`,
+		`sink_paused{sink="paused"} 1`, `sink_paused{sink="works"} 0`,
+	}
+	var diff string
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(time.Millisecond) {
+		code, body := get("/readyz")
+		body = regexp.MustCompile(`20[-0-9T:]+Z`).ReplaceAllString(body, "T")
+		_, all := get("/metrics")
+		diff = cmp.Diff(wantReady, lines(body, `^.*:$|^- sink .*$`)) +
+			cmp.Diff(wantMetrics, lines(all, `sink_(connected|paused)\{.*$`))
+		if diff == "" && code == http.StatusServiceUnavailable {
+			break
+		}
+	}
+	if diff != "" {
+		t.Error(diff)
+	}
+	for _, p := range e.pipelines {
+		p.stop()
+		<-ended
+	}
+	endEngine(t, e)
+}
+
+// A pause that cannot be read stops the start: the sink might be paused.
+func TestAPauseThatCannotBeRead(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	p.Name, p.state = strings.Repeat("x", 1000), t.TempDir() // a file name that is too long
+	if err := p.restorePause(); err == nil || errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
