@@ -40,12 +40,24 @@ func (c count) String() string {
 // estimate contains the sums of the counts of all watches.
 type estimate struct {
 	watches, objects, bytes int64
+	more                    bool // some objects are not counted
 }
 
 func (s *estimate) add(c count) {
 	s.watches++
 	s.objects += c.objects
 	s.bytes += c.objects * c.bytes
+	s.more = s.more || c.more
+}
+
+func (s *estimate) String() string {
+	switch {
+	case s.watches == 0: // the API server does not answer
+		return "an unknown number of objects"
+	case s.more:
+		return fmt.Sprintf("more than %d objects", s.objects)
+	}
+	return fmt.Sprintf("%d objects", s.objects)
 }
 
 // memory returns the live memory while the buffers are full. The garbage collector lets the heap grow to twice as much.

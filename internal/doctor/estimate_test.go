@@ -63,11 +63,18 @@ func TestSample(t *testing.T) {
 	if !strings.HasPrefix(memory.Detail, "1000 objects and buffers of 0 require a limit of 56Mi") {
 		t.Errorf("%+v", memory)
 	}
+	e.size.add(count{objects: 10, bytes: 100, more: true})
+	if got := e.size.String(); got != "more than 1010 objects" {
+		t.Error(got)
+	}
 	forbidden := examining(t, answers{"GET /api/v1/pods": http.StatusForbidden, "WATCH /api/v1/pods": "{}"})
 	if _, c := forbidden.checkWatched(t.Context(), &fleet.Watched{Source: pods}); c != (count{}) {
 		t.Errorf("forbidden: %+v", c)
 	}
 	if forbidden.estimateLoad(); len(forbidden.report.Findings) > 0 {
+		t.Errorf("without objects: %+v", forbidden.report.Findings)
+	}
+	if forbidden.checkMemory(); !strings.HasPrefix(forbidden.report.Findings[0].Detail, "an unknown number of objects and buffers of 32Mi ") {
 		t.Errorf("without objects: %+v", forbidden.report.Findings)
 	}
 }

@@ -20,7 +20,7 @@ func (e *examination) checkMemory() {
 	}
 	limit, of := memoryLimit()
 	required := e.size.memory(buffers)
-	detail := fmt.Sprintf("%d objects and buffers of %s require a limit of %s", e.size.objects, size(buffers), size(2*required))
+	detail := fmt.Sprintf("%v and buffers of %s require a limit of %s", &e.size, size(buffers), size(2*required))
 	if limit == math.MaxInt64 {
 		e.ok("memory", "", detail+"; there is no memory limit")
 		return
