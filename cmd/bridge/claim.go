@@ -20,7 +20,7 @@ import (
 const claimTimeout = 30 * time.Second
 
 func newClaimCommand(stdout io.Writer) *cobra.Command {
-	var path, sink string
+	var sink string
 	cmd := &cobra.Command{
 		Use:   "claim",
 		Short: "Take over a cluster name that is registered for another cluster",
@@ -31,18 +31,18 @@ func newClaimCommand(stdout io.Writer) *cobra.Command {
 			"waiting for the name starts to send within seconds.\n\n" +
 			"If a bridge of the other cluster is still running, stop it first: it loses the name.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadConfigOrDefault(path)
-			if err != nil {
-				return err
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), claimTimeout)
-			defer cancel()
-			return claimNames(ctx, cfg, sink, stdout)
-		},
 	}
-	configFlag(cmd.Flags(), &path)
-	cmd.Flags().StringVar(&sink, "sink", "", "claim the name only for the sink with this `name` (default: all sinks)")
+	file := newConfigFile(cmd.Flags())
+	file.addSink(cmd, cmd.Flags(), &sink, "claim the name only for the sink with this `name` (default: all sinks)")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := file.load()
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), claimTimeout)
+		defer cancel()
+		return claimNames(ctx, cfg, sink, stdout)
+	}
 	return cmd
 }
 

@@ -70,7 +70,7 @@ func TestDoctor(t *testing.T) {
 		"-o",
 		"xml",
 	); err == nil ||
-		!strings.Contains(err.Error(), "must be table or json") {
+		!strings.Contains(err.Error(), "must be table, json or yaml") {
 		t.Errorf("an unknown format: %v", err)
 	}
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -15,14 +18,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// stillRejected is the exit code of `bridge dead-letters resend` if the destination rejects events again.
-const stillRejected = 2
-
 // deadLetterOptions contains the flags of `bridge dead-letters` and its subcommands.
 type deadLetterOptions struct {
-	path, sink, output string
-	all, force         bool
-	timeout            time.Duration
+	config     *configFile
+	sink       string
+	all, force bool
+	timeout    time.Duration
 
 	stdout, stderr io.Writer
 }
@@ -38,19 +39,22 @@ func newDeadLettersCommand(stdout, stderr io.Writer) *cobra.Command {
 			"  bridge dead-letters show -c bridge.yaml 6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.48213\n" +
 			"  bridge dead-letters resend -c bridge.yaml --sink audit --all\n" +
 			"  bridge dead-letters drop -c bridge.yaml --sink audit 6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11.48213",
+		Args: cobra.NoArgs, // with RunE, an unknown subcommand is an error
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	configFlag(cmd.PersistentFlags(), &o.path)
-	cmd.PersistentFlags().StringVar(&o.sink, "sink", "", "`name` of the sink (default: all)")
+	o.config = newConfigFile(cmd.PersistentFlags())
+	o.config.addSink(cmd, cmd.PersistentFlags(), &o.sink, "`name` of the sink (default: all)")
 
 	list := &cobra.Command{
 		Use: "list", Short: "List dead letters, the oldest first", Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return o.list() },
 	}
-	list.Flags().StringVarP(&o.output, "output", "o", "table", "`format`: table or json")
+	listed := newOutput(list, stdout, formatTable, formatJSON, formatYAML)
+	list.RunE = func(*cobra.Command, []string) error { return o.list(listed) }
 	show := &cobra.Command{
 		Use: "show ID...", Short: "Show why events were rejected, and what resend would send", Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, ids []string) error { return o.show(ids) },
 	}
+	shown := newOutput(show, stdout, formatText, formatJSON, formatYAML)
+	show.RunE = func(_ *cobra.Command, ids []string) error { return o.show(ids, shown) }
 	resend := &cobra.Command{
 		Use: "resend [ID...]", Short: "Re-send dead letters, and remove those that are acknowledged",
 		Long: "resend connects to the sink's destination itself. The events have the attribute resent. They may arrive\n" +
@@ -70,6 +74,9 @@ func newDeadLettersCommand(stdout, stderr io.Writer) *cobra.Command {
 	for _, c := range []*cobra.Command{resend, drop} {
 		c.Flags().BoolVar(&o.all, "all", false, "select all dead letters instead of single ids")
 	}
+	for _, c := range []*cobra.Command{show, resend, drop} {
+		c.ValidArgsFunction = o.config.completion(o.ids)
+	}
 	cmd.AddCommand(list, show, resend, drop)
 	return cmd
 }
@@ -82,12 +89,25 @@ type deadLetter struct {
 	store  *deadletter.Store
 }
 
+// ids returns the ids of the dead letters of the selected sinks.
+func (o *deadLetterOptions) ids(cfg *config.Config) (ids []string) {
+	all, _ := o.readFrom(cfg)
+	for _, l := range all {
+		ids = append(ids, l.ID)
+	}
+	return ids
+}
+
 // read returns the dead letters of the selected sinks, grouped by sink and sorted from oldest to newest.
 func (o *deadLetterOptions) read() ([]deadLetter, error) {
-	cfg, err := loadConfig(o.path)
+	cfg, err := o.config.load()
 	if err != nil {
 		return nil, err
 	}
+	return o.readFrom(cfg)
+}
+
+func (o *deadLetterOptions) readFrom(cfg *config.Config) ([]deadLetter, error) {
 	selected, err := selectSinks(cfg, o.sink)
 	if err != nil {
 		return nil, err
@@ -113,7 +133,7 @@ func (o *deadLetterOptions) read() ([]deadLetter, error) {
 // choose returns the dead letters with the given ids. If --all is set, it returns all dead letters.
 func (o *deadLetterOptions) choose(ids []string) ([]deadLetter, error) {
 	if (len(ids) > 0) == o.all {
-		return nil, errors.New("specify either event ids or --all")
+		return nil, usageError(errors.New("specify either event ids or --all"))
 	}
 	all, err := o.read()
 	if err != nil || o.all {
@@ -127,26 +147,27 @@ func (o *deadLetterOptions) choose(ids []string) ([]deadLetter, error) {
 			return nil, fmt.Errorf("%w: %s", deadletter.ErrNotFound, id)
 		}
 		if other := slices.IndexFunc(all[n+1:], has); other >= 0 {
-			return nil, fmt.Errorf("%s is a dead letter of several sinks: choose one with --sink (%s, %s)",
-				id, all[n].Sink, all[n+1+other].Sink)
+			return nil, usageError(fmt.Errorf("%s is a dead letter of several sinks: choose one with --sink (%s, %s)",
+				id, all[n].Sink, all[n+1+other].Sink))
 		}
 		chosen = append(chosen, all[n])
 	}
 	return chosen, nil
 }
 
-func (o *deadLetterOptions) list() error {
-	if err := checkOutput(o.output, "table", "json"); err != nil {
-		return err
-	}
+func (o *deadLetterOptions) list(out *output) error {
 	all, err := o.read()
 	if err != nil {
 		return err
 	}
-	if o.output == "json" {
-		return console.WriteJSON(o.stdout, all)
-	}
-	table := tabwriter.NewWriter(o.stdout, 0, 0, 2, ' ', 0)
+	return out.print(letterList(all))
+}
+
+// letterList is the report of `bridge dead-letters list`.
+type letterList []deadLetter
+
+func (all letterList) WriteTable(w io.Writer, _ console.Style) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "SINK\tREJECTED\tREASON\tBYTES\tOPERATION\tOBJECT\tID") // Flush returns the error
 	for _, l := range all {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\n", l.Sink, l.Time.Local().Format(time.DateTime),
@@ -155,9 +176,15 @@ func (o *deadLetterOptions) list() error {
 	return table.Flush()
 }
 
-// show prints the chosen dead letters: the reason for the rejection, the attributes, and the data that resend would
-// send.
-func (o *deadLetterOptions) show(ids []string) error {
+// shownLetter is a dead letter with its message.
+type shownLetter struct {
+	deadLetter
+	Attributes map[string]string `json:"attributes"`
+	Data       json.RawMessage   `json:"data"` // what resend would send
+}
+
+// show prints the chosen dead letters.
+func (o *deadLetterOptions) show(ids []string, out *output) error {
 	chosen, err := o.choose(ids)
 	if err != nil {
 		return err
@@ -167,16 +194,22 @@ func (o *deadLetterOptions) show(ids []string) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(o.stdout, "sink:     %s\nrejected: %s\nreason:   %s\nerror:    %s\n\n",
-			l.Sink, l.Time.Format(time.RFC3339), l.Reason, console.Clean(l.Error))
-		for name, value := range full.Message.Attributes {
-			fmt.Fprintf(o.stdout, "%s: %s\n", name, console.Clean(value))
-		}
-		if _, err := fmt.Fprintf(o.stdout, "\n%s\n\n", full.Message.Data); err != nil {
+		if err := out.print(&shownLetter{l, maps.Collect(full.Message.Attributes), full.Message.Data}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (l *shownLetter) WriteTable(w io.Writer, _ console.Style) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "sink:     %s\nrejected: %s\nreason:   %s\nerror:    %s\n\n",
+		l.Sink, l.Time.Format(time.RFC3339), l.Reason, console.Clean(l.Error))
+	for _, name := range slices.Sorted(maps.Keys(l.Attributes)) {
+		fmt.Fprintf(&text, "%s: %s\n", name, console.Clean(l.Attributes[name]))
+	}
+	_, err := fmt.Fprintf(w, "%s\n%s\n\n", text.String(), l.Data)
+	return err
 }
 
 func (o *deadLetterOptions) drop(ids []string) error {

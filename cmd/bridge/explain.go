@@ -11,7 +11,6 @@ import (
 
 func newExplainCommand(stdout io.Writer) *cobra.Command {
 	o := explain.Options{Version: version}
-	var path, output string
 	cmd := &cobra.Command{
 		Use:   "explain (FILE | RESOURCE [NAMESPACE/]NAME)",
 		Short: "Show what each sink would send for an object, and why",
@@ -27,35 +26,46 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 			"  bridge explain -c bridge.yaml deployments.apps shop/web --operation deleted\n" +
 			"  bridge explain -c bridge.yaml now.yaml --old before.yaml -o json",
 		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkOutput(output, "table", "json"); err != nil {
-				return err
-			}
-			cfg, err := loadConfig(path)
-			if err != nil {
-				return err
-			}
-			reports, err := o.Reports(cmd.Context(), cfg, args, cmd.InOrStdin())
-			for n, r := range reports {
-				if n > 0 && output == "table" {
-					_, _ = fmt.Fprintln(stdout) // if this write fails, the next write returns the error
-				}
-				if err := printReport(stdout, r, output); err != nil {
-					return err
-				}
-			}
-			return err
-		},
 	}
 	flags := cmd.Flags()
-	configFlag(flags, &path)
+	file := newConfigFile(flags)
+	out := newOutput(cmd, stdout, formatTable, formatJSON, formatYAML)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := o.Check(args); err != nil {
+			return usageError(err)
+		}
+		cfg, _, err := file.read(o.Offline)
+		if err != nil {
+			return err
+		}
+		reports, err := o.Reports(cmd.Context(), cfg, args, cmd.InOrStdin())
+		for n, r := range reports {
+			if n > 0 && out.format.value == formatTable {
+				_, _ = fmt.Fprintln(stdout) // if this write fails, the next write returns the error
+			}
+			if err := out.print(r); err != nil {
+				return err
+			}
+		}
+		return err
+	}
+	resources := file.completion(watchedResources)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names, _ := resources(cmd, args, prefix)
+		return names, cobra.ShellCompDirectiveDefault // or a file
+	}
 	flags.StringVar(&o.Old, "old", "", "`file` with the previous state, for an update")
 	flags.StringVar(&o.Operation, "operation", "",
 		"added, updated, deleted or restated (default: updated with --old, otherwise added)")
 	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the object, if the file or the name has none")
 	flags.StringVar(&o.Resource, "resource", "",
 		"`resource` of the object in the file, for example deployments.apps (default: ask the API server)")
-	flags.BoolVar(&o.Offline, "offline", false, "query neither the API server nor the destinations")
-	flags.StringVarP(&output, "output", "o", "table", "`format`: table or json")
+	flags.BoolVar(&o.Offline, "offline", false,
+		"query neither the API server nor the destinations; the files that the configuration names need not exist")
+	completeWords(cmd, "operation", "added", "updated", "deleted", "restated")
+	_ = cmd.RegisterFlagCompletionFunc("resource", resources) // the flag exists
 	return cmd
 }

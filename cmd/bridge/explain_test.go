@@ -138,7 +138,7 @@ sinks:
 		"set --old to a file":                         {file, "--operation", "updated"},
 		"--old: only for an update":                   {file, "--operation", "deleted", "--old", file},
 		"must be added, updated, deleted or restated": {file, "--operation", "changed"},
-		"must be table or json":                       {file, "-o", "xml"},
+		"must be table, json or yaml":                 {file, "-o", "xml"},
 		"no such file":                                {filepath.Join(dir, "nowhere")},
 		"different uids":                              {file, "--old", write("other.json", strings.Replace(pod, `"u1"`, `"u2"`, 1))},
 		"lacks apiVersion or kind":                    {write("bare.json", `{"metadata":{"name":"x"}}`)},

@@ -16,7 +16,16 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
+// asCommand is an environment variable with which the test binary is the bridge.
+const asCommand = "BRIDGE_TEST_AS_COMMAND"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	if err := os.Unsetenv(configVariable); err != nil { // the tests set it themselves
+		panic(err)
+	}
 	// The second handler limits the rate of reported errors by the time of the last one in the process. In a bubble of
 	// synctest, whose clock begins in 2000, it would wait for decades if a test outside of it was the last.
 	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // that is how handlers are removed
@@ -29,7 +38,7 @@ func command(t *testing.T, args ...string) (stdout string, err error) {
 	var out, errs bytes.Buffer
 	cmd := newCommand(&out, &errs)
 	cmd.SetArgs(args)
-	err = cmd.ExecuteContext(t.Context())
+	err = execute(t.Context(), cmd)
 	return out.String(), err
 }
 
@@ -65,7 +74,8 @@ func TestUsageMistakes(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"check"}, "--config is required"},
+		{[]string{"check"}, "no configuration: set --config or DELTABRIDGE_CONFIG, or create ./bridge.yaml"},
+		{[]string{"check", "--config", ""}, "--config is empty"},
 		{[]string{"run", "--config", "nowhere.yaml"}, "nowhere.yaml"},
 		{[]string{"run", "extra"}, `unknown command "extra"`},
 		{[]string{"dance"}, `unknown command "dance"`},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/control"
 )
 
@@ -29,11 +30,11 @@ func newResumeCommand(stdout io.Writer) *cobra.Command {
 
 // pauseCommand completes a command that pauses or resumes the sinks that its arguments name.
 func pauseCommand(stdout io.Writer, paused bool, cmd *cobra.Command) *cobra.Command {
-	var path string
-	configFlag(cmd.Flags(), &path)
+	file := newConfigFile(cmd.Flags())
 	cmd.Args = cobra.MinimumNArgs(1)
+	cmd.ValidArgsFunction = file.completion(func(cfg *config.Config) []string { return sinkNames(cfg.Sinks) })
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		cfg, err := loadConfigOrDefault(path)
+		cfg, err := file.load()
 		if err != nil {
 			return err
 		}

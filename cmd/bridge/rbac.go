@@ -5,13 +5,13 @@ import (
 	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
+	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/rbac"
 	"github.com/spf13/cobra"
 )
 
 func newRBACCommand(stdout io.Writer) *cobra.Command {
 	var (
-		path     string
 		discover bool
 		options  rbac.Options
 		names    rbac.Names
@@ -25,27 +25,31 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 			"RBAC has neither exclusions nor wildcards within a name. With --discover, wildcards are replaced by the\n" +
 			"resources that the cluster of the kubeconfig serves now.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadConfig(path)
-			if err != nil {
-				return err
-			}
-			if discover {
-				_, found, err := assemble.Discover(cmd.Context(), cfg, "deltabridge-rbac/"+version)
-				if err != nil {
-					return err
-				}
-				options.Served = found
-			}
-			access, err := rbac.For(slices.Concat(cfg.Watch, cfg.Auxiliary()), options)
-			if err != nil {
-				return err
-			}
-			return rbac.Write(stdout, access, names)
-		},
 	}
 	flags := cmd.Flags()
-	configFlag(flags, &path)
+	file := newConfigFile(flags)
+	out := newOutput(cmd, stdout, formatYAML, formatJSON)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, _, err := file.read(true)
+		if err != nil {
+			return err
+		}
+		if discover {
+			_, found, err := assemble.Discover(cmd.Context(), cfg, "deltabridge-rbac/"+version)
+			if err != nil {
+				return err
+			}
+			options.Served = found
+		}
+		access, err := rbac.For(slices.Concat(cfg.Watch, cfg.Auxiliary()), options)
+		if err != nil {
+			return err
+		}
+		if out.format.value == formatJSON {
+			return console.WriteJSON(stdout, rbac.List(access, names))
+		}
+		return rbac.Write(stdout, access, names)
+	}
 	flags.StringVarP(&names.Namespace, "namespace", "n", "deltabridge", "namespace of the service account")
 	flags.StringVar(&names.ServiceAccount, "service-account", "deltabridge", "`name` of the service account")
 	flags.StringVar(&names.Name, "name", "deltabridge", "`name` of the roles and bindings")

@@ -47,7 +47,7 @@ func (o *deadLetterOptions) resend(ctx context.Context, ids []string) error {
 	}
 	if rejected > 0 {
 		err := fmt.Errorf("%d of %d events were rejected again and are kept", rejected, sent+rejected)
-		return &exitError{err, stillRejected}
+		return &exitError{err, exitPartly}
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func newResyncCommand(stdout io.Writer) *cobra.Command {
-	var path, sink string
+	var sink string
 	cmd := &cobra.Command{
 		Use:   "resync",
 		Short: "Re-send all existing objects to sinks",
@@ -25,23 +25,24 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 			"with a synced event.\n\n" +
 			"In a pod of the chart this is enough: `kubectl exec statefulset/deltabridge -- bridge resync`.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadConfigOrDefault(path)
-			if err != nil {
-				return err
-			}
-			return requestResync(cmd.Context(), cfg, sink, stdout)
-		},
 	}
-	configFlag(cmd.Flags(), &path)
-	cmd.Flags().StringVar(&sink, "sink", "", "resync only the sink with this `name` (default: all sinks)")
+	file := newConfigFile(cmd.Flags())
+	file.addSink(cmd, cmd.Flags(), &sink, "resync only the sink with this `name` (default: all sinks)")
+	out := newOutput(cmd, stdout, formatText, formatJSON, formatYAML)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := file.load()
+		if err != nil {
+			return err
+		}
+		return requestResync(cmd.Context(), cfg, sink, out)
+	}
 	return cmd
 }
 
 // requestResync asks the bridge that uses the state directory of the configuration to resync. It prints each report as
 // soon as it arrives. The returned error contains an error for each sink whose resync failed. If no resync failed but
 // resources were skipped, the error has exit code 2.
-func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.Writer) error {
+func requestResync(ctx context.Context, cfg *config.Config, sink string, out *output) error {
 	var failed []error
 	skipped := 0
 	err := control.RequestResync(ctx, cfg.State.Path, sink, func(report *control.ResyncReport) error {
@@ -49,7 +50,7 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.
 		if report.Error != "" {
 			failed = append(failed, fmt.Errorf("sink %s: %s", report.Sink, report.Error))
 		}
-		return printResync(out, report)
+		return out.print(resyncReport{report})
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -57,18 +58,22 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string, out io.
 	case err == nil && len(failed) == 0 && skipped > 0:
 		return &exitError{
 			fmt.Errorf("%s resources were not re-sent completely, see the output above", console.Count(int64(skipped))),
-			2,
+			exitPartly,
 		}
 	}
 	return errors.Join(append(failed, err)...)
 }
 
-// printResync prints the result of one sink's resync.
-func printResync(out io.Writer, r *control.ResyncReport) error {
-	_, err := fmt.Fprintf(out, "%s: %s objects of %s resources re-sent\n",
+// resyncReport is the result of one sink's resync.
+type resyncReport struct {
+	*control.ResyncReport
+}
+
+func (r resyncReport) WriteTable(w io.Writer, _ console.Style) error {
+	_, err := fmt.Fprintf(w, "%s: %s objects of %s resources re-sent\n",
 		r.Sink, console.Count(int64(r.Objects)), console.Count(int64(r.Resources)))
 	for _, skipped := range r.Skipped {
-		_, err = fmt.Fprintln(out, "  incomplete:", skipped)
+		_, err = fmt.Fprintln(w, "  incomplete:", skipped)
 	}
 	return err
 }

@@ -86,7 +86,7 @@ func TestResyncCommand(t *testing.T) {
 		"resync",
 		"--config",
 		part,
-	); !errors.As(err, &incomplete) || incomplete.code != 2 ||
+	); !errors.As(err, &incomplete) || incomplete.code != exitPartly ||
 		out != want {
 		t.Errorf("without a resource: %q, %v", out, err)
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,7 +12,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/internal/doctor"
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/spf13/cobra"
@@ -19,7 +20,6 @@ import (
 
 func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 	var (
-		path     string
 		lines    bool
 		profiles string
 	)
@@ -27,80 +27,52 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "run",
 		Short: "Stream changes until SIGINT or SIGTERM",
 		Long: "run watches the cluster and delivers events until SIGINT or SIGTERM. Then it delivers the queued events\n" +
-			"for at most shutdownTimeout. A second signal stops it immediately.\n\n" +
-			"Without --config it watches all resources of the kubeconfig's cluster, delivers to an embedded JetStream\n" +
-			"server that stores its data in ./data, and prints each change.",
+			"for at most shutdownTimeout. A second signal stops it immediately. The configuration is read only at the\n" +
+			"start: SIGHUP is logged and ignored, except on a terminal, where it is the same as SIGTERM.\n\n" +
+			"Without a configuration file, it watches all resources of the kubeconfig's cluster, delivers to an embedded\n" +
+			"JetStream server that stores its data in ./data, and prints each change.",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := loadConfigOrDefault(path)
+	}
+	file := newConfigFile(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := file.load()
+		if errors.Is(err, errNoConfig) {
+			cfg, err = config.Default(), nil
+			lines = lines || !cmd.Flags().Changed("print")
+		}
+		if err != nil {
+			return err
+		}
+		var out io.Writer
+		if lines {
+			out = stdout
+		}
+		if profiles != "" {
+			stop, err := servePprof(cmd.Context(), profiles, stderr)
 			if err != nil {
 				return err
 			}
-			if path == "" && !cmd.Flags().Changed("print") {
-				lines = true
-			}
-			var out io.Writer
-			if lines {
-				out = stdout
-			}
-			if profiles != "" {
-				stop, err := servePprof(cmd.Context(), profiles, stderr)
-				if err != nil {
-					return err
-				}
-				defer stop()
-			}
-			return run(cmd.Context(), cfg, out, stderr)
-		},
+			defer stop()
+		}
+		path, _, _ := file.find()
+		return run(cmd.Context(), cfg, cmp.Or(path, "built-in"), out, stderr)
 	}
-	cmd.Flags().
-		StringVarP(&path, "config", "c", "", "configuration `file` (empty: watch everything, embedded JetStream in ./data)")
-	cmd.Flags().BoolVar(&lines, "print", false, "print a line for each acknowledged event (default without --config)")
+	cmd.Flags().BoolVar(&lines, "print", false,
+		"print a line for each acknowledged event (default without a configuration file)")
 	cmd.Flags().
 		StringVar(&profiles, "pprof", "", "serve profiles of this process at this `address`, without authentication")
 	_ = cmd.Flags().MarkHidden("pprof") // only benchmarks use this flag
 	return cmd
 }
 
-func newCheckCommand(stdout io.Writer) *cobra.Command {
-	var path string
-	cmd := &cobra.Command{
-		Use:   "check",
-		Short: "Check a configuration without running it",
-		Long: "check reports all errors in the file with their line and column, and exits with 1 if there are any. It\n" +
-			"also exits with 1 if the state directory exists on this machine and contains events of a sink that is\n" +
-			"not in the file.",
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			cfg, err := loadConfig(path)
-			if err == nil {
-				err = orphanedEvents(cfg)
-			}
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(stdout, "%s: ok\n", path)
-			return err
-		},
-	}
-	configFlag(cmd.Flags(), &path)
-	return cmd
-}
-
-// orphanedEvents returns an error if the state directory contains events of sinks that are not in the configuration.
-func orphanedEvents(cfg *config.Config) error {
-	if remedy, err := doctor.OrphanedEvents(cfg); err != nil {
-		return fmt.Errorf("%w; %s", err, remedy)
-	}
-	return nil
-}
-
-// run builds and runs the bridge. If out is not nil, run prints each acknowledged event to out.
-func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
+// run builds and runs the bridge. file is the name of the configuration for the log. If out is not nil, run prints each
+// acknowledged event to out.
+func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Writer) error {
 	if err := orphanedEvents(cfg); err != nil {
 		return err
 	}
 	log := newLogger(cfg, stderr)
+	defer logHangups(log)()
 	// client-go logs to klog's global logger, so the command sets this logger and packages do not.
 	klog.SetSlogLogger(log)
 	kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
@@ -119,7 +91,7 @@ func run(ctx context.Context, cfg *config.Config, out, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log.Info("starting bridge", "version", version, "cluster", cfg.Cluster, "apiServer", kube.Host,
+	log.Info("starting bridge", "version", version, "config", file, "cluster", cfg.Cluster, "apiServer", kube.Host,
 		"http", e.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
 	return e.Run(ctx)
 }

@@ -28,7 +28,7 @@ func newSchemaCommand(stdout io.Writer) *cobra.Command {
 			if cmd.Flags().Changed("event") {
 				var ok bool
 				if text, ok = schemas.Get(event); !ok {
-					return fmt.Errorf("--event %s: must be one of %s", event, names)
+					return usageError(fmt.Errorf("--event %s: must be one of %s", event, names))
 				}
 			}
 			_, err := io.WriteString(stdout, text)
@@ -36,5 +36,6 @@ func newSchemaCommand(stdout io.Writer) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&event, "event", "", "`name` of the event schema to print: "+names)
+	completeWords(cmd, "event", schemas.Names()...)
 	return cmd
 }

@@ -20,11 +20,13 @@ import (
 
 // tailOptions contains the flags of `bridge tail`.
 type tailOptions struct {
-	path, sink          string
+	config              *configFile
+	sink                string
 	nats, stream        string
 	kafka, topic        string
 	namespaces, include []string
-	selector, output    string
+	selector            string
+	output              *output
 	since               time.Duration
 	diff, follow        bool
 }
@@ -39,8 +41,8 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 			"highlighted. With --diff it prints what each update changed. It does not affect other consumers: it\n" +
 			"creates no durable consumer, joins no consumer group and acknowledges nothing.\n\n" +
 			"It reads from the destination of a sink in the configuration, with the sink's credentials, or from the\n" +
-			"servers in --nats or --kafka. Without any of these it reads from the embedded JetStream server of a\n" +
-			"`bridge run` that was started without --config.",
+			"servers in --nats or --kafka. A `bridge run` without a configuration has its embedded JetStream server at\n" +
+			"nats://127.0.0.1:4222.",
 		Example: "  bridge tail -c bridge.yaml --sink audit --since 1h\n" +
 			"  bridge tail --nats nats://127.0.0.1:4222 --diff -n 'team-*' --resource deployments.apps\n" +
 			"  bridge tail --kafka 127.0.0.1:9092 --topic k8s.pods -l app=web -o json --follow=false",
@@ -48,7 +50,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			printer, err := o.newPrinter(stdout, stderr)
 			if err != nil {
-				return err
+				return usageError(err)
 			}
 			s, err := o.sinkConfig()
 			if err != nil {
@@ -71,8 +73,8 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVarP(&o.path, "config", "c", "", "configuration `file`")
-	flags.StringVar(&o.sink, "sink", "", "`name` of the sink in the configuration to read from (default: the only one)")
+	o.config = newConfigFile(flags)
+	o.config.addSink(cmd, flags, &o.sink, "`name` of the sink in the configuration to read from (default: the only one)")
 	flags.StringVar(&o.nats, "nats", "", "read from the NATS servers at this `URL`, without a configuration")
 	flags.StringVar(&o.stream, "stream", "K8S", "JetStream stream, with --nats")
 	flags.StringVar(&o.kafka, "kafka", "", "read from these Kafka `brokers` (host:port), without a configuration")
@@ -85,7 +87,8 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 	flags.StringVarP(&o.selector, "selector", "l", "", "print only objects that this label selector selects")
 	flags.DurationVar(&o.since, "since", 10*time.Minute, "how far back to start; 0 starts with the oldest event")
 	flags.BoolVar(&o.diff, "diff", false, "print what each update changed")
-	flags.StringVarP(&o.output, "output", "o", "line", "`format`: line, or json for one CloudEvent per line")
+	o.output = newOutput(cmd, stdout, formatLine, formatJSON)
+	_ = cmd.RegisterFlagCompletionFunc("resource", o.config.completion(watchedResources)) // the flag exists
 	flags.BoolVarP(&o.follow, "follow", "f", isTerminal(stdout),
 		"print new events as they arrive, instead of stopping after those that exist now; the default on a terminal")
 	cmd.MarkFlagsMutuallyExclusive("config", "nats", "kafka")
@@ -94,7 +97,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 
 // sinkConfig returns the sink whose destination the command reads.
 func (o *tailOptions) sinkConfig() (*config.Sink, error) {
-	cfg, err := o.config()
+	cfg, err := o.load()
 	if err != nil {
 		return nil, err
 	}
@@ -108,13 +111,14 @@ func (o *tailOptions) sinkConfig() (*config.Sink, error) {
 	case len(found) == 0:
 		return nil, errors.New("no sink delivers to a broker: there is nothing to read")
 	case len(found) > 1:
-		return nil, fmt.Errorf("there are several sinks: choose one with --sink (%s)", sinkNames(found))
+		names := strings.Join(sinkNames(found), ", ")
+		return nil, usageError(fmt.Errorf("there are several sinks: choose one with --sink (%s)", names))
 	}
 	return &found[0], nil
 }
 
-// config returns the configuration from the file, or one whose only sink is described by the flags.
-func (o *tailOptions) config() (*config.Config, error) {
+// load returns the configuration from the file, or one whose only sink is described by the flags.
+func (o *tailOptions) load() (*config.Config, error) {
 	sink := map[string]any{"name": "tail"}
 	switch {
 	case o.nats != "":
@@ -122,27 +126,29 @@ func (o *tailOptions) config() (*config.Config, error) {
 	case o.kafka != "":
 		sink["kafka"] = map[string]any{"brokers": strings.Split(o.kafka, ","), "topic": o.topic}
 	default:
-		return loadConfigOrDefault(o.path)
+		cfg, err := o.config.load()
+		if errors.Is(err, errNoConfig) {
+			err = fmt.Errorf("%w; or name the servers with --nats or --kafka", err)
+		}
+		return cfg, err
 	}
 	if o.sink != "" {
-		return nil, errors.New("--sink requires a configuration: use --config instead of --nats or --kafka")
+		return nil, usageError(errors.New("--sink requires a configuration: use --config instead of --nats or --kafka"))
 	}
 	text, err := json.Marshal(map[string]any{"sinks": []any{sink}}) // JSON is YAML
 	if err != nil {
 		return nil, err
 	}
-	return config.Parse("", text)
+	cfg, err := config.Parse("", text)
+	return cfg, usageError(err)
 }
 
 func (o *tailOptions) newPrinter(stdout, stderr io.Writer) (*tail.Printer, error) {
 	options := tail.Options{
-		Out: stdout, Notes: stderr, Diff: o.diff, JSON: o.output == "json",
+		Out: stdout, Notes: stderr, Diff: o.diff, JSON: o.output.format.value == formatJSON,
 		Style: consoleStyle(stdout),
 	}
-	err := checkOutput(o.output, "line", "json")
 	switch {
-	case err != nil:
-		return nil, err
 	case o.diff && options.JSON:
 		return nil, errors.New("--diff requires --output line")
 	case o.since < 0:
@@ -155,6 +161,7 @@ func (o *tailOptions) newPrinter(stdout, stderr io.Writer) (*tail.Printer, error
 		}
 		options.Resources = append(options.Resources, parsed)
 	}
+	var err error
 	if options.Namespaces, err = pattern.ParseNamespaces(o.namespaces); err != nil {
 		return nil, fmt.Errorf("--namespace: %w", err)
 	}

@@ -33,7 +33,7 @@ func TestTailMistakes(t *testing.T) {
 		{"--sink requires a configuration", []string{"--kafka", "a:1", "--sink", "a"}},
 		{"if any flags in the group [config nats kafka] are set", []string{"--kafka", "a:1", "--nats", "nats://a:4222"}},
 		{"--diff requires --output line", []string{"--diff", "-o", "json"}},
-		{"--output xml: must be line or json", []string{"-o", "xml"}},
+		{"must be line or json", []string{"-o", "xml"}},
 		{"--since: must not be negative", []string{"--since", "-1m"}},
 		{"--resource pods/log: subresources cannot be watched", []string{"--resource", "pods/log"}},
 		{`--namespace: [1]: "Shop": not a namespace`, []string{"-n", "shop", "-n", "Shop"}},

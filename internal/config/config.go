@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
 	"time"
@@ -114,13 +113,25 @@ type Watch struct {
 	FieldSelector string `yaml:"fieldSelector" default:"\"\"" example:"spec.nodeName=node-1"`
 }
 
-// Load reads the configuration file at path.
+// Load reads the configuration file at path. If the file cannot be read, the error is an *fs.PathError.
 func Load(path string) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("configuration file: %w (specify the file with --config)", err)
+		return nil, err
 	}
 	return Parse(path, data)
+}
+
+// LoadOffline is Load for commands that connect to nothing. The files that the configuration names need not exist:
+// missing describes those that do not.
+func LoadOffline(path string) (c *Config, missing []*strictyaml.Mistake, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, at := strictyaml.DecodeOffline[Config](path, data)
+	c, err = c.checked(at)
+	return c, at.MissingFiles(), err
 }
 
 // Parse parses data, the content of the configuration file with this name. The name appears in messages, and relative
@@ -128,6 +139,11 @@ func Load(path string) (*Config, error) {
 // joins all mistakes, each a *strictyaml.Mistake.
 func Parse(name string, data []byte) (*Config, error) {
 	c, at := strictyaml.Decode[Config](name, data)
+	return c.checked(at)
+}
+
+// checked fills in defaults and validates the decoded values. It returns c, or all mistakes.
+func (c *Config) checked(at *strictyaml.Section) (*Config, error) {
 	c.fill(at.Has)
 	if !at.Unreadable() {
 		c.Validate(at)

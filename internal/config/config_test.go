@@ -179,9 +179,31 @@ func TestLoadWithoutFile(t *testing.T) {
 	dir := t.TempDir()
 	for path, want := range map[string]string{filepath.Join(dir, "none.yaml"): "no such file", dir: "is a directory"} {
 		_, err := Load(path)
-		if err == nil || !strings.Contains(err.Error(), path+": "+want) || !strings.Contains(err.Error(), "--config") {
+		if err == nil || !strings.Contains(err.Error(), path+": "+want) {
 			t.Errorf("Load(%s): %v, want %q", path, err, want)
 		}
+	}
+}
+
+// LoadOffline accepts files that do not exist, and no other mistake.
+func TestLoadOffline(t *testing.T) {
+	if c, missing, err := LoadOffline("testdata/full.yaml"); c == nil || missing != nil || err != nil {
+		t.Errorf("%v, %v", missing, err)
+	}
+	for name, want := range map[string]int{"files.bad.yaml": 2, "ranges.bad.yaml": 0} {
+		_, strict := Load("testdata/" + name)
+		c, missing, err := LoadOffline("testdata/" + name)
+		if c != nil || err == nil || len(missing) != want || len(mistakesOf(t, err))+want != len(mistakesOf(t, strict)) {
+			t.Errorf("%s: %v, %v, %v", name, c, missing, err)
+		}
+		for _, m := range missing {
+			if text, _, _ := strings.Cut(m.Error(), " ("); !strings.Contains(strict.Error(), text) {
+				t.Errorf("%s: %v is not a mistake of Load", name, m)
+			}
+		}
+	}
+	if _, _, err := LoadOffline("testdata/none.yaml"); err == nil {
+		t.Error("there is no such file")
 	}
 }
 

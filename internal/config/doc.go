@@ -4,7 +4,8 @@
 // # Guarantees
 //
 //   - Load and Parse return either a valid Config or an error, never both. In a valid Config, the defaults are set, the
-//     templates can be parsed, the rules can be compiled, and the referenced files exist and are readable.
+//     templates can be parsed, the rules can be compiled, and the referenced files exist and are readable. LoadOffline
+//     guarantees the same, except that the files need not exist.
 //   - In addition to the mistakes that package strictyaml reports, values that contradict each other are mistakes.
 //   - The file contains no secrets. Keys that end in File name the files that contain secrets. A URL that contains a
 //     password is rejected, and the message does not repeat the password.

@@ -200,9 +200,10 @@ func TestCheckWatched(t *testing.T) {
 			}
 			e := examining(t, tt.answers)
 			pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-			e.add(e.checkWatched(t.Context(), &fleet.Watched{
+			found, _ := e.checkWatched(t.Context(), &fleet.Watched{
 				Source: informer.Source{Resource: pods}, Namespaced: true, Named: tt.named, Auxiliary: tt.auxiliary,
-			}))
+			})
+			e.add(found)
 			f := e.report.Findings[0]
 			if f.Step != "watch" || f.Target != "pods" || f.Result != tt.result ||
 				!strings.Contains(f.Detail+f.Error, tt.text) ||

@@ -7,6 +7,9 @@
 //
 // To check whether the state directory is writable, doctor writes a file to the directory and removes it. To check the
 // permissions, doctor sends the same requests as an informer to the API server: it requests an object that does not
-// exist, lists one object of each resource, and opens a watch for a name that does not exist. [diagnose.Checker]
+// exist, lists a few objects of each resource, and opens a watch for a name that does not exist. [diagnose.Checker]
 // describes the checks of destinations.
+//
+// From the number and the size of the objects, doctor estimates the memory, disk, CPU and bandwidth that the bridge
+// requires.
 package doctor

@@ -65,6 +65,7 @@ type examination struct {
 	client  rest.Interface
 	cluster string // uid of the cluster; empty if unknown
 	running bool   // whether a bridge is using the state directory
+	size    estimate
 	// destinations maps each sink to its destination in the checkpoint.
 	destinations map[string]string
 }
@@ -90,6 +91,7 @@ func (e *examination) run(ctx context.Context) *Report {
 	e.checkState()
 	e.area = "process"
 	e.checkMemory()
+	e.estimateLoad()
 	e.checkSinks(ctx)
 	return &e.report
 }

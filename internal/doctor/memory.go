@@ -11,22 +11,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// checkMemory compares the memory limit with the total size of the buffers. It warns if the buffers can take more than
-// half of the limit, because the bridge also requires memory for its index.
+// checkMemory compares the memory limit with the memory that the watched objects and full buffers require. It warns if
+// that is more than half of the limit, because the garbage collector lets the heap grow to twice the live memory.
 func (e *examination) checkMemory() {
 	var buffers int64
 	for n := range e.cfg.Sinks {
 		buffers += e.cfg.Sinks[n].Buffer.Bytes
 	}
 	limit, of := memoryLimit()
-	detail := "buffers can use " + size(buffers)
+	required := e.size.memory(buffers)
+	detail := fmt.Sprintf("%v and buffers of %s require a limit of %s", &e.size, size(buffers), size(2*required))
 	if limit == math.MaxInt64 {
 		e.ok("memory", "", detail+"; there is no memory limit")
 		return
 	}
-	detail += fmt.Sprintf(" of %s (%s)", size(limit), of)
-	if buffers > limit/2 {
-		e.warn("memory", "", detail, "raise the limit, or lower buffer.bytes: the watched objects require memory too")
+	detail += fmt.Sprintf("; it is %s (%s)", size(limit), of)
+	if required > limit/2 {
+		e.warn("memory", "", detail, "raise the limit, watch fewer objects, or lower buffer.bytes")
 		return
 	}
 	e.ok("memory", "", detail)

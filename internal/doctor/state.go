@@ -84,12 +84,16 @@ func tryToWrite(dir string) error {
 	return errors.Join(err, file.Sync(), file.Close(), os.Remove(file.Name()))
 }
 
-// checkSpace compares the free disk space with the maximum size of the spills.
+// checkSpace compares the free disk space with the maximum size of the spills and the size of the checkpoint.
 func (e *examination) checkSpace(dir, existing string) {
 	free, err := freeSpace(existing)
 	if err != nil {
 		e.warn(stepSpace, "", "cannot determine the free space: "+err.Error(), "")
 		return
+	}
+	growth := e.size.checkpoint() // how much larger the checkpoint will become
+	if info, err := os.Stat(filepath.Join(dir, "checkpoint.db")); err == nil {
+		growth = max(0, growth-info.Size())
 	}
 	var limit, used int64
 	for n := range e.cfg.Sinks {
@@ -97,11 +101,12 @@ func (e *examination) checkSpace(dir, existing string) {
 		limit += s.Buffer.Spill.MaxBytes
 		used += spillBytes(dir, s.Name)
 	}
-	detail := fmt.Sprintf("%s free; spills can take up to %s", size(free), size(limit))
+	detail := fmt.Sprintf("%s free; the checkpoint takes about %s, spills can take up to %s",
+		size(free), size(e.size.checkpoint()), size(limit))
 	if used > 0 {
 		detail += " and use " + size(used) + " now"
 	}
-	if free < limit-used {
+	if free < growth+limit-used {
 		e.warn(stepSpace, "", detail,
 			"free some space, or lower buffer.spill.maxBytes: if the disk is full, the checkpoint can't be written either")
 		return

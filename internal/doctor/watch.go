@@ -44,17 +44,20 @@ func (e *examination) checkWatches(ctx context.Context) {
 			"fix or remove the APIService v1."+gv.Group)
 	}
 	e.checkOwnRights(ctx)
-	found := make([]diagnose.Finding, len(preview.Watched))
+	found, counts := make([]diagnose.Finding, len(preview.Watched)), make([]count, len(preview.Watched))
 	var group errgroup.Group
 	group.SetLimit(maxParallel)
 	for n, w := range preview.Watched {
 		group.Go(func() error {
-			found[n] = e.checkWatched(ctx, &w)
+			found[n], counts[n] = e.checkWatched(ctx, &w)
 			return nil
 		})
 	}
 	_ = group.Wait() // the findings contain the errors
 	e.add(found...)
+	for _, c := range counts {
+		e.size.add(c)
+	}
 }
 
 // checkOwnRights checks the optional permissions. With these permissions, the bridge detects some changes in the
@@ -86,9 +89,9 @@ const checkLog = "check the API server's log"
 
 func notAllowed(verbs []string) string { return "no permission to " + strings.Join(verbs, ", ") }
 
-// checkWatched checks one resource with the requests of an informer.
-func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) diagnose.Finding {
-	f := diagnose.Finding{Step: "watch", Target: w.Resource.GroupResource().String()}
+// checkWatched checks one resource with the requests of an informer, and counts its objects.
+func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) (f diagnose.Finding, objects count) {
+	f = diagnose.Finding{Step: "watch", Target: w.Resource.GroupResource().String()}
 	if w.Namespace != "" {
 		f.Target += " in " + w.Namespace
 	}
@@ -103,7 +106,7 @@ func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) diagno
 			f.Remedy = "correct labelSelector or fieldSelector: the API server supports only a few fields of each resource"
 		}
 	case len(forbidden) == 0:
-		f.Detail = objects
+		f.Detail = objects.String()
 	case slices.Equal(forbidden, []string{"get"}):
 		f.Warn, f.Detail = true, notAllowed(forbidden)+": the bridge detects only later that etcd was restored from a backup"
 	case w.Named:
@@ -114,13 +117,13 @@ func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) diagno
 		f.Warn, f.Detail = true, notAllowed(forbidden)+": the bridge will not send its events"
 		f.Remedy += ", or exclude it"
 	}
-	return f
+	return f, objects
 }
 
-// try sends the requests of an informer. It returns the forbidden verbs and the number of objects as text.
+// try sends the requests of an informer. It returns the forbidden verbs and the number of objects.
 func (e *examination) try(
 	ctx context.Context, w *fleet.Watched, verbs []string,
-) (forbidden []string, objects string, err error) {
+) (forbidden []string, objects count, err error) {
 	for _, verb := range verbs {
 		limited, cancel := context.WithTimeout(ctx, stepTimeout)
 		switch verb {
@@ -136,7 +139,7 @@ func (e *examination) try(
 		case apierrors.IsForbidden(err):
 			forbidden = append(forbidden, verb)
 		case err != nil:
-			return nil, "", fmt.Errorf("%s: %w", verb, err)
+			return nil, count{}, fmt.Errorf("%s: %w", verb, err)
 		}
 	}
 	return forbidden, objects, nil
@@ -157,20 +160,25 @@ func (e *examination) getProbe(ctx context.Context, w *fleet.Watched) error {
 	return err
 }
 
-// countObjects lists one object and returns the total number of objects as text.
-func (e *examination) countObjects(ctx context.Context, w *fleet.Watched) (string, error) {
-	answer, err := e.listWatch(w, "").ListWithContext(ctx, metav1.ListOptions{Limit: 1})
+// countObjects lists a few objects, and counts all.
+func (e *examination) countObjects(ctx context.Context, w *fleet.Watched) (c count, err error) {
+	answer, err := e.listWatch(w, "").ListWithContext(ctx, metav1.ListOptions{Limit: sampleSize})
 	if err != nil {
-		return "", err
+		return count{}, err
 	}
 	list := answer.(*object.List)
-	count := int64(len(list.Items))
-	if list.RemainingItemCount != nil {
-		count += *list.RemainingItemCount
-	} else if list.Continue != "" { // the API server does not count the remaining objects if there are selectors
-		return "some objects", nil
+	for _, o := range list.Items {
+		c.bytes += int64(len(o.Raw))
 	}
-	return fmt.Sprintf("%d objects", count), nil
+	if c.objects = int64(len(list.Items)); c.objects > 0 {
+		c.bytes /= c.objects
+	}
+	if list.RemainingItemCount != nil {
+		c.objects += *list.RemainingItemCount
+	} else {
+		c.more = list.Continue != "" // the API server does not count the remaining objects if there are selectors
+	}
+	return c, nil
 }
 
 // openWatch opens a watch for a name that does not exist, and closes it at once.

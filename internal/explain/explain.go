@@ -39,6 +39,18 @@ type Options struct {
 // timeout is the time limit for the API server and for each destination.
 const timeout = 10 * time.Second
 
+// Check returns an error if the options contradict each other or the arguments of Reports.
+func (o *Options) Check(args []string) error {
+	switch {
+	case len(args) == 2 && o.Offline:
+		return errors.New("--offline: the object must be in a file")
+	case len(args) == 2 && o.Resource != "":
+		return errors.New("--resource requires an object in a file")
+	}
+	_, err := o.operation()
+	return err
+}
+
 // operation returns the operation to explain. It returns an error if the options contradict each other.
 func (o *Options) operation() (event.Type, error) {
 	if o.Operation == "" && o.Old == "" {
@@ -71,16 +83,10 @@ type explainer struct {
 }
 
 // Reports returns one report per object. args is either one file with objects (- for stdin), or a resource and the name
-// of an object in the cluster.
+// of an object in the cluster. [Options.Check] must accept args.
 func (o Options) Reports(
 	ctx context.Context, cfg *config.Config, args []string, stdin io.Reader,
 ) (reports []*Report, err error) {
-	switch {
-	case len(args) == 2 && o.Offline:
-		return nil, errors.New("--offline: the object must be in a file")
-	case len(args) == 2 && o.Resource != "":
-		return nil, errors.New("--resource requires an object in a file")
-	}
 	e := &explainer{Options: o, cfg: cfg, scopes: assemble.Scopes(cfg)[:len(cfg.Watch)]}
 	if e.operation, err = o.operation(); err != nil {
 		return nil, err

@@ -42,19 +42,29 @@ func objects(names Names, namespace string, rules []rbacv1.PolicyRule) []any {
 	}
 }
 
+// allObjects returns the objects for the whole cluster, followed by those for each namespace, which are sorted by name.
+func allObjects(access *Access, names Names) []any {
+	all := objects(names, "", access.Cluster)
+	for _, namespace := range slices.Sorted(maps.Keys(access.Namespaces)) {
+		all = append(all, objects(names, namespace, access.Namespaces[namespace])...)
+	}
+	return all
+}
+
+// List returns the objects that Write writes as one object of the kind List. It does not contain the notes.
+func List(access *Access, names Names) any {
+	return map[string]any{"apiVersion": "v1", "kind": "List", "items": allObjects(access, names)}
+}
+
 // Write writes the roles and bindings that grant access, as YAML for kubectl apply. Notes are written as comments at
-// the top. The objects for the whole cluster precede the objects for namespaces, which are sorted by name.
+// the top.
 func Write(w io.Writer, access *Access, names Names) error {
 	var text strings.Builder
 	text.WriteString("# What the bridge may read: get, list and watch, and nothing else.\n")
 	for _, note := range access.Notes {
 		fmt.Fprintf(&text, "# Note: %s.\n", note)
 	}
-	all := objects(names, "", access.Cluster)
-	for _, namespace := range slices.Sorted(maps.Keys(access.Namespaces)) {
-		all = append(all, objects(names, namespace, access.Namespaces[namespace])...)
-	}
-	for _, object := range all {
+	for _, object := range allObjects(access, names) {
 		data, err := yaml.Marshal(object)
 		if err != nil {
 			return err

@@ -1,7 +1,9 @@
 package strictyaml
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -19,7 +21,9 @@ type decoder struct {
 	tags       map[string]reflect.StructTag
 	broken     map[string]bool // the paths that already have a mistake; a second mistake is not reported
 	mistakes   []*Mistake
-	unreadable bool // reports whether the text is not valid YAML
+	unreadable bool       // reports whether the text is not valid YAML
+	offline    bool       // see DecodeOffline
+	missing    []*Mistake // the files that do not exist, if offline is set
 }
 
 func newDecoder(file string) *decoder {
@@ -30,8 +34,17 @@ func newDecoder(file string) *decoder {
 
 // Decode decodes data, the content of the file with this name, into a struct with defaults. The returned section
 // represents the whole file. It contains the mistakes, and later checks add further mistakes to it.
-func Decode[T any](name string, data []byte) (*T, *Section) {
+func Decode[T any](name string, data []byte) (*T, *Section) { return decode[T](newDecoder(name), data) }
+
+// DecodeOffline is Decode for a machine that does not have the files that data names. A file that does not exist is not
+// a mistake: [Section.MissingFiles] returns it.
+func DecodeOffline[T any](name string, data []byte) (*T, *Section) {
 	d := newDecoder(name)
+	d.offline = true
+	return decode[T](d, data)
+}
+
+func decode[T any](d *decoder, data []byte) (*T, *Section) {
 	target := Default[T]()
 	var documents []yaml.Node
 	err := yaml.Load(data, &documents, yaml.WithAllDocuments())
@@ -255,7 +268,12 @@ func (d *decoder) findFile(path, file string) string {
 	if !filepath.IsAbs(file) {
 		file = filepath.Join(filepath.Dir(d.file), file)
 	}
-	if err := checkFile(file); err != nil {
+	err := checkFile(file)
+	switch {
+	case d.offline && errors.Is(err, fs.ErrNotExist):
+		n := d.nodes[path]
+		d.missing = append(d.missing, &Mistake{d.file, n.Line, n.Column, path, err.Error(), "`bridge run` requires this file"})
+	case err != nil:
 		d.report(path, err.Error(), "set it to a file that the bridge can read")
 	}
 	return file

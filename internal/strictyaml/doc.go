@@ -24,8 +24,8 @@
 //	required  the key must be given
 //	enum      the valid values
 //	min, max  the bounds of an integer, a size or a duration
-//	format    "file": the string is the path of a readable file; a relative path is relative to the directory of the
-//	          YAML file. "commas": a list of strings that is written as one string with commas
+//	format    "file": the string is the path of a readable file (see also DecodeOffline); a relative path is relative
+//	          to the directory of the YAML file. "commas": a list of strings that is written as one string with commas
 //	pattern   a regular expression that a string, or each entry of a list, must match; only for the schema
 //	entries   the valid entries of a list; only for the schema
 //	minItems  "1": the list must have an entry

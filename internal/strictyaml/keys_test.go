@@ -122,6 +122,22 @@ func TestRelativeFiles(t *testing.T) {
 	}
 }
 
+// Offline, a file that does not exist is no mistake, and its key is checked like any other.
+func TestDecodeOffline(t *testing.T) {
+	s, at := DecodeOffline[shape]("dir/f", []byte("name: a\npasswordFile: none\n"))
+	want := "dir/f:2:15: passwordFile: stat dir/none: no such file or directory (`bridge run` requires this file)"
+	if missing := at.MissingFiles(); at.Err() != nil || !at.Fine("passwordFile") || s.Secret != "dir/none" ||
+		len(missing) != 1 || missing[0].Error() != want {
+		t.Errorf("%v, %+v, %v", at.Err(), s, missing)
+	}
+	if _, at := DecodeOffline[shape]("f", []byte("name: a\npasswordFile: .\n")); at.Err() == nil || at.MissingFiles() != nil {
+		t.Errorf("a directory: %v, %v", at.Err(), at.MissingFiles())
+	}
+	if _, at := Decode[shape]("f", []byte("name: a\npasswordFile: none\n")); at.Err() == nil || at.MissingFiles() != nil {
+		t.Errorf("Decode: %v, %v", at.Err(), at.MissingFiles())
+	}
+}
+
 // Text that is not from a file has no position that a reader could look up.
 func TestTextWithoutFile(t *testing.T) {
 	_, at := Decode[shape]("", []byte("name: a\nsides: 2\npoint: {z: 1}\n"))

@@ -9,11 +9,12 @@ import (
 
 // Mistake describes one mistake in a file.
 type Mistake struct { //nolint:errname // the documents speak of mistakes in a file
-	File         string // empty if the text does not come from a file
-	Line, Column int    // start at 1; columns are counted in characters
-	Path         string // the path of the value, as in sinks[0].nats.subject; empty for the whole file
-	Problem      string // describes the mistake
-	Remedy       string // describes how to correct the mistake
+	File    string `json:"file,omitempty"` // empty if the text does not come from a file
+	Line    int    `json:"line"`           // starts at 1
+	Column  int    `json:"column"`         // starts at 1; counted in characters
+	Path    string `json:"path,omitempty"` // the path of the value, as in sinks[0].nats.subject; empty for the whole file
+	Problem string `json:"problem"`        // describes the mistake
+	Remedy  string `json:"remedy"`         // describes how to correct the mistake
 }
 
 // Error formats the mistake as a single line: file:line:column: path: problem (remedy).

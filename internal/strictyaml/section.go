@@ -20,6 +20,10 @@ type Section struct {
 // Err returns all mistakes in the file, sorted by position and joined, or nil if there are none. Each is a *Mistake.
 func (s *Section) Err() error { return joined(s.d.mistakes) }
 
+// MissingFiles returns a mistake for each file that does not exist, in the order of the text. It returns nil unless the
+// section comes from DecodeOffline.
+func (s *Section) MissingFiles() []*Mistake { return s.d.missing }
+
 // Unreadable reports whether the file is not valid YAML. In this case its values must not be checked.
 func (s *Section) Unreadable() bool { return s.d.unreadable }
 

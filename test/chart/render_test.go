@@ -75,16 +75,23 @@ func withoutDashboard(t *testing.T, rendering string) string {
 	return strings.Replace(rendering, indented, "    files/dashboard.json", 1)
 }
 
-// What reaches the bridge is a configuration that it accepts, with the credentials where the chart mounts them.
+// What reaches the bridge is a configuration that it accepts, with the credentials where the chart mounts them. Outside
+// of the Pod, it is accepted without them.
 func TestConfigurations(t *testing.T) {
 	for name, values := range examples(t) {
 		t.Run(name, func(t *testing.T) {
 			out := template(t, values...)
 			etc := t.TempDir()
-			text := strings.ReplaceAll(renderedConfig(t, out), "/etc/deltabridge/", etc+"/")
+			config := renderedConfig(t, out)
+			text := strings.ReplaceAll(config, "/etc/deltabridge/", etc+"/")
 			mountCredentials(t, out, etc)
-			if _, _, err := command(t, tools.bridge, "check", "--config", writeFile(t, "bridge.yaml", text)); err != nil {
-				t.Errorf("%v\n%s", err, text)
+			checked, _, err := command(t, tools.bridge, "check", "--config", writeFile(t, "bridge.yaml", text))
+			if err != nil || strings.Contains(checked, "no such file") {
+				t.Errorf("%v\n%s%s", err, checked, text)
+			}
+			checked, _, err = command(t, tools.bridge, "check", "--config", writeFile(t, "bridge.yaml", config))
+			if err != nil || strings.Contains(checked, "no such file") != strings.Contains(config, "File: /etc/deltabridge/") {
+				t.Errorf("outside of the Pod: %v\n%s%s", err, checked, config)
 			}
 		})
 	}

@@ -317,6 +317,6 @@ func TestDoctorFullDisk(t *testing.T) {
 		"watch: [{resources: [configmaps]}]\nsinks: [{name: lines, stdout: {}}]\n",
 	).expect(t,
 		"state | write...failed...no space left on device...make room or enlarge the volume",
-		"state | space...warning | 0 free; spills can take up to 1Gi...free some space",
+		"state | space...warning | 0 free; the checkpoint takes about 0, spills can take up to 1Gi...free some space",
 	)
 }

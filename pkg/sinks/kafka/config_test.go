@@ -64,20 +64,30 @@ func TestValidateReportsEveryMistake(t *testing.T) {
 	}
 }
 
-// New reads the files, which the configuration only names.
+// New reads the files, which the configuration only names. A file that does not exist is reported by each connection.
 func TestFilesOfNew(t *testing.T) {
 	missing, empty := filepath.Join(t.TempDir(), "missing"), filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for want, cfg := range map[string]Config{
-		"files: open ":                  {TLS: access.TLS{CAFile: missing}},
-		"files: no PEM certificate in ": {TLS: access.TLS{CAFile: empty}},
-		"files: open " + missing:        {SASL: SASLConfig{Mechanism: "PLAIN", Username: "u", PasswordFile: missing}},
+	brokers := newFake(t).ListenAddrs()
+	for _, tt := range []struct {
+		want, file string
+		cfg        Config
+	}{
+		{"files: open ", missing, Config{TLS: access.TLS{CAFile: missing}}},
+		{"files: open ", missing, Config{SASL: SASLConfig{Mechanism: "PLAIN", Username: "u", PasswordFile: missing}}},
+		{"files: no PEM certificate in ", empty, Config{TLS: access.TLS{CAFile: empty}}},
+		{"files: ", empty, Config{SASL: SASLConfig{Mechanism: "PLAIN", Username: "u", PasswordFile: empty}}},
 	} {
-		cfg.Brokers, cfg.Topic = []string{"a:1"}, "t"
-		if _, err := New(cfg); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+		tt.cfg.Brokers, tt.cfg.Topic = brokers, "t"
+		s, err := New(tt.cfg)
+		if tt.file == missing && err == nil {
+			err = s.Connect(t.Context())
+			_ = s.Close(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), tt.want+tt.file) {
+			t.Errorf("%v, want %s", err, tt.want+tt.file)
 		}
 	}
 }

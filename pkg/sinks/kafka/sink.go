@@ -2,7 +2,9 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -41,10 +43,11 @@ type Sink struct {
 var _ sinks.Sink = (*Sink)(nil)
 
 // New returns a sink that is not connected. The configuration must be valid. New returns an error if a file that it
-// names cannot be used.
+// names exists but cannot be used.
 func New(cfg Config) (*Sink, error) {
 	cfg.fill()
-	if err := cfg.wire().CheckFiles(); err != nil {
+	// Connections read the files again, and report a file that is missing.
+	if err := cfg.wire().CheckFiles(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	template, key := cfg.Place(), cfg.KeyTemplate()

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/console"
+	"github.com/deltabridge/deltabridge/internal/doctor"
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
+)
+
+func newCheckCommand(stdout io.Writer) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Check a configuration without running it",
+		Long: "check reports all errors in the file with their line and column. It also fails if the state directory\n" +
+			"exists on this machine and contains events of a sink that is not in the file.\n\n" +
+			"The files that the configuration names, such as certificates, need not exist on this machine: check\n" +
+			"prints a note for each that does not, and checks the others. It exits with 78 if the configuration is\n" +
+			"invalid.",
+		Args: cobra.NoArgs,
+	}
+	file := newConfigFile(cmd.Flags())
+	out := newOutput(cmd, stdout, formatText, formatJSON, formatYAML)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		r := checkReport{}
+		r.File, _, _ = file.find() // read returns the error
+		cfg, missing, err := file.read(true)
+		if err == nil {
+			err = orphanedEvents(cfg)
+		}
+		if r.MissingFiles = missing; err == nil {
+			r.Valid = true
+		} else if r.Mistakes = mistakes(err); r.Mistakes == nil {
+			r.Error = err.Error()
+		}
+		return errors.Join(err, out.print(&r))
+	}
+	return cmd
+}
+
+// checkReport is the result of `bridge check`.
+type checkReport struct {
+	File         string                `json:"file"`
+	Valid        bool                  `json:"valid"`
+	Mistakes     []*strictyaml.Mistake `json:"mistakes,omitempty"`
+	Error        string                `json:"error,omitempty"` // an error that has no position in the file
+	MissingFiles []*strictyaml.Mistake `json:"missingFiles,omitempty"`
+}
+
+// WriteTable writes nothing for an invalid configuration, because the command returns its error.
+func (r *checkReport) WriteTable(w io.Writer, _ console.Style) error {
+	if !r.Valid {
+		return nil
+	}
+	var text strings.Builder
+	for _, m := range r.MissingFiles {
+		fmt.Fprintf(&text, "note: %v\n", m)
+	}
+	_, err := fmt.Fprintf(w, "%s%s: ok\n", text.String(), r.File)
+	return err
+}
+
+// mistakes returns the mistakes that an error joins.
+func mistakes(err error) (all []*strictyaml.Mistake) {
+	joined, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err)
+	if !ok {
+		return nil
+	}
+	for _, err := range joined.Unwrap() {
+		if m, ok := errors.AsType[*strictyaml.Mistake](err); ok {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// orphanedEvents returns an error if the state directory contains events of sinks that are not in the configuration.
+func orphanedEvents(cfg *config.Config) error {
+	if remedy, err := doctor.OrphanedEvents(cfg); err != nil {
+		return &exitError{fmt.Errorf("%w; %s", err, remedy), exitConfig}
+	}
+	return nil
+}

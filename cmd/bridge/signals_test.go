@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// started is a process of `bridge run`.
+type started struct {
+	*exec.Cmd
+
+	log *bufio.Scanner
+}
+
+// startRun starts `bridge run` in a process. With terminal, this is its standard input.
+func startRun(t *testing.T, terminal *os.File) started {
+	t.Helper()
+	dir := t.TempDir()
+	kubeconfig := writeFile(t, filepath.Join(dir, "kubeconfig"), "apiVersion: v1\nkind: Config\ncurrent-context: c\n"+
+		"contexts: [{name: c, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: \"http://127.0.0.1:1\"}}]\n"+
+		"users: [{name: u, user: {}}]\n")
+	file := writeFile(t, filepath.Join(dir, "bridge.yaml"), "kubeconfig: "+kubeconfig+"\nhttp: {listen: \"127.0.0.1:0\"}\n"+
+		"state: {path: "+filepath.Join(dir, "state")+"}\nsinks: [{name: lines, stdout: {}}]\n")
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, program, "run", "--config", file)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	if terminal != nil {
+		cmd.Stdin, cmd.SysProcAttr = terminal, &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	}
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s := started{cmd, bufio.NewScanner(log)}
+	s.expect(t, `msg="starting bridge" version=dev config=`+file)
+	return s
+}
+
+// expect reads the log up to a line with some text.
+func (s started) expect(t *testing.T, text string) {
+	t.Helper()
+	for s.log.Scan() {
+		if strings.Contains(s.log.Text(), text) {
+			return
+		}
+	}
+	t.Fatalf("the process ended without %s in its log: %v", text, s.Wait())
+}
+
+// end reads the rest of the log and expects the exit code 0.
+func (s started) end(t *testing.T) {
+	t.Helper()
+	for s.log.Scan() {
+		t.Log(s.log.Text())
+	}
+	if err := s.Wait(); err != nil {
+		t.Errorf("the process ended with %v", err)
+	}
+}
+
+// A daemon goes on after SIGHUP, and says that it has not read its configuration again.
+func TestHangup(t *testing.T) {
+	s := startRun(t, nil)
+	for range 2 {
+		if err := s.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		s.expect(t, "SIGHUP ignored: the configuration is read only at the start")
+	}
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	s.end(t)
+}
+
+// If the terminal of `bridge run` is closed, the bridge ends in good order, although the kernel and the shell both send
+// SIGHUP.
+func TestClosedTerminal(t *testing.T) {
+	control, terminal, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	s := startRun(t, terminal)
+	if err := control.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(t, "msg=stopping")
+	if err := s.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	s.end(t)
+}

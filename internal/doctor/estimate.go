@@ -1,0 +1,82 @@
+package doctor
+
+import "fmt"
+
+// The figures of an estimate come from the measurements in docs/performance.md. docs/operations.md explains them.
+const (
+	// processBytes is the live memory of a bridge without watches. Most of it is for states that the checkpoint has not
+	// stored yet.
+	processBytes = 28 << 20
+	watchBytes   = 64 << 10 // the memory of a watch
+	objectBytes  = 400      // the memory of a known object, regardless of its size
+	headerBytes  = 1 << 10  // the size of an event in addition to its data
+
+	// checkpointPercent is the size of the checkpoint in percent of the objects' JSON, with its free pages.
+	checkpointPercent = 150
+
+	// changeRate is the number of changes per second that the figures for CPU and bandwidth refer to.
+	changeRate = 1000
+	// firstSinkCores and nextSinkCores are the processor cores for changeRate changes of about 2.6 KB.
+	firstSinkCores, nextSinkCores = 0.11, 0.02
+
+	// sampleSize is the maximum number of objects of each watch whose size is measured.
+	sampleSize = 10
+)
+
+// count is the number of objects that a watch selects.
+type count struct {
+	objects int64
+	bytes   int64 // average JSON size of the sample, without managedFields
+	more    bool  // there are more objects, but the API server does not count them
+}
+
+func (c count) String() string {
+	if c.more {
+		return "some objects"
+	}
+	return fmt.Sprintf("%d objects", c.objects)
+}
+
+// estimate contains the sums of the counts of all watches.
+type estimate struct {
+	watches, objects, bytes int64
+	more                    bool // some objects are not counted
+}
+
+func (s *estimate) add(c count) {
+	s.watches++
+	s.objects += c.objects
+	s.bytes += c.objects * c.bytes
+	s.more = s.more || c.more
+}
+
+func (s *estimate) String() string {
+	switch {
+	case s.watches == 0: // the API server does not answer
+		return "an unknown number of objects"
+	case s.more:
+		return fmt.Sprintf("more than %d objects", s.objects)
+	}
+	return fmt.Sprintf("%d objects", s.objects)
+}
+
+// memory returns the live memory while the buffers are full. The garbage collector lets the heap grow to twice as much.
+func (s *estimate) memory(buffers int64) int64 {
+	return processBytes + s.watches*watchBytes + s.objects*objectBytes + buffers
+}
+
+// checkpoint returns the size of the checkpoint.
+func (s *estimate) checkpoint() int64 { return s.bytes * checkpointPercent / 100 }
+
+// estimateLoad reports which CPU and bandwidth the bridge requires. It reports nothing if no objects were counted.
+func (e *examination) estimateLoad() {
+	if e.size.objects == 0 {
+		return
+	}
+	average := e.size.bytes / e.size.objects
+	cores := firstSinkCores + nextSinkCores*float64(len(e.cfg.Sinks)-1)
+	rate := func(bytes int64) string { return fmt.Sprintf("%.1f MB/s", float64(bytes*changeRate)/1e6) }
+	e.ok("load", "", fmt.Sprintf("for each %d changes per second about %.2f cores, %s from the API server "+
+		"(without managedFields) and %s to each sink; the objects have %d bytes on average",
+		changeRate, cores, rate(average), rate(average+headerBytes), average))
+}
