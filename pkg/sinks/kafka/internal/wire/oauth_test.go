@@ -252,6 +252,28 @@ func TestRotatedToken(t *testing.T) {
 	r.expect(t, "nothing changed since", r.send(t), 0)
 }
 
+// TestRejectedToken: a token that the broker rejects is not used again, although it has not expired.
+func TestRejectedToken(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	var endpoint *tokenEndpoint
+	endpoint = newTokenEndpoint(t, nil, func() string {
+		if endpoint.requests.Load() == 1 {
+			return "revoked"
+		}
+		return mustToken(t, broker, "alice", testkafka.Audience, time.Hour)
+	})
+	c := newClient(t, Config{Brokers: []string{broker.SASLAddr()}, SASL: SASL{
+		Mechanism: "OAUTHBEARER", OAuth: endpoint.config(passwordFile(t, clientSecret), ""),
+	}})
+	if _, err := c.Topics(t.Context()); !sinks.IsRejected(err) {
+		t.Errorf("a wrong token: %v", err)
+	}
+	waitUntil(t, func() bool { _, err := c.Topics(t.Context()); return err == nil })
+	if n := endpoint.requests.Load(); n != 2 {
+		t.Errorf("%d tokens", n)
+	}
+}
+
 // TestSessionEndsWithTheToken: the broker ends a session with its token. The client replaces the connection before
 // that, with a new token, and no request fails.
 func TestSessionEndsWithTheToken(t *testing.T) {
