@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"log/slog"
 	"os"
 	"time"
@@ -162,8 +163,8 @@ func Default() *Config {
 	return &c
 }
 
-// fill sets the defaults of lists that are not in the file. The default tag cannot distinguish a missing list from an
-// empty list.
+// fill sets the defaults that tags cannot describe: those of lists that are not in the file, and the names by which
+// brokers know the bridge.
 func (c *Config) fill(has func(key string) bool) {
 	if !has("watch") {
 		c.Watch = []Watch{{Resources: []string{"*"}}}
@@ -175,5 +176,18 @@ func (c *Config) fill(has func(key string) bool) {
 		n.Stream.Subjects = []string{"k8s.>"}
 		c.Sinks = []Sink{strictyaml.Default[Sink]()}
 		c.Sinks[0].Name, c.Sinks[0].NATS = "nats", &n
+	}
+	for i := range c.Sinks {
+		s := &c.Sinks[i]
+		client := "deltabridge-" + c.Cluster + "-" + s.Name
+		if s.NATS != nil {
+			s.NATS.ConnectionName = cmp.Or(s.NATS.ConnectionName, client)
+		}
+		if s.Kafka != nil {
+			s.Kafka.ClientID = cmp.Or(s.Kafka.ClientID, client)
+		}
+		if s.ClaimCheck != nil && s.ClaimCheck.NATS != nil {
+			s.ClaimCheck.NATS.ConnectionName = cmp.Or(s.ClaimCheck.NATS.ConnectionName, client)
+		}
 	}
 }

@@ -43,6 +43,7 @@ func TestDefault(t *testing.T) {
 				Enrich:   Enrich{As: EnrichAttributes},
 				Buffer:   Buffer{8192, 32 << 20, "block", Spill{1 << 30}},
 				Destinations: Destinations{NATS: &nats.Config{
+					Servers:  nats.Servers{InboxPrefix: "_INBOX", ConnectionName: "deltabridge-local-nats"},
 					Embedded: &embedded.Config{Listen: "127.0.0.1:4222", StoreDir: "./data/nats"},
 					Stream: nats.StreamConfig{
 						Name:             "K8S",
@@ -144,7 +145,10 @@ func merged(sinks reflect.Value) reflect.Value {
 	s := sinks.Index(0).Interface().(Sink)
 	for i := 1; i < sinks.Len(); i++ {
 		other := sinks.Index(i).Interface().(Sink)
-		if other.Kafka != nil {
+		if other.Kafka != nil && other.Kafka.SASL.OAuth != nil {
+			s.Kafka.SASL.OAuth = other.Kafka.SASL.OAuth
+			s.Kafka.SASL.OAuth.TokenFile = "set"
+		} else if other.Kafka != nil {
 			k := *other.Kafka
 			k.SASL.Region = "set"
 			s.Kafka = &k
@@ -156,13 +160,14 @@ func merged(sinks reflect.Value) reflect.Value {
 		} else if other.NATS != nil {
 			n := *s.NATS
 			n.Embedded, n.Auth.TokenFile, n.Auth.CredentialsFile, n.Auth.NkeyFile = other.NATS.Embedded, "set", "set", "set"
+			n.APIPrefix = "set"
 			n.Stream.LastPerSubject, n.Stream.DeletionsKeptFor = other.NATS.Stream.LastPerSubject, other.NATS.Stream.DeletionsKeptFor
 			s.NATS = &n
 		}
 		if other.ClaimCheck != nil {
 			c := *other.ClaimCheck
 			n := *c.NATS
-			n.Auth.TokenFile, n.Auth.CredentialsFile, n.Auth.NkeyFile = "set", "set", "set"
+			n.Auth.TokenFile, n.Auth.CredentialsFile, n.Auth.NkeyFile, n.APIPrefix = "set", "set", "set", "set"
 			c.NATS, s.ClaimCheck = &n, &c
 		}
 		if d := other.DeadLetter; d != nil {
@@ -173,6 +178,25 @@ func merged(sinks reflect.Value) reflect.Value {
 		}
 	}
 	return reflect.ValueOf(s)
+}
+
+// Brokers know each bridge and each sink by a name, unless another one is configured.
+func TestNamesForBrokers(t *testing.T) {
+	c := mustParse(t, `
+cluster: prod
+sinks:
+- {name: a, nats: {url: "nats://a"}}
+- {name: b, kafka: {brokers: ["b:9092"]}, oversize: claimCheck, claimCheck: {bucket: c, nats: {url: "nats://c"}}}
+- {name: c, nats: {url: "nats://c", connectionName: x}}
+- {name: d, kafka: {brokers: ["d:9092"], clientId: "y"}}`)
+	got := []string{
+		c.Sinks[0].NATS.ConnectionName, c.Sinks[1].Kafka.ClientID, c.Sinks[1].ClaimCheck.NATS.ConnectionName,
+		c.Sinks[2].NATS.ConnectionName, c.Sinks[3].Kafka.ClientID,
+	}
+	want := []string{"deltabridge-prod-a", "deltabridge-prod-b", "deltabridge-prod-b", "x", "y"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }
 
 func TestLoadWithoutFile(t *testing.T) {
@@ -213,6 +237,7 @@ func TestNoConflict(t *testing.T) {
 		`sinks: [{name: a, nats: {url: "nats://a"}}, {name: b, nats: {url: "nats://b"}}]`,
 		`sinks: [{name: a, nats: {url: "nats://a"}}, {name: b, nats: {url: "nats://a:4223"}}]`,
 		`sinks: [{name: a, nats: {url: "nats://a"}}, {name: b, nats: {url: "nats://a", stream: {name: B}}}]`,
+		`sinks: [{name: a, nats: {url: "nats://a"}}, {name: b, nats: {url: "nats://a", domain: hub}}]`,
 		`sinks: [{name: a, nats: {url: "nats://a", stream: {create: true}}}, {name: b, nats: {url: "nats://a", subject: "b.{name}", stream: {create: true, name: B}}}]`,
 		`sinks: [{name: a, nats: {embedded: {listen: "127.0.0.1:0", storeDir: a}, stream: {create: true}}}, {name: b, nats: {embedded: {listen: "127.0.0.1:0", storeDir: b}, stream: {create: true}}}]`,
 		`sinks: [{name: a, kafka: {brokers: ["k:9092"]}}, {name: b, kafka: {brokers: ["k:9092"]}}, {name: c, stdout: {}}]`,

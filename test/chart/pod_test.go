@@ -55,6 +55,8 @@ func TestPorts(t *testing.T) {
 		`{"nats": {"url": "nats://[::1]:4444"}}`:                         {4444},
 		`{"kafka": {"brokers": ["a:9092", "b:9093", "[fe80::1]:9094"]}}`: {9092, 9093, 9094},
 		`{"oversize": "claimCheck", "claimCheck": {"bucket": "b", "nats": {"url": "nats://c:4333,nats://d"}}, "kafka": {"brokers": ["a:9092"]}}`: {4222, 4333, 9092},
+		`{"kafka": {"brokers": ["a:9092"], "sasl": {"oauth": {"tokenUrl": "https://b/token"}}}}`:                                                 {443, 9092},
+		`{"kafka": {"brokers": ["a:9092"], "sasl": {"oauth": {"tokenUrl": "https://b:8443/a:1/token?b=c"}}}}`:                                    {8443, 9092},
 	} {
 		var kind map[string]any
 		if err := json.Unmarshal([]byte(sink), &kind); err != nil {

@@ -3,6 +3,7 @@ package kafka
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
 	"errors"
 	"fmt"
 	"os"
@@ -40,7 +41,8 @@ type Broker struct {
 	proxies    []string // addresses of proxies, each before a listener of its own
 	behind     []string // the addresses of these listeners
 	ports      ports
-	process    *process // nil while it is down
+	tokenKey   *ecdsa.PrivateKey // signs access tokens
+	process    *process          // nil while it is down
 }
 
 // process is one life of the broker. done is closed when it has ended; err then says how.
@@ -162,7 +164,8 @@ func (b *Broker) end(s syscall.Signal) error {
 func (b *Broker) java(ctx context.Context, class string, args ...string) *exec.Cmd {
 	flags := []string{
 		"-Xms64m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
-		"-Djava.awt.headless=true", "-Dlog4j2.configurationFile=" + filepath.Join(b.dir, "log4j2.xml"),
+		"-Djava.awt.headless=true", "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://" + b.keysFile(),
+		"-Dlog4j2.configurationFile=" + filepath.Join(b.dir, "log4j2.xml"),
 		"-cp", filepath.Join(b.jars, "*"), class,
 	}
 	cmd := exec.CommandContext(ctx, "java", append(flags, args...)...)

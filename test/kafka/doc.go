@@ -13,9 +13,9 @@
 //   - The broker listens on 127.0.0.1 only, on ports that it keeps over Stop, Kill and Restart, with its data.
 //   - It never outlives the process that started it, however that process ends (Linux: parent death signal).
 //   - auto.create.topics.enable is false: a topic exists if a test made it.
-//   - Five listeners: plaintext, SASL without TLS (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; user [User], password
-//     [Password]), TLS without SASL (CA certificate in [Broker.CAFile]), the same with a client certificate demanded
-//     ([Broker.ClientCA]), and SASL over TLS.
+//   - Five listeners: plaintext, SASL without TLS (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 for the user [User] with the
+//     password [Password], and OAUTHBEARER with tokens of [Broker.Token]), TLS without SASL (CA certificate in
+//     [Broker.CAFile]), the same with a client certificate demanded ([Broker.ClientCA]), and SASL over TLS.
 //
 // # Use
 //

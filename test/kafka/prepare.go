@@ -102,6 +102,9 @@ func (b *Broker) writeFiles() error {
 	if err := os.WriteFile(filepath.Join(b.dir, "log4j2.xml"), []byte(logConfig), 0o644); err != nil {
 		return err
 	}
+	if err := b.makeTokenKey(); err != nil {
+		return err
+	}
 	lines := append(b.serverProperties(keyStore), b.properties...)
 	return os.WriteFile(filepath.Join(b.dir, "server.properties"), []byte(strings.Join(lines, "\n")+"\n"), 0o644)
 }
@@ -115,18 +118,11 @@ func (b *Broker) serverProperties(keyStore string) []string {
 		advertised += fmt.Sprintf(",BEHIND%d://%s", n, proxy)
 		protocols += fmt.Sprintf(",BEHIND%d:PLAINTEXT", n)
 	}
-	jaas := func(mechanism, module string) []string {
-		var lines []string
+	jaas := func(mechanism, module string, more ...string) (lines []string) {
 		for _, listener := range []string{"sasl_plaintext", "sasl_ssl"} {
-			lines = append(
-				lines,
-				fmt.Sprintf(
-					"listener.name.%s.%s.sasl.jaas.config=org.apache.kafka.common.security.%s;",
-					listener,
-					mechanism,
-					module,
-				),
-			)
+			for _, line := range append(more, "sasl.jaas.config=org.apache.kafka.common.security."+module+";") {
+				lines = append(lines, fmt.Sprintf("listener.name.%s.%s.%s", listener, mechanism, line))
+			}
 		}
 		return lines
 	}
@@ -134,6 +130,13 @@ func (b *Broker) serverProperties(keyStore string) []string {
 		jaas("plain", fmt.Sprintf("plain.PlainLoginModule required user_%s=%q", User, Password)),
 		jaas("scram-sha-256", "scram.ScramLoginModule required"),
 		jaas("scram-sha-512", "scram.ScramLoginModule required"),
+		jaas(
+			"oauthbearer",
+			"oauthbearer.OAuthBearerLoginModule required",
+			"sasl.server.callback.handler.class=org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler",
+			"sasl.oauthbearer.jwks.endpoint.url=file://"+b.keysFile(),
+			"sasl.oauthbearer.expected.audience="+Audience,
+		),
 		[]string{
 			"listeners=" + listeners + ",CONTROLLER://" + controller,
 			"advertised.listeners=" + advertised,
@@ -151,7 +154,7 @@ func (b *Broker) commonProperties(keyStore, controller string) []string {
 		"inter.broker.listener.name=PLAINTEXT",
 		"log.dirs=" + filepath.Join(b.dir, "data"),
 
-		"sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+		"sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
 		"ssl.keystore.type=PEM",
 		"ssl.keystore.location=" + keyStore,
 		"listener.name.mutual.ssl.client.auth=required",

@@ -132,7 +132,7 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* The ports of the brokers, as JSON. */}}
+{{/* The ports of the brokers and of token endpoints, as JSON. */}}
 {{- define "deltabridge.brokerPorts" -}}
 {{- $ports := list }}
 {{- range .Values.config.sinks }}
@@ -144,6 +144,10 @@ annotations:
 {{- end }}
 {{- range dig "kafka" "brokers" list . }}
 {{- $ports = append $ports (regexFind "[0-9]+$" . | int) }}
+{{- end }}
+{{- with dig "kafka" "sasl" "oauth" "tokenUrl" "" . }}
+{{- $port := regexFind ":[0-9]+$" (regexFind "^[a-z]+://[^/?]+" .) | trimPrefix ":" }}
+{{- $ports = append $ports ($port | default (ternary 80 443 (hasPrefix "http:" .)) | int) }}
 {{- end }}
 {{- end }}
 {{- range .Values.networkPolicy.brokerPorts }}

@@ -25,8 +25,8 @@ const cleanupPolicy = "cleanup.policy" // the topic setting of Kafka
 // wire returns the connection configuration.
 func (cfg *Config) wire() *wire.Config {
 	return &wire.Config{
-		Brokers: cfg.Brokers, TLS: cfg.TLS, SASL: cfg.SASL, RequestTimeout: cfg.RequestTimeout,
-		Prober: cfg.Prober, Logger: cfg.Logger, Dial: cfg.dial,
+		Brokers: cfg.Brokers, TLS: cfg.TLS, SASL: cfg.SASL, ClientID: cfg.ClientID,
+		RequestTimeout: cfg.RequestTimeout, Prober: cfg.Prober, Logger: cfg.Logger, Dial: cfg.dial,
 	}
 }
 

@@ -47,6 +47,9 @@ type Config struct {
 	TLS access.TLS `yaml:"tls"`
 	// Authentication. It is disabled if no key is set.
 	SASL SASLConfig `yaml:"sasl"`
+	// The client id, which brokers use in logs, metrics and quotas. If it is empty, it is
+	// `deltabridge-<cluster>-<name of the sink>`.
+	ClientID string `yaml:"clientId" example:"deltabridge"`
 
 	// Prober detects when a broker is available again. Sinks with the same brokers should share it. If it is nil, the sink
 	// creates one.

@@ -30,9 +30,14 @@ type ack struct {
 	otherSubject bool
 }
 
-// ackPrefix returns the beginning of a plain acknowledgement from this stream. Only a number and a brace follow.
-func ackPrefix(stream string) []byte {
-	return []byte(`{"stream":` + strconv.Quote(stream) + `,"seq":`)
+// ackPrefix returns the beginning of a plain acknowledgement from this stream, in a domain unless it is empty. Only a
+// number and a brace follow.
+func ackPrefix(stream, domain string) []byte {
+	text := `{"stream":` + strconv.Quote(stream)
+	if domain != "" {
+		text += `,"domain":` + strconv.Quote(domain)
+	}
+	return []byte(text + `,"seq":`)
 }
 
 // readAck parses the server's answer. Nearly all answers are plain acknowledgements, which can be recognized without a

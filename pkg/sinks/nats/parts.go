@@ -47,7 +47,7 @@ func (s *Sink) partError(m *event.Message, a *ack) {
 func (s *Sink) forbid(subject string) {
 	f := &s.flight
 	for i, m := range f.batch {
-		if f.status[i] == flying && s.subject.Expand(m) == subject {
+		if f.status[i] == flying && s.route+s.subject.Expand(m) == subject {
 			err := errors.New(`Permissions Violation for Publish to "` + subject + `"`)
 			f.settle(int32(i), s.unavailable(m, s.client.Denied("not published", err, s.stream.Wildcard)))
 		}

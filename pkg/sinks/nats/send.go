@@ -179,7 +179,7 @@ func (s *Sink) fill(ctx context.Context) {
 func (s *Sink) publish(i int32) error {
 	f := &s.flight
 	m := f.batch[i]
-	text, err := s.appendSubject(s.text[:0], m)
+	text, err := s.appendSubject(append(s.text[:0], s.route...), m)
 	if err != nil {
 		return err
 	}

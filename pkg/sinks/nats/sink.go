@@ -27,7 +27,8 @@ type Sink struct {
 	inbox     string           // prefix of the reply subjects
 	acks      chan *natsgo.Msg // answers of the server
 	ackPrefix []byte
-	recheck   bool // the stream must be checked before the next batch
+	route     string // the prefix of the subjects of messages; see natsconn.Access
+	recheck   bool   // the stream must be checked before the next batch
 
 	info        *jetstream.StreamInfo // the stream at the last check; nil before the first check
 	destination string                // identity of the stream at the last check
@@ -53,7 +54,7 @@ func New(cfg Config) *Sink {
 	cfg.complete()
 	s := &Sink{
 		cfg: cfg, subject: subject,
-		ackPrefix: ackPrefix(cfg.Stream.Name),
+		ackPrefix: ackPrefix(cfg.Stream.Name, cfg.Domain), route: cfg.Route(cfg.Subject),
 		// acks has room for all answers that can be on their way, including late answers to a batch that was given up.
 		acks:    make(chan *natsgo.Msg, 4*cfg.MaxInFlight),
 		warned:  make(map[string]bool),

@@ -29,6 +29,9 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 	}
 	cfg.Servers.Validate(at)
 	if e := cfg.Embedded; e != nil && at.Fine("embedded") {
+		for _, key := range at.Given("domain", "apiPrefix") {
+			at.Report(key, "cannot be used together with embedded", "remove it")
+		}
 		at.Address("embedded.listen", e.Listen, false, "write 127.0.0.1:4222")
 		at.NotEmpty("embedded.storeDir", e.StoreDir, "write ./data/nats")
 		if !cfg.Stream.Create {
@@ -161,7 +164,7 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	shared := slices.ContainsFunc(a.hosts(), func(host string) bool { return slices.Contains(b.hosts(), host) })
 	switch {
 	case a.Embedded == nil || b.Embedded == nil:
-		return shared && a.streamConflict(at, b, name)
+		return shared && a.API() == b.API() && a.streamConflict(at, b, name)
 	case shared || filepath.Clean(a.Embedded.StoreDir) == filepath.Clean(b.Embedded.StoreDir):
 		at.Report("embedded", "has the same address or directory as the embedded server of "+name,
 			"change it, or use url to connect to that server")

@@ -16,6 +16,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/certs"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
@@ -200,6 +201,19 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 			},
 			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok topic"},
 		},
+		{
+			"expired token",
+			kafka.Config{Brokers: []string{broker.SASLAddr()}, SASL: oauth(t, broker, -time.Hour)},
+			[]string{"ok files", "ok connect", "ok protocol", "FAIL authenticate"},
+		},
+		{
+			"token in the clear",
+			kafka.Config{
+				Brokers: []string{broker.SASLAddr()}, Topic: "check.new", CreateTopics: &kafka.CreateTopics{},
+				SASL: oauth(t, broker, time.Hour),
+			},
+			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok topic"},
+		},
 		{"TLS to a plaintext port", kafka.Config{Brokers: []string{broker.Addr()}, TLS: access.TLS{CAFile: broker.CAFile()}}, []string{"ok files", "ok connect", "FAIL TLS"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -212,6 +226,16 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// oauth is authentication with a token in a file.
+func oauth(t *testing.T, broker *testkafka.Broker, life time.Duration) kafka.SASLConfig {
+	t.Helper()
+	token, err := broker.Token("alice", testkafka.Audience, time.Now().Add(life))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kafka.SASLConfig{Mechanism: "OAUTHBEARER", OAuth: &wire.OAuth{TokenFile: passwordFile(t, token)}}
 }
 
 // TestCheckAdvertised: a cluster that tells clients to go where they can't is the broker's mistake.

@@ -34,7 +34,11 @@ func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destin
 		return findings, ""
 	}
 	defer t.Conn.Close()
-	findings = append(findings, s.checkPermissions(ctx, t)...)
+	found, answered := s.checkPermissions(ctx, t)
+	findings = append(findings, found...)
+	if !answered {
+		return findings, ""
+	}
 	found, destination = s.checkStream(ctx, t)
 	return append(findings, found...), destination
 }
@@ -119,8 +123,11 @@ func allows(rule *server.SubjectPermission, pattern string) (all, some bool) {
 const expiresSoon = 7 * 24 * time.Hour
 
 // checkPermissions requests the user's permissions from the server. If the server does not answer, a missing permission
-// is detected only when the stream is checked or when the first event is sent.
-func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []diagnose.Finding {
+// is detected only when the stream is checked or when the first event is sent. answered is false if the user may not
+// subscribe to answers, without which nothing else can be checked.
+func (s *Stream) checkPermissions(
+	ctx context.Context, t *natsconn.Attempt,
+) (findings []diagnose.Finding, answered bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
 	var answer struct {
@@ -135,9 +142,13 @@ func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []di
 	})
 	t.Forget() // removes a denial of the request itself
 	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "subject " + s.Wildcard}
+	if err != nil && strings.Contains(err.Error(), "Permissions Violation for Subscription") {
+		err = s.Access.Denied("the user lacks a permission", err, s.Wildcard)
+		return []diagnose.Finding{diagnose.Failed(f.Step, f.Target, err)}, false
+	}
 	if err != nil {
 		f.Detail = "the server does not report the user's permissions"
-		return []diagnose.Finding{f}
+		return []diagnose.Finding{f}, true
 	}
 	f.Detail = fmt.Sprintf("account %s, user %s", answer.Data.Account, answer.Data.UserID)
 	if left := answer.Data.Expires; left > 0 {
@@ -148,9 +159,9 @@ func (s *Stream) checkPermissions(ctx context.Context, t *natsconn.Attempt) []di
 	}
 	denied := s.deniedOf(answer.Data.Permissions, f.Target)
 	if len(denied) > 0 && denied[0].Err != nil && !f.Warn {
-		return denied // an "ok" before a failure of the same step would be misleading
+		return denied, true // an "ok" before a failure of the same step would be misleading
 	}
-	return append([]diagnose.Finding{f}, denied...)
+	return append([]diagnose.Finding{f}, denied...), true
 }
 
 // deniedOf returns a failure for every permission that the sink requires and the user does not have.
@@ -163,16 +174,19 @@ func (s *Stream) deniedOf(may *server.Permissions, target string) (findings []di
 		err = s.Access.Denied("the user lacks a permission", err, s.Wildcard)
 		findings = append(findings, diagnose.Failed(sinks.StepAuthorize, target, err))
 	}
-	if all, _ := allows(may.Subscribe, "_INBOX.*.*"); !all {
-		denied("Subscription", "_INBOX.>")
+	inbox := s.Access.Inbox()
+	if all, _ := allows(may.Subscribe, inbox+".*.*"); !all {
+		denied("Subscription", inbox+".>")
 	}
 	// The permission for INFO is not tested here, because checkStream sends that request.
-	if all, _ := allows(may.Publish, "$JS.API.STREAM.CREATE."+s.Config.Name); s.Create && !all {
-		denied("Publish", "$JS.API.STREAM.CREATE."+s.Config.Name)
+	create := s.Access.API() + ".STREAM.CREATE." + s.Config.Name
+	if all, _ := allows(may.Publish, create); s.Create && !all {
+		denied("Publish", create)
 	}
-	switch all, some := allows(may.Publish, s.Wildcard); {
+	wildcard := s.Access.Route(s.Wildcard) + s.Wildcard
+	switch all, some := allows(may.Publish, wildcard); {
 	case !some:
-		denied("Publish", s.Wildcard)
+		denied("Publish", wildcard)
 	case !all:
 		findings = append(findings, diagnose.Finding{
 			Step: sinks.StepAuthorize, Target: target, Warn: true,

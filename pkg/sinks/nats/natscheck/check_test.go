@@ -209,7 +209,7 @@ func TestCheckPermissions(t *testing.T) {
 		{
 			"part of the inbox", allowed("k8s.>", "$JS.API.>", info), &server.SubjectPermission{
 				Allow: []string{"_INBOX.>"}, Deny: []string{"_INBOX.x.*"},
-			}, false, []string{`failed: on the server, allow user "bridge" to subscribe to _INBOX.>`},
+			}, false, []string{`failed: on the server, allow user "bridge" to subscribe to _INBOX.>, or set nats.inboxPrefix`},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

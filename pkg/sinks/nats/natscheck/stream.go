@@ -145,6 +145,9 @@ func (s *Stream) Error(err error) error {
 		const text = "JetStream is not enabled for the server or this account, or it has not started yet (%v)"
 		e.Key, e.Err = "", access.Words(err, text, err)
 		e.Remedy = "enable JetStream on the server, and for the account of " + s.Access.Auth.Who()
+		if s.Access.Domain+s.Access.APIPrefix != "" {
+			e.Remedy += ", or correct nats.domain or nats.apiPrefix"
+		}
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		e.Key = "nats.stream.create"
 		e.Err, e.Rejected = access.Words(err, "stream %s does not exist", name), true

@@ -1,13 +1,16 @@
 package natsconn
 
 import (
+	"cmp"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -29,6 +32,16 @@ type Access struct {
 	Auth `         yaml:",inline"`
 	// TLS settings. TLS is enabled if a key is set here, or if the scheme of `url` is `tls` or `wss`.
 	TLS access.TLS `yaml:"tls"`
+	// The JetStream domain of the stream. Set it if `url` is a leaf node, and the stream is on the servers behind it.
+	Domain string `yaml:"domain" example:"hub"`
+	// The prefix of the JetStream API. Set it if the user's account imports the API of another account under a prefix. Set
+	// at most one of `domain` and `apiPrefix`.
+	APIPrefix string `yaml:"apiPrefix" example:"JS.streams.API"`
+	// The prefix of the subjects on which the bridge receives answers. Set it if the user may not subscribe to `_INBOX.>`.
+	InboxPrefix string `yaml:"inboxPrefix" default:"_INBOX" example:"_INBOX_bridge"`
+	// The name of the connection, which the monitoring of the server shows. If it is empty, it is
+	// `deltabridge-<cluster>-<name of the sink>`.
+	ConnectionName string `yaml:"connectionName" example:"deltabridge"`
 
 	// Timeout is the timeout of every request, and of connecting to one server.
 	Timeout time.Duration
@@ -46,6 +59,46 @@ func (a *Access) Validate(at *strictyaml.Section) {
 	at.AtMostOne("credentialsFile", "nkeyFile", "tokenFile", "user")
 	at.Together("user", "passwordFile")
 	a.TLS.Validate(at.At("tls"))
+	at.AtMostOne("domain", "apiPrefix")
+	for key, text := range map[string]string{
+		"domain":    strings.ReplaceAll(a.Domain, ".", "*"), // a single token
+		"apiPrefix": a.APIPrefix, "inboxPrefix": a.InboxPrefix,
+	} {
+		if len(at.Given(key)) > 0 && !literal.MatchString(text) {
+			at.Report(key, "is not valid in a subject", "")
+		}
+	}
+}
+
+// literal matches subjects without wildcards.
+var literal = regexp.MustCompile(`^[^\s.*>]+(\.[^\s.*>]+)*$`)
+
+// defaultAPI is the prefix of the JetStream API of the user's account, in the domain of the server.
+const defaultAPI = "$JS.API"
+
+// API returns the prefix of the subjects of the JetStream API, without the last dot.
+func (a *Access) API() string {
+	if a.Domain != "" {
+		return "$JS." + a.Domain + ".API"
+	}
+	return cmp.Or(a.APIPrefix, defaultAPI)
+}
+
+// Inbox returns the prefix of the subjects of answers, without the last dot.
+func (a *Access) Inbox() string { return cmp.Or(a.InboxPrefix, "_INBOX") }
+
+// Route returns the prefix to add to a subject when publishing to it. Messages to buckets pass from one domain or
+// account to another only under the prefix of the API.
+func (a *Access) Route(subject string) string {
+	if strings.HasPrefix(subject, "$KV.") && a.API() != defaultAPI {
+		return a.API() + "."
+	}
+	return ""
+}
+
+// jetStream returns the API of JetStream over a connection.
+func (a *Access) jetStream(conn *natsgo.Conn) (jetstream.JetStream, error) {
+	return jetstream.NewWithAPIPrefix(conn, a.API())
 }
 
 // ParseURL returns the address of a server as host:port, or a problem with the URL. The problem never contains
@@ -77,7 +130,8 @@ func (a *Access) CheckFiles() ([]string, error) {
 	return files, err
 }
 
-// options checks the files with certificates and secrets, and returns the nats.go options for authentication and TLS.
+// options checks the files with certificates and secrets, and returns the nats.go options for authentication, TLS and
+// inboxes.
 // With these options, nats.go reads the files again for every handshake.
 func (a *Access) options() ([]natsgo.Option, *access.Session, error) {
 	session, err := a.TLS.NewSession(tlsSection)
@@ -88,15 +142,16 @@ func (a *Access) options() ([]natsgo.Option, *access.Session, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	options := []natsgo.Option{c.option, natsgo.CustomInboxPrefix(a.Inbox())}
 	if !a.TLS.IsSet() && strings.HasPrefix(a.URLs[0], "ws:") { // with o.TLSConfig, nats.go would require TLS
-		return []natsgo.Option{c.option}, session, nil
+		return options, session, nil
 	}
 	config, err := session.Config("") // nats.go sets the host
-	return []natsgo.Option{c.option, func(o *natsgo.Options) error {
+	return append(options, func(o *natsgo.Options) error {
 		o.TLSConfig, o.RootCAsCB = config, session.RootCAs
 		o.Secure = o.Secure || a.TLS.IsSet()
 		return nil
-	}}, session, err
+	}), session, err
 }
 
 // addresses returns the addresses of servers as host:port. It ignores invalid URLs.
@@ -139,9 +194,9 @@ func (a *Access) Denied(doing string, err error, wildcard string) *sinks.Connect
 	e := &sinks.ConnectError{Step: sinks.StepAuthorize, Err: access.Words(err, "%s: %s", doing, words), Rejected: true}
 	e.Remedy = "on the server, allow " + a.Auth.Who() + " to "
 	switch {
-	case strings.HasPrefix(subject, "_INBOX."):
-		e.Remedy += "subscribe to _INBOX.>"
-	case strings.HasPrefix(subject, "$"):
+	case strings.HasPrefix(subject, a.Inbox()+"."):
+		e.Remedy += "subscribe to " + a.Inbox() + ".>, or set nats.inboxPrefix"
+	case strings.HasPrefix(subject, "$"), strings.HasPrefix(subject, a.API()+"."):
 		e.Remedy += "publish to " + subject
 	default:
 		e.Key = "nats.subject"

@@ -80,7 +80,7 @@ func TestAsk(t *testing.T) {
 func TestDenied(t *testing.T) {
 	a := Access{Auth: Auth{User: "bridge"}}
 	for subject, want := range map[string]string{
-		"_INBOX.x.*":              `on the server, allow user "bridge" to subscribe to _INBOX.>`,
+		"_INBOX.x.*":              `on the server, allow user "bridge" to subscribe to _INBOX.>, or set nats.inboxPrefix`,
 		"$JS.API.STREAM.INFO.K8S": `on the server, allow user "bridge" to publish to $JS.API.STREAM.INFO.K8S`,
 		"k8s.a":                   `on the server, allow user "bridge" to publish to k8s.*, or change nats.subject`,
 	} {

@@ -90,8 +90,9 @@ func (t *Attempt) connect(ctx context.Context, raw string) (err error) {
 	}
 	t.passed(sinks.StepConnect, "to "+tcp.RemoteAddr().String())
 	defer context.AfterFunc(ctx, func() { _ = tcp.Close() })()
+	name := natsgo.Name(cmp.Or(t.access.ConnectionName, "deltabridge") + " check")
 	t.Conn, err = natsgo.Connect(t.url.String(), append(opts, natsgo.SetCustomDialer(opened{tcp}), natsgo.SkipHostLookup(),
-		natsgo.Name("deltabridge check"), natsgo.NoReconnect(), natsgo.IgnoreDiscoveredServers(), natsgo.Timeout(t.timeout),
+		name, natsgo.NoReconnect(), natsgo.IgnoreDiscoveredServers(), natsgo.Timeout(t.timeout),
 		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) { t.note(err) }),
 	)...)
 	switch {
@@ -104,7 +105,7 @@ func (t *Attempt) connect(ctx context.Context, raw string) (err error) {
 			errors.New("the server does not support headers"))
 	}
 	t.report()
-	t.JetStream, err = jetstream.New(t.Conn)
+	t.JetStream, err = t.access.jetStream(t.Conn)
 	return err
 }
 

@@ -80,7 +80,7 @@ func (c *Client) open() error {
 		return err
 	}
 	c.conn.Store(conn)
-	c.js, err = jetstream.New(conn)
+	c.js, err = c.jetStream(conn)
 	return err
 }
 
@@ -161,7 +161,7 @@ func (c *Client) reconnectDelay(ctx context.Context, failed int) time.Duration {
 func (c *Client) options() []natsgo.Option {
 	life, end := context.WithCancel(context.Background()) // ends when the connection is closed
 	return []natsgo.Option{
-		natsgo.Name("deltabridge"),
+		natsgo.Name(cmp.Or(c.ConnectionName, "deltabridge")),
 		natsgo.SetCustomDialer(&c.dial),
 		natsgo.RetryOnFailedConnect(true),
 		natsgo.MaxReconnects(-1),

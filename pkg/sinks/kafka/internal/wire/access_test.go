@@ -96,7 +96,7 @@ func TestAccess(t *testing.T) {
 		{
 			"a mechanism that the broker has not", broker.SASLAddr(), none,
 			SASL{Mechanism: "AWS_MSK_IAM", Region: "eu-central-1"},
-			&blamed{sinks.StepAuthenticate, "kafka.sasl.mechanism", "kafka broker ADDR: authenticate: the broker does not support AWS_MSK_IAM, only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; set kafka.sasl.mechanism to one of them"},
+			&blamed{sinks.StepAuthenticate, "kafka.sasl.mechanism", "kafka broker ADDR: authenticate: the broker does not support AWS_MSK_IAM, only OAUTHBEARER, PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; set kafka.sasl.mechanism to one of them"},
 		},
 		{
 			"no SASL where it is demanded", broker.SASLAddr(), none,

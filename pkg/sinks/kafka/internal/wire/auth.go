@@ -27,6 +27,7 @@ import (
 const (
 	MechanismPlain = "PLAIN"
 	MechanismIAM   = "AWS_MSK_IAM"
+	MechanismOAuth = "OAUTHBEARER"
 )
 
 const (
@@ -37,10 +38,10 @@ const (
 
 // SASL configures how the bridge authenticates to the brokers.
 type SASL struct {
-	// The SASL mechanism. If it is empty, the bridge does not authenticate. `AWS_MSK_IAM` uses the credentials of the AWS
-	// environment: the role of a service account (IRSA), EKS Pod Identity, environment variables or files. The other
-	// mechanisms require `username` and `passwordFile`.
-	Mechanism string `yaml:"mechanism" enum:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 AWS_MSK_IAM" example:"SCRAM-SHA-512"`
+	// The SASL mechanism. If it is empty, the bridge does not authenticate. `OAUTHBEARER` requires `oauth`. `AWS_MSK_IAM`
+	// uses the credentials of the AWS environment: the role of a service account (IRSA), EKS Pod Identity, environment
+	// variables or files. The other mechanisms require `username` and `passwordFile`.
+	Mechanism string `yaml:"mechanism" enum:"PLAIN SCRAM-SHA-256 SCRAM-SHA-512 OAUTHBEARER AWS_MSK_IAM" example:"SCRAM-SHA-512"`
 	// The user name.
 	Username string `yaml:"username" example:"bridge"`
 	// The file that contains the password of `username`. The bridge reads it again for each connection.
@@ -48,20 +49,31 @@ type SASL struct {
 	// The AWS region of the cluster, for `AWS_MSK_IAM`. If it is empty, the bridge uses the environment variable
 	// `AWS_REGION`, which IRSA sets.
 	Region string `yaml:"region" example:"eu-central-1"`
+	// The access token, for `OAUTHBEARER`.
+	OAuth *OAuth `yaml:"oauth"`
 }
 
 // Validate reports keys that are missing for the mechanism or that the mechanism does not use.
 func (s *SASL) Validate(at *strictyaml.Section) {
-	if s.Mechanism == MechanismIAM {
+	instead := map[string]string{MechanismIAM: "the credentials of the AWS environment", MechanismOAuth: "an access token"}
+	if uses := instead[s.Mechanism]; uses != "" {
 		for _, key := range at.Given("username", "passwordFile") {
-			at.Report(key, "is not used by AWS_MSK_IAM, which uses the credentials of the AWS environment", "remove it")
+			at.Report(key, "is not used by "+s.Mechanism+", which uses "+uses, "remove it")
 		}
-		return
+	} else {
+		at.Together("mechanism", "username", "passwordFile")
 	}
-	if len(at.Given("region")) > 0 && at.Fine("mechanism") {
-		at.Report("region", "is only for mechanism AWS_MSK_IAM", "remove it, or write mechanism: AWS_MSK_IAM")
+	for key, mechanism := range map[string]string{"region": MechanismIAM, "oauth": MechanismOAuth} {
+		if s.Mechanism != mechanism && len(at.Given(key)) > 0 && at.Fine("mechanism") {
+			at.Report(key, "is only for mechanism "+mechanism, "remove it, or write mechanism: "+mechanism)
+		}
 	}
-	at.Together("mechanism", "username", "passwordFile")
+	if s.Mechanism == MechanismOAuth && !at.Has("oauth") {
+		at.Report("oauth", "is missing", "add oauth: {tokenFile: /var/run/secrets/kafka/token}")
+	}
+	if s.OAuth != nil && at.Fine("oauth") {
+		s.OAuth.validate(at.At("oauth"))
+	}
 }
 
 // Who returns a name for the client that is used in messages.
@@ -71,6 +83,11 @@ func (s *SASL) Who() string {
 		return "the client (which does not authenticate)"
 	case MechanismIAM:
 		return "the IAM role"
+	case MechanismOAuth:
+		if s.OAuth.TokenFile != "" {
+			return "the owner of the token"
+		}
+		return fmt.Sprintf("client %q", s.OAuth.ClientID)
 	}
 	return fmt.Sprintf("user %q", s.Username)
 }
@@ -81,9 +98,13 @@ func (s *SASL) Password() (string, error) { return access.Secret(keyPassword, s.
 // mechanism returns the SASL mechanism, and the secret that must not appear in errors.
 func (c *Client) mechanism(ctx context.Context) (m sasl.Mechanism, secret string, err error) {
 	s := &c.Config.SASL
-	if s.Mechanism == MechanismIAM {
+	switch s.Mechanism {
+	case MechanismIAM:
 		m, err = c.awsMechanism(ctx)
 		return m, "", err
+	case MechanismOAuth:
+		token, err := c.token(ctx)
+		return &bearer{token, s.OAuth.Extensions}, token, err
 	}
 	password, err := s.Password()
 	if err != nil {
@@ -127,9 +148,13 @@ func (c *Client) awsMechanism(ctx context.Context) (sasl.Mechanism, error) {
 
 // secretKey returns the configuration key of the credentials, and the remedy if the credentials are wrong.
 func (s *SASL) secretKey() (key, remedy string) {
-	if s.Mechanism == MechanismIAM {
+	switch s.Mechanism {
+	case MechanismIAM:
 		return keyRegion, "give the pod AWS credentials (annotate its service account with eks.amazonaws.com/role-arn, " +
 			"or use EKS Pod Identity), allow the IAM role kafka-cluster:Connect on the cluster, and check the clock"
+	case MechanismOAuth:
+		return oauthSection, "check that the broker trusts the issuer of the token and expects its audience, " +
+			"and check the clock"
 	}
 	return keyPassword, "check kafka.sasl.username and the content of " + keyPassword
 }
@@ -146,6 +171,10 @@ func (k *conn) authenticate(ctx context.Context, c *Client) error {
 		return err
 	}
 	key, remedy := s.secretKey()
+	who := s.Who()
+	if b, ok := mechanism.(*bearer); ok {
+		who = b.who(who)
+	}
 	host, _, _ := net.SplitHostPort(k.addr) // AWS_MSK_IAM signs the host name.
 	session, state, err := mechanism.Start(sasl.WithMetadata(ctx, &sasl.Metadata{Host: host}))
 	if err != nil {
@@ -159,7 +188,7 @@ func (k *conn) authenticate(ctx context.Context, c *Client) error {
 		msg, err := k.exchange(ctx, &saslauthenticate.Request{AuthBytes: state})
 		if access.Closed(err) {
 			// If the password is wrong, old brokers close the connection instead of answering.
-			return k.rejected("the broker closed the connection")
+			return k.rejected(who, "the broker closed the connection")
 		} else if err != nil {
 			return k.fail(sinks.StepAuthenticate, "", "", fmt.Errorf("%s: %w", s.Mechanism, err))
 		}
@@ -168,7 +197,8 @@ func (k *conn) authenticate(ctx context.Context, c *Client) error {
 		switch code := kafkago.Error(res.ErrorCode); code {
 		case 0:
 		case kafkago.SASLAuthenticationFailed:
-			return k.rejected(message)
+			c.tokens.discard()
+			return k.rejected(who, message)
 		default:
 			err := fmt.Errorf("%s: %w %s", s.Mechanism, code, message)
 			return k.fail(sinks.StepAuthenticate, "kafka.sasl", "", err)
@@ -181,22 +211,31 @@ func (k *conn) authenticate(ctx context.Context, c *Client) error {
 				fmt.Errorf("%s: the response of the broker is invalid: %w", s.Mechanism, err))
 		}
 	}
-	detail, warning := s.Who()+" with "+s.Mechanism, ""
-	if s.Mechanism == MechanismPlain && k.tls == nil {
-		detail += ", without TLS: anyone on the network path can read the password"
-		warning = "use kafka.tls, or a SCRAM mechanism"
-	}
-	k.pass(sinks.StepAuthenticate, detail, warning)
+	exposed, remedy := s.exposed(k.tls != nil)
+	k.pass(sinks.StepAuthenticate, who+" with "+s.Mechanism+exposed, remedy)
 	return nil
 }
 
+// exposed reports who can read a secret that is sent, and what to do about it. Both are empty if no secret is exposed.
+func (s *SASL) exposed(encrypted bool) (detail, remedy string) {
+	switch {
+	case !encrypted && s.Mechanism == MechanismPlain:
+		return ", without TLS: anyone on the network path can read the password", "use kafka.tls, or a SCRAM mechanism"
+	case !encrypted && s.Mechanism == MechanismOAuth:
+		return ", without TLS: anyone on the network path can read the token", "use kafka.tls"
+	case s.OAuth != nil && strings.HasPrefix(s.OAuth.TokenURL, "http:"):
+		return ": anyone on the path to the token endpoint can read the client secret", "use https in " + keyTokenURL
+	}
+	return "", ""
+}
+
 // rejected returns the error for credentials that the broker rejects.
-func (k *conn) rejected(message string) error {
+func (k *conn) rejected(who, message string) error {
 	s := &k.cfg.SASL
 	e := &sinks.ConnectError{Step: sinks.StepAuthenticate, Address: k.addr, Rejected: true}
 	e.Key, e.Remedy = s.secretKey()
 	e.Err = access.Words(kafkago.SASLAuthenticationFailed, "the broker rejected the credentials of %s for %s (%s)",
-		s.Who(), s.Mechanism, message)
+		who, s.Mechanism, message)
 	return e
 }
 

@@ -24,11 +24,13 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// Config configures the connections to a Kafka cluster. All fields except TLS and SASL are required.
+// Config configures the connections to a Kafka cluster. All fields except TLS, SASL and ClientID are required.
 type Config struct {
 	Brokers []string   // Each address is host:port. The client discovers the other brokers.
 	TLS     access.TLS // If it is not set, connections are plaintext.
 	SASL    SASL
+	// ClientID is sent with each request. If it is empty, it is "deltabridge".
+	ClientID string
 	// RequestTimeout is the time limit for opening a connection, and for each exchange.
 	RequestTimeout time.Duration
 	Prober         *reach.Prober
@@ -38,7 +40,8 @@ type Config struct {
 
 // Files returns the names of all TLS and SASL files that are read when a connection is opened.
 func (cfg *Config) Files() []string {
-	return slices.DeleteFunc(append(cfg.TLS.Files(), cfg.SASL.PasswordFile), func(file string) bool { return file == "" })
+	files := slices.Concat(cfg.TLS.Files(), []string{cfg.SASL.PasswordFile}, cfg.SASL.OAuth.files())
+	return slices.DeleteFunc(files, func(file string) bool { return file == "" })
 }
 
 // CheckFiles returns an error if a certificate, key or password file is unreadable or invalid.
@@ -48,7 +51,7 @@ func (cfg *Config) CheckFiles() error {
 		_, passwordErr := cfg.SASL.Password()
 		err = errors.Join(err, passwordErr)
 	}
-	return err
+	return errors.Join(err, cfg.SASL.OAuth.checkFiles())
 }
 
 // Client knows the brokers of a cluster and keeps one open connection to each broker that it has used. [Client.Send] is
@@ -69,6 +72,8 @@ type Client struct {
 	mu   sync.Mutex
 	idle map[string]*conn // idle connections by address
 	aws  *awssdk.Config   // nil until it is used for the first time
+
+	tokens tokens
 }
 
 // New returns a client that is not connected.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -22,7 +23,6 @@ import (
 )
 
 const (
-	clientID = "deltabridge"
 	// tlsSection is the TLS section in a sink's configuration.
 	tlsSection = "kafka.tls"
 	// maxIdle is shorter than the idle timeouts of brokers (connections.max.idle.ms: 10 minutes) and of most load
@@ -104,7 +104,7 @@ func (k *conn) open(ctx context.Context, c *Client) (err error) {
 		k.pass(sinks.StepTLS, text, warning)
 		nc = tc
 	}
-	k.Conn = protocol.NewConn(nc, clientID)
+	k.Conn = protocol.NewConn(nc, cmp.Or(k.cfg.ClientID, "deltabridge"))
 	if err = k.negotiate(ctx); err == nil && k.cfg.SASL.Mechanism != "" {
 		err = k.authenticate(ctx, c)
 	}

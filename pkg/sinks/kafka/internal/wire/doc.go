@@ -12,5 +12,6 @@
 //   - The client replaces a connection before its SASL session expires (KIP-368), before the broker closes it as idle,
 //     and when the TLS or SASL files have changed. If the new files do not work, the client keeps the working
 //     connection.
+//   - OAUTHBEARER, with tokens from a file or from a token endpoint.
 //   - The client reads metadata only on request, and only of the requested topics.
 package wire

@@ -34,6 +34,7 @@ type iamServer struct {
 	secrets map[string]string // access key to secret
 
 	mu       sync.Mutex
+	clients  []string // client ids
 	payloads []map[string]string
 	refusals []error
 }
@@ -61,10 +62,13 @@ func newIAMServer(t *testing.T, secrets map[string]string) *iamServer {
 
 func (s *iamServer) serve(nc net.Conn) {
 	for {
-		version, id, _, msg, err := protocol.ReadRequest(nc)
+		version, id, client, msg, err := protocol.ReadRequest(nc)
 		if err != nil {
 			return
 		}
+		s.mu.Lock()
+		s.clients = append(s.clients, client)
+		s.mu.Unlock()
 		var res protocol.Message
 		switch req := msg.(type) {
 		case *apiversions.Request:
@@ -181,6 +185,7 @@ func iamClient(t *testing.T, addr, region string) *Client {
 	t.Helper()
 	return newClient(t, Config{
 		Brokers: []string{addr}, SASL: SASL{Mechanism: "AWS_MSK_IAM", Region: region}, RequestTimeout: 5 * time.Second,
+		ClientID: "deltabridge-prod-live",
 	})
 }
 
@@ -202,6 +207,9 @@ func TestIAM(t *testing.T) {
 		t.Errorf("the session is used for %v of 15 minutes", left)
 	}
 	k.close()
+	if slices.Contains(server.clients, "") || server.clients[0] != "deltabridge-prod-live" {
+		t.Errorf("client ids %q", server.clients)
+	}
 	got := server.payloads[0]
 	credential := got["x-amz-credential"]
 	for _, name := range []string{"x-amz-signature", "x-amz-date", "user-agent", "x-amz-credential"} {
