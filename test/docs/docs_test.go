@@ -156,9 +156,13 @@ func find(dir, name string) (path string, ok bool) {
 	}
 }
 
-var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+var (
+	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	// repository matches the links of the chart's README, which is also read outside of the repository.
+	repository = regexp.MustCompile(`^https://github\.com/deltabridge/deltabridge/(?:blob|tree)/main/(.+)`)
+)
 
-// TestLinks: relative links in Markdown files lead to files, and those with a fragment to headings, that exist.
+// TestLinks: links in Markdown files to this repository lead to files, and those with a fragment to headings, that exist.
 func TestLinks(t *testing.T) {
 	var pages []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -182,11 +186,12 @@ func TestLinks(t *testing.T) {
 		}
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
 			target, fragment, _ := strings.Cut(m[1], "#")
-			if strings.Contains(target, ":") {
-				continue
-			}
 			path := page
-			if target != "" {
+			if own := repository.FindStringSubmatch(target); own != nil {
+				path = filepath.Join(root, own[1])
+			} else if strings.Contains(target, ":") {
+				continue
+			} else if target != "" {
 				path = filepath.Join(filepath.Dir(page), target)
 			}
 			if _, err := os.Stat(path); err != nil {
@@ -242,7 +247,7 @@ func TestNamesOfTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	found := 0
-	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md")) {
+	for _, page := range append(pages, root+"/README.md", root+"/CONTRIBUTING.md", root+"/SECURITY.md") {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -255,5 +260,25 @@ func TestNamesOfTests(t *testing.T) {
 	}
 	if found < 30 {
 		t.Errorf("only %d names of tests were found", found)
+	}
+}
+
+// TestSupport: docs/support.md names the versions that the tests use.
+func TestSupport(t *testing.T) {
+	page := read(t, "docs/support.md")
+	for row, version := range map[string]struct{ file, pattern string }{
+		"Kubernetes API server": {"test/controlplane/go.mod", `k8s\.io/kubernetes v(\S+)`},
+		"etcd":                  {"test/controlplane/go.mod", `go\.etcd\.io/etcd/server/v3 v(\S+)`},
+		"nats-server":           {"go.mod", `github\.com/nats-io/nats-server/v2 v(\S+)`},
+		"Apache Kafka":          {"test/kafka/pom.xml", `<artifactId>kafka_2\.13</artifactId>\s*<version>([^<]+)<`},
+		"Helm":                  {"tools/helm/go.mod", `helm\.sh/helm/v4 v(\d+\.\d+)`},
+		"Go, to build":          {"go.mod", `(?m)^go (\d+\.\d+)`},
+	} {
+		used := regexp.MustCompile(version.pattern).FindStringSubmatch(read(t, version.file))
+		if used == nil {
+			t.Errorf("%s: %s does not match", version.file, version.pattern)
+		} else if !strings.Contains(page, "\n| "+row+" | "+used[1]+" |") {
+			t.Errorf("docs/support.md: the tests use %s %s", row, used[1])
+		}
 	}
 }

@@ -101,8 +101,9 @@ func (js *jetStream) stop() {
 func (js *jetStream) addr() string { return net.JoinHostPort("127.0.0.1", itoa(js.port)) }
 func (js *jetStream) url() string  { return (&url.URL{Scheme: "nats", Host: js.addr()}).String() }
 
-// secure gives the server a certificate of an authority that nobody knows. Call it before start.
-func (js *jetStream) secure() {
+// secure gives the server a certificate of an authority that nobody knows, and returns the authority's certificate as
+// PEM. Call it before start.
+func (js *jetStream) secure() (ca []byte) {
 	js.t.Helper()
 	authority, err := certs.New("a test")
 	if err != nil {
@@ -117,6 +118,7 @@ func (js *jetStream) secure() {
 		js.t.Fatal(err)
 	}
 	js.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	return authority.PEM()
 }
 
 // api is that of an independent client.
