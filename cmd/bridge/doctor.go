@@ -12,6 +12,7 @@ import (
 
 func newDoctorCommand(stdout io.Writer) *cobra.Command {
 	var path, output string
+	var skipState bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check everything that `bridge run` requires, without changing anything",
@@ -26,6 +27,9 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 			cfg, err := loadConfig(path)
 			if err != nil {
 				return err
+			}
+			if skipState {
+				cfg.State.Path = ""
 			}
 			report, err := doctor.Examine(cmd.Context(), cfg, version)
 			if err != nil {
@@ -42,6 +46,8 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 		},
 	}
 	configFlag(cmd.Flags(), &path)
+	cmd.Flags().BoolVar(&skipState, "skip-state", false,
+		"do not check the state directory, because the bridge uses another one than this machine has")
 	cmd.Flags().StringVarP(&output, "output", "o", "table", "`format` of the report: table or json")
 	return cmd
 }
