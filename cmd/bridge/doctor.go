@@ -11,6 +11,7 @@ import (
 )
 
 func newDoctorCommand(stdout io.Writer) *cobra.Command {
+	var skipState bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check everything that `bridge run` requires, without changing anything",
@@ -21,11 +22,16 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	file := newConfigFile(cmd.Flags())
+	cmd.Flags().BoolVar(&skipState, "skip-state", false,
+		"do not check the state directory, because the bridge uses another one than this machine has")
 	out := newOutput(cmd, stdout, formatTable, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := file.load()
 		if err != nil {
 			return err
+		}
+		if skipState {
+			cfg.State.Path = ""
 		}
 		report, err := doctor.Examine(cmd.Context(), cfg, version)
 		if err != nil {

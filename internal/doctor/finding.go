@@ -70,8 +70,8 @@ type examination struct {
 	destinations map[string]string
 }
 
-// Examine runs all checks of a configuration and returns their findings. version is the version of the binary. If ctx
-// ends, Examine returns soon. The error is not nil if the files of a sink cannot be read.
+// Examine runs all checks of a configuration and returns their findings. It does not check the state directory if
+// State.Path is empty. version is the version of the binary. If ctx ends, Examine returns soon. The error is not nil if the files of a sink cannot be read.
 func Examine(ctx context.Context, cfg *config.Config, version string) (*Report, error) {
 	e := &examination{cfg: cfg, version: version}
 	for n := range cfg.Sinks {
@@ -87,8 +87,10 @@ func Examine(ctx context.Context, cfg *config.Config, version string) (*Report, 
 func (e *examination) run(ctx context.Context) *Report {
 	e.area = "API server"
 	e.checkAPIServer(ctx)
-	e.area = "state"
-	e.checkState()
+	if e.cfg.State.Path != "" {
+		e.area = "state"
+		e.checkState()
+	}
 	e.area = "process"
 	e.checkMemory()
 	e.estimateLoad()

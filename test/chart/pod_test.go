@@ -5,12 +5,15 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 )
 
 // The Pod has a token unless the bridge has a kubeconfig; the account itself gives none away.
 func TestToken(t *testing.T) {
-	for set, want := range map[string]bool{"tests.enabled=true": true, "config.kubeconfig=/etc/deltabridge/credentials/kube/config": false} {
+	for set, want := range map[string]bool{"enabled=true": true, "config.kubeconfig=/etc/deltabridge/credentials/kube/config": false} {
 		spec := statefulSet(t, template(t, "--set", set)).Spec.Template.Spec
 		if got := spec.AutomountServiceAccountToken; got == nil || *got != want {
 			t.Errorf("%s: token mounted: %v, want %v", set, got, want)
@@ -40,7 +43,7 @@ func TestState(t *testing.T) {
 			got = state.PersistentVolumeClaim.ClaimName
 		}
 		if len(sts.Spec.VolumeClaimTemplates) > 0 || state.Name != "state" || got != want ||
-			(state.EmptyDir != nil) != (want == "") {
+			(state.EmptyDir != nil) != (want == "") || state.EmptyDir != nil && state.EmptyDir.SizeLimit.String() != "8Gi" {
 			t.Errorf("%s: %+v", set, state)
 		}
 	}
@@ -94,5 +97,84 @@ func TestPorts(t *testing.T) {
 		if in := policy.Spec.Ingress[0].Ports[0].Port.IntVal; in != 9999 {
 			t.Errorf("port of the metrics: %d", in)
 		}
+	}
+}
+
+// With MSK IAM, the network policy also opens the ways to AWS credentials, whatever the API server's address is.
+func TestPortsForIAM(t *testing.T) {
+	out := template(t, "--values", chartDir+"/examples/msk.yaml", "--show-only", "templates/networkpolicy.yaml",
+		"--set", "networkPolicy.apiServerPeers[0].ipBlock.cidr=10.0.0.1/32")
+	var policy networkingv1.NetworkPolicy
+	objects(t, out)[0].decode(t, &policy)
+	rules := policy.Spec.Egress[3:]
+	if len(rules) != 2 || rules[0].To[0].IPBlock.CIDR != "169.254.170.23/32" || rules[0].Ports[0].Port.IntVal != 80 ||
+		len(rules[1].To) != 0 || rules[1].Ports[0].Port.IntVal != 443 {
+		t.Errorf("%+v", rules)
+	}
+}
+
+// Other Pods reach an embedded server only if it does not listen on a loopback address.
+func TestEmbeddedServer(t *testing.T) {
+	for listen, want := range map[string]int{
+		"127.0.0.1:4222": 0, "localhost:4222": 0, "[::1]:4222": 0, ":4222": 1, "0.0.0.0:4222": 1,
+	} {
+		sink := `[{"name": "a", "nats": {"embedded": {"listen": "` + listen + `"}}}]`
+		out := template(t, "--set", "networkPolicy.enabled=true", "--set-json", "config.sinks="+sink)
+		got := map[string]int{"container": len(statefulSet(t, out).Spec.Template.Spec.Containers[0].Ports) - 1}
+		for _, o := range objects(t, out) {
+			switch o.Kind {
+			case "Service":
+				var service corev1.Service
+				o.decode(t, &service)
+				got["Service"] = len(service.Spec.Ports) - 1
+			case "NetworkPolicy":
+				var policy networkingv1.NetworkPolicy
+				o.decode(t, &policy)
+				got["NetworkPolicy"] = len(policy.Spec.Ingress) - 1
+			}
+		}
+		if diff := cmp.Diff(map[string]int{"container": want, "Service": want, "NetworkPolicy": want}, got); diff != "" {
+			t.Errorf("%s: ports (-want +got):\n%s", listen, diff)
+		}
+	}
+}
+
+// The Pod of `helm test` is like that of the bridge: NetworkPolicies, admission and workload identity treat both alike.
+// A failed test prints its log.
+func TestTestPod(t *testing.T) {
+	out := template(t, "--values", chartDir+"/examples/everything.yaml")
+	bridge := statefulSet(t, out).Spec.Template
+	var pod corev1.Pod
+	for _, o := range objects(t, out) {
+		if o.Kind == "Pod" {
+			o.decode(t, &pod)
+		}
+	}
+	if diff := cmp.Diff(bridge.Labels, pod.Labels); diff != "" {
+		t.Errorf("labels: %s", diff)
+	}
+	for key, want := range map[string]string{
+		"helm.sh/hook": "test", "helm.sh/hook-output-log-policy": "hook-failed", "example.com/pod": "yes",
+	} {
+		if got := pod.Annotations[key]; got != want {
+			t.Errorf("%s: %q, want %q", key, got, want)
+		}
+	}
+	want, got := bridge.Spec.DeepCopy(), pod.Spec.DeepCopy()
+	for _, spec := range []*corev1.PodSpec{want, got} { // these differ
+		c := &spec.Containers[0]
+		c.Name, c.Args, c.Ports, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe = "", nil, nil, nil, nil, nil
+		spec.Containers, spec.RestartPolicy, spec.TerminationGracePeriodSeconds = spec.Containers[:1], "", nil
+		spec.Volumes = slices.DeleteFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == "state" })
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-bridge +test:\n%s", diff)
+	}
+}
+
+// A Pod that never became ready does not block an upgrade that repairs it.
+func TestUpgradesReplaceAnyPod(t *testing.T) {
+	if policy := statefulSet(t, template(t)).Spec.PodManagementPolicy; policy != appsv1.ParallelPodManagement {
+		t.Errorf("podManagementPolicy is %q", policy)
 	}
 }

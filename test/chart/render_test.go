@@ -15,24 +15,28 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// examples are the example values by name; "default" are those of the chart itself.
+// minimal is a file with the smallest values that the chart accepts.
+const minimal = "testdata/minimal.yaml"
+
+// examples are the arguments for the example values by name; "default" are the defaults of the chart.
 func examples(t *testing.T) map[string][]string {
 	t.Helper()
 	files, err := filepath.Glob(chartDir + "/examples/*.yaml")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("examples %v: %v", files, err)
 	}
-	all := map[string][]string{"default": nil}
+	all := map[string][]string{"default": {"--values", minimal}}
 	for _, file := range files {
 		all[strings.TrimSuffix(filepath.Base(file), ".yaml")] = []string{"--values", file}
 	}
 	return all
 }
 
-// template renders the chart as the release "deltabridge" in the namespace "streams".
+// template renders the chart as the release "deltabridge" in the namespace "streams". The arguments add to the minimal
+// values.
 func template(t *testing.T, args ...string) string {
 	t.Helper()
-	return helm(t, append([]string{"template", "deltabridge", chartDir, "--namespace", "streams"}, args...)...)
+	return helm(t, append([]string{"template", "deltabridge", chartDir, "--namespace", "streams", "--values", minimal}, args...)...)
 }
 
 // Each of the example values, and the defaults, render as before, and helm finds nothing to say about them.
@@ -153,7 +157,7 @@ func mountCredentials(t *testing.T, rendering, etc string) {
 	}
 }
 
-// No values of the configuration stand anywhere but in the ConfigMap, and nothing secret stands there.
+// The chart renders no Secret, and refuses a password in the configuration.
 func TestCredentialsAreFiles(t *testing.T) {
 	config := template(t, "--values", chartDir+"/examples/namespaced.yaml")
 	for _, object := range objects(t, config) {
@@ -167,14 +171,14 @@ func TestCredentialsAreFiles(t *testing.T) {
 	}
 }
 
-// A changed configuration rolls the Pod; what it is not about does not.
+// A changed configuration replaces the Pod; other values do not.
 func TestChecksum(t *testing.T) {
 	const name = "checksum/config"
 	of := func(args ...string) string {
 		return statefulSet(t, template(t, args...)).Spec.Template.Annotations[name]
 	}
 	first := of()
-	if again := of("--set", "monitor.enabled=true,service.port=81"); first == "" || again != first {
+	if again := of("--set", "monitor.enabled=true"); first == "" || again != first {
 		t.Errorf("%q, then %q for the same configuration", first, again)
 	}
 	if changed := of("--set", "config.cluster=other"); changed == first {
@@ -182,28 +186,23 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// The soft limit of the Go runtime follows the memory limit, however that is written.
-func TestGoMemLimit(t *testing.T) {
-	for _, tt := range []struct{ limit, percent, want string }{
-		{"1Gi", "90", "966367641"},
-		{"1.5Gi", "80", "1288490188"},
-		{"500M", "90", "450000000"},
-		{"1073741824", "50", "536870912"},
-		{"1Gi", "0", ""},
-		{"null", "90", ""},
+// The soft limit of the Go runtime follows the memory limit, and the bridge runs on one processor, unless `env` says
+// otherwise. No variable is set twice.
+func TestGoRuntime(t *testing.T) {
+	for _, tt := range []struct{ set, memory, processors string }{
+		{"resources.limits.memory=1Gi", "966367641", "1"},
+		{"resources.limits.memory=1.5Gi", "1449551462", "1"},
+		{"resources.limits.memory=500M", "450000000", "1"},
+		{"resources.limits.memory=1073741824", "966367641", "1"},
+		{"resources.limits.memory=null", "", "1"},
+		{"env[0].name=GOMAXPROCS,env[0].value=four", "966367641", "four"},
+		{"env[0].name=GOMEMLIMIT,env[0].value=off", "off", "1"},
 	} {
-		sts := statefulSet(t, template(t, "--set", "resources.limits.memory="+tt.limit+",goMemLimit.percent="+tt.percent))
-		if got := environment(sts)["GOMEMLIMIT"]; got != tt.want {
-			t.Errorf("limit %s, %s percent: GOMEMLIMIT %q, want %q", tt.limit, tt.percent, got, tt.want)
-		}
-	}
-}
-
-// The bridge runs on one processor, or on as many as there are.
-func TestGoMaxProcs(t *testing.T) {
-	for value, want := range map[string]string{"1": "1", "4": "4", "0": "", "null": ""} {
-		if got := environment(statefulSet(t, template(t, "--set", "goMaxProcs="+value)))["GOMAXPROCS"]; got != want {
-			t.Errorf("goMaxProcs %s: GOMAXPROCS %q, want %q", value, got, want)
+		sts := statefulSet(t, template(t, "--set", tt.set))
+		got := environment(sts)
+		if got["GOMEMLIMIT"] != tt.memory || got["GOMAXPROCS"] != tt.processors ||
+			len(got) != len(sts.Spec.Template.Spec.Containers[0].Env) {
+			t.Errorf("%s: %v", tt.set, sts.Spec.Template.Spec.Containers[0].Env)
 		}
 	}
 }
@@ -216,7 +215,7 @@ func environment(sts *appsv1.StatefulSet) map[string]string {
 	return env
 }
 
-// The Pod is given as long as the bridge takes, and a bit.
+// The Pod has time for the shutdown of the bridge, and 15 seconds more.
 func TestTerminationGracePeriod(t *testing.T) {
 	for timeout, want := range map[string]int64{"30s": 45, "1m30s": 105, "1h": 3615, "1500ms": 17, "0s": 15} {
 		if got := *statefulSet(t, template(t, "--set", "config.shutdownTimeout="+timeout)).Spec.Template.Spec.TerminationGracePeriodSeconds; got != want {
@@ -225,27 +224,35 @@ func TestTerminationGracePeriod(t *testing.T) {
 	}
 }
 
-// The notes say how to see data, and what the chosen values cost.
+// The notes show how to see events, and what the chosen values cost.
 func TestNotes(t *testing.T) {
 	for _, tt := range []struct {
 		values []string
 		want   []string
 		not    []string
 	}{
-		{nil, []string{"/readyz", "nats --server nats://nats.nats:4222 sub 'k8s.>'", "helm test", "without Secrets"}, []string{"emptyDir", "too small"}},
-		{examples(t)["no-persistence"], []string{"emptyDir", "logs -f"}, []string{"without Secrets"}},
-		{examples(t)["namespaced"], []string{"kafka-console-consumer"}, []string{"granted, in the whole cluster"}},
-		{examples(t)["everything"], []string{"team-*", "granted, in the whole cluster"}, nil},
-		{[]string{"--set", "persistence.size=1Gi"}, []string{"the volume is too small"}, nil},
 		{
-			[]string{"--set", "config.http.listen=127.0.0.1:8080,config.sinks[0].name=a,config.sinks[0].nats.url=nats://n:1"},
-			[]string{"neither probes", "nats://n:1 sub '>'"},
 			nil,
+			[]string{
+				"exec deltabridge-0 -- bridge doctor", "exec -it deltabridge-0 -- bridge tail --sink nats",
+				"helm test deltabridge -n default --logs", "except Secrets", "does not require TLS",
+			},
+			[]string{"persistence is disabled", "too small"},
 		},
+		{
+			examples(t)["no-persistence"],
+			[]string{"persistence is disabled", "logs -f deltabridge-0 -c bridge"},
+			[]string{"except Secrets", "bridge tail", "TLS"},
+		},
+		{examples(t)["namespaced"], []string{"bridge tail --sink audit"}, []string{"granted in the whole cluster", "TLS"}},
+		{examples(t)["everything"], []string{"team-*", "granted in the whole cluster"}, []string{"TLS"}},
+		{[]string{"--set", "persistence.size=1Gi"}, []string{"the volume is too small"}, nil},
+		{[]string{"--set", "config.http.listen=127.0.0.1:8080"}, []string{"Probes and Prometheus cannot reach"}, nil},
+		{[]string{"--set", "namespaceOverride=other"}, []string{"kubectl -n other exec", "helm test deltabridge -n default"}, nil},
 		{[]string{"--set", "rbac.create=false"}, []string{"bridge rbac"}, nil},
 	} {
 		_, notes, _ := strings.Cut(
-			helm(t, append([]string{"install", "deltabridge", chartDir, "--dry-run=client"}, tt.values...)...),
+			helm(t, append([]string{"install", "deltabridge", chartDir, "--dry-run=client", "--values", minimal}, tt.values...)...),
 			"\nNOTES:",
 		)
 		for _, want := range tt.want {
@@ -261,24 +268,33 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// What the chart can't do it refuses.
+// What the chart cannot do results in an error that says what to change.
 func TestRefuses(t *testing.T) {
 	for values, want := range map[string]string{
-		"config.state.path=state":                   "absolute path",
-		"config.watch[0].resources[0]=pod*":         "RBAC has no wildcards within a name",
-		"config.watch[0].resources[0]=*.*.k8s.io":   "RBAC has no wildcards within a name",
-		"config.sinks[0].buffer.spill.maxBytes=1Xi": "maxBytes",
+		"config.state.path=state":                            "absolute path",
+		"config.watch[0].resources[0]=pod*":                  "RBAC has no wildcards within a name",
+		"config.watch[0].resources[0]=*.*.k8s.io":            "RBAC has no wildcards within a name",
+		"config.sinks[0].buffer.spill.maxBytes=1Xi":          "maxBytes",
+		"serviceAccount.create=false":                        "serviceAccount.name is required",
+		"rbac.cluster=false,rbac.extraRules[0].verbs[0]=get": "rbac.extraRules are part of the ClusterRole",
+		"prometheusRule.alerts.DeltabridgeLagg.for=1h":       "the alerts are DeltabridgeDown, ",
+		"prometheusRule.alerts.DeltabridgeDown.threshold=1":  "this alert has no threshold",
 	} {
-		if _, _, err := command(
-			t,
-			tools.helm,
-			"template",
-			"x",
-			chartDir,
-			"--set",
-			values,
-		); err == nil ||
-			!strings.Contains(err.Error(), want) {
+		args := []string{
+			"template", "x", chartDir, "--values", minimal,
+			"--set", "prometheusRule.enabled=true,config.watch[0].resources[0]=pods,config.watch[0].namespaces[0]=a",
+			"--set", values,
+		}
+		if _, _, err := command(t, tools.helm, args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", values, err, want)
+		}
+	}
+	for values, want := range map[string]string{
+		"enabled=true":     "config.cluster, config.sinks: no value is set",
+		"config.cluster=a": "config.sinks: no value is set",
+	} {
+		_, _, err := command(t, tools.helm, "template", "x", chartDir, "--set", values)
+		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", values, err, want)
 		}
 	}

@@ -2,26 +2,19 @@ package chart
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -45,6 +38,7 @@ func TestRunsWithItsRights(t *testing.T) {
 	address := freeAddress(t)
 	values := fmt.Sprintf(`
 config:
+  cluster: local
   kubeconfig: %q
   state: {path: %q}
   http: {listen: %q}
@@ -86,16 +80,23 @@ config:
 	k.create(t, "example.com/v1", "widgets", "default", "before", nil)
 	k.create(t, "other.com/v1", "gadgets", "default", "unwatched", nil)
 
-	// What `helm test` runs.
-	hooks, _ := k.helm(t, "get", "hooks", "deltabridge")
-	var job batchv1.Job
-	hook := objects(t, hooks)[0]
-	hook.decode(t, &job)
-	if out, _, err := command(t, tools.bridge, asMounted(job.Spec.Template.Spec.Containers[0].Args)...); err != nil {
-		t.Errorf("%v\n%s", err, out)
+	container := k.podOf(t).Spec.Containers[0]
+	for n := range container.Env {
+		container.Env[n].Value = asMounted([]string{container.Env[n].Value})[0]
+		if container.Env[n].Name == "DELTABRIDGE_CONFIG" {
+			t.Setenv("DELTABRIDGE_CONFIG", container.Env[n].Value)
+		}
 	}
 
-	container := k.podOf(t).Spec.Containers[0]
+	// What `helm test` runs.
+	out, _, err := command(t, tools.bridge, asMounted(k.testPod(t).Spec.Containers[0].Args)...)
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if !strings.Contains(out, "API server") || strings.Contains(out, "checkpoint") {
+		t.Errorf("helm test does not check the API server, or claims to check the volume:\n%s", out)
+	}
+
 	bridge := startBridge(t, container.Env, asMounted(container.Args))
 	bridge.waitReady(t, address)
 
@@ -333,91 +334,4 @@ func freeAddress(t *testing.T) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
-}
-
-// process is a running bridge.
-type process struct {
-	cmd   *exec.Cmd
-	log   string
-	ended chan error
-}
-
-func startBridge(t *testing.T, env []corev1.EnvVar, args []string) *process {
-	t.Helper()
-	p := &process{log: filepath.Join(t.TempDir(), "log"), ended: make(chan error, 1)}
-	log, err := os.Create(p.log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close()
-	p.cmd = exec.Command(tools.bridge, args...)
-	p.cmd.Stderr = log
-	p.cmd.SysProcAttr = childAttr()
-	for _, e := range env {
-		p.cmd.Env = append(p.cmd.Env, e.Name+"="+e.Value)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { p.ended <- p.cmd.Wait(); close(p.ended) }()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // if it has not ended by itself
-		<-p.ended                //nolint:errcheck // it was told to end
-		if t.Failed() {
-			text, _ := os.ReadFile(p.log)
-			t.Logf("the bridge's log:\n%s", text)
-		}
-	})
-	return p
-}
-
-func (p *process) waitReady(t *testing.T, address string) {
-	t.Helper()
-	eventually(t, func() error {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/readyz", nil)
-		if err != nil {
-			return err
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err == nil && response.StatusCode != http.StatusOK {
-			err = errors.New(string(body))
-		}
-		return err
-	})
-	http.DefaultClient.CloseIdleConnections()
-}
-
-func (p *process) stop(t *testing.T) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-p.ended; err != nil {
-		t.Errorf("the bridge ended with %v", err)
-	}
-}
-
-// eventually calls check until it returns nil, for at most half a minute.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	const limit = 30 * time.Second
-	deadline, tick := time.NewTimer(limit), time.NewTicker(100*time.Millisecond)
-	defer deadline.Stop()
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("after %s: %v", limit, err)
-		case <-tick.C:
-		}
-	}
 }

@@ -1,114 +1,141 @@
+{{/* The page of the alerts, of the version that is installed. */}}
+{{- define "deltabridge.runbooks" -}}
+{{- .Values.prometheusRule.runbookURL | default (printf "https://github.com/deltabridge/deltabridge/blob/v%s/docs/operations.md" .Chart.AppVersion) }}
+{{- end }}
+
 {{/*
-The alerts, as a YAML list. Each has a section in docs/operations.md. `severity: critical` means that changes do not reach a
-broker or are lost, and somebody should be woken; `warning` that they soon may.
+The alerts, as a YAML list. THRESHOLD is replaced by the value of threshold. Each alert has a section in docs/operations.md.
+critical: changes do not reach a broker, or are lost; somebody must act now. warning: this can happen soon, or a gap event
+has reported it.
 */}}
 {{- define "deltabridge.alerts" -}}
-{{- $of := .Values.prometheusRule.selector | default (printf "namespace=%q,pod=~%q" .Release.Namespace (printf "%s-[0-9]+" (include "deltabridge.fullname" .))) -}}
+{{- $of := .Values.prometheusRule.selector | default (printf "namespace=%q,pod=~%q" (include "deltabridge.namespace" .) (printf "%s-[0-9]+" (include "deltabridge.fullname" .))) -}}
 - alert: DeltabridgeDown
   expr: absent(deltabridge_build_info{ {{- $of -}} })
-  for: 5m
+  for: 2m
   severity: critical
-  summary: The bridge does not run.
-  description: Prometheus sees no bridge. Changes wait in the cluster, and are lost when the API server has forgotten them.
+  summary: The bridge is not running.
+  description: Prometheus cannot scrape the bridge. The API server keeps changes for about 75 seconds; after that, intermediate states are lost.
+- alert: DeltabridgeRestarting
+  expr: changes(process_start_time_seconds{ {{- $of -}} }[1h]) > THRESHOLD
+  threshold: 2
+  severity: warning
+  summary: The bridge restarts repeatedly.
+  description: 'It has restarted {{`{{ $value }}`}} times in the last hour.'
 - alert: DeltabridgeSinkDisconnected
-  expr: deltabridge_sink_connected{ {{- $of -}} } == 0
+  expr: |
+    deltabridge_sink_connected{ {{- $of -}} } == 0
+    unless on (namespace, pod, sink) deltabridge_sink_paused{ {{- $of -}} } == 1
   for: 5m
   severity: critical
-  summary: 'The sink {{`{{ $labels.sink }}`}} is not connected.'
-  description: 'Its broker does not take events. They wait in memory, then on disk up to buffer.spill.maxBytes, and then its overflow policy applies.'
+  summary: 'The sink {{`{{ $labels.sink }}`}} is disconnected.'
+  description: 'Its broker does not accept events. They wait in memory, then on disk up to buffer.spill.maxBytes; then the overflow policy applies.'
+- alert: DeltabridgeSinkPaused
+  expr: deltabridge_sink_paused{ {{- $of -}} } == 1
+  for: 1h
+  severity: warning
+  summary: 'The sink {{`{{ $labels.sink }}`}} is paused.'
+  description: 'It was paused with bridge pause more than an hour ago, and receives nothing until bridge resume.'
 - alert: DeltabridgeNothingAcknowledged
+  {{- /* Not if the sink was disconnected or paused all the time: other alerts report this. */}}
   expr: |
-    sum by (namespace, pod, sink) (deltabridge_queue_events{ {{- $of -}} }) > 0
-    unless sum by (namespace, pod, sink) (increase(deltabridge_events_acknowledged_total{ {{- $of -}} }[10m])) > 0
-  for: 10m
+    deltabridge_queue_age_seconds{ {{- $of -}} } > 600
+    unless on (namespace, pod, sink) sum by (namespace, pod, sink) (increase(deltabridge_events_acknowledged_total{ {{- $of -}} }[10m])) > 0
+    unless on (namespace, pod, sink) max_over_time(deltabridge_sink_connected{ {{- $of -}} }[10m]) == 0
+  for: 5m
   severity: critical
   summary: 'The sink {{`{{ $labels.sink }}`}} delivers nothing.'
-  description: '{{`{{ $value }}`}} events wait, and for 10 minutes none was acknowledged.'
+  description: 'The oldest event has waited for {{`{{ $value | humanizeDuration }}`}}, and the broker has acknowledged none for 10 minutes.'
 - alert: DeltabridgeLag
   expr: |
     histogram_quantile(0.99, sum by (namespace, pod, sink, le) (rate(deltabridge_event_lag_seconds_bucket{ {{- $of -}} }[5m])))
-    > {{ .Values.prometheusRule.maxLagSeconds }}
+    > THRESHOLD
+  threshold: 60
   for: 10m
   severity: warning
   summary: 'The sink {{`{{ $labels.sink }}`}} lags behind.'
-  description: 'One event in a hundred reaches the broker only {{`{{ $value | humanizeDuration }}`}} after the bridge has seen the change.'
+  description: 'One event in a hundred reaches the broker more than {{`{{ $value | humanizeDuration }}`}} after the bridge has received the change.'
 - alert: DeltabridgeGap
-  expr: increase(deltabridge_gap_events_total{ {{- $of -}} }[15m]) > 0
+  {{- /* Other alerts report the other reasons. A timestamp shows a gap at the first scrape; a counter would begin at 1. */}}
+  expr: time() - deltabridge_last_gap_timestamp_seconds{ {{- $of -}},reason!~"damaged|overflow|oversize|refused"} < 900
   severity: warning
-  summary: 'The stream of {{`{{ $labels.resource }}`}} to {{`{{ $labels.sink }}`}} has a gap.'
-  description: A gap event was delivered. States are missing before it; its data says which and why.
+  summary: 'The stream of {{`{{ $labels.resource }}`}} to {{`{{ $labels.sink }}`}} has a gap ({{`{{ $labels.reason }}`}}).'
+  description: A gap event was delivered. States before it may be missing; its data says which, and why.
 - alert: DeltabridgeEventsRefused
-  expr: increase(deltabridge_events_refused_total{ {{- $of -}} }[15m]) > 0
+  expr: time() - deltabridge_last_gap_timestamp_seconds{ {{- $of -}},reason=~"oversize|refused"} < 900
   severity: critical
-  summary: 'Events of {{`{{ $labels.resource }}`}} are refused by {{`{{ $labels.sink }}`}}.'
-  description: 'About {{`{{ $value | humanize }}`}} events in 15 minutes could not be encoded or were rejected; they are not sent again.'
+  summary: 'Events of {{`{{ $labels.resource }}`}} are rejected by {{`{{ $labels.sink }}`}} ({{`{{ $labels.reason }}`}}).'
+  description: 'They could not be encoded, or the broker rejected them permanently, and they are not kept as dead letters. Gap events take their place.'
 - alert: DeltabridgeDeadLetters
   expr: deltabridge_dead_letters{ {{- $of -}} } > 0
   for: 15m
   severity: warning
-  summary: 'Dead letters of {{`{{ $labels.sink }}`}} wait for somebody.'
-  description: '{{`{{ $value }}`}} events were rejected and are kept in a file of the bridge; when that is full, further ones are lost.'
+  summary: 'The sink {{`{{ $labels.sink }}`}} has dead letters.'
+  description: 'The broker rejected {{`{{ $value }}`}} events, which are kept on disk. When there is no more room for them, further rejected events are lost.'
 - alert: DeltabridgeEventsDropped
-  expr: increase(deltabridge_events_dropped_total{ {{- $of -}} }[15m]) > 0
+  {{- /* The second part is for a counter that began above 0: it does not increase. */}}
+  expr: |
+    increase(deltabridge_events_dropped_total{ {{- $of -}} }[15m]) > 0
+    or (deltabridge_events_dropped_total{ {{- $of -}} } > 0 unless deltabridge_events_dropped_total{ {{- $of -}} } offset 15m)
   severity: warning
   summary: 'Events of {{`{{ $labels.resource }}`}} for {{`{{ $labels.sink }}`}} are dropped.'
-  description: 'Memory and disk are full and the policy is drop-oldest: about {{`{{ $value | humanize }}`}} events in 15 minutes went.'
-{{- $spills := include "deltabridge.spills" . | trim }}
-{{- if $spills }}
+  description: 'Memory and disk are full, and the overflow policy is drop-oldest.'
+- alert: DeltabridgeFilterFailing
+  expr: increase(deltabridge_filter_errors_total{ {{- $of -}} }[10m]) > 0
+  for: 10m
+  severity: warning
+  summary: 'A filter of the sink {{`{{ $labels.sink }}`}} fails.'
+  description: 'An expression cannot be evaluated for some objects, so their events pass: the sink receives events that it may not be meant to have.'
 - alert: DeltabridgeSpillFilling
   expr: |
-    {{- range $n, $line := splitList "\n" $spills }}
+    {{- range $n, $line := splitList "\n" (include "deltabridge.spills" . | trim) }}
     {{- $sink := splitList " " $line }}
-    {{ if $n }}or {{ end }}deltabridge_spill_bytes{ {{- $of }},sink={{ first $sink | quote -}} } / {{ last $sink }} * 100 > {{ $.Values.prometheusRule.maxSpillPercent }}
+    {{ if $n }}or {{ end }}deltabridge_spill_bytes{ {{- $of }},sink={{ first $sink | quote -}} } / {{ last $sink }} * 100 > THRESHOLD
     {{- end }}
+  threshold: 70
   for: 5m
   severity: warning
   summary: 'The spill of {{`{{ $labels.sink }}`}} fills up.'
-  description: 'It is {{`{{ $value | humanize }}`}} percent full. When it is full the overflow policy of the sink applies; with block the watch waits, and all sinks with it.'
-{{- end }}
+  description: 'It is {{`{{ $value | humanize }}`}} percent full. When it is full, the overflow policy of the sink applies: with block, the watch waits, and so do all sinks.'
 - alert: DeltabridgeSpillFailing
   expr: increase(deltabridge_spill_errors_total{ {{- $of -}} }[10m]) > 0
   for: 5m
   severity: critical
-  summary: 'The spill of {{`{{ $labels.sink }}`}} can not be written.'
-  description: Events stay in memory and the watch waits; mostly the disk is full.
+  summary: 'The spill of {{`{{ $labels.sink }}`}} cannot be written.'
+  description: Events stay in memory. When memory is full, the overflow policy of the sink applies. Usually the disk is full.
 - alert: DeltabridgeSpillLost
-  expr: increase(deltabridge_spill_lost_events_total{ {{- $of -}} }[1h]) > 0
+  expr: time() - deltabridge_last_gap_timestamp_seconds{ {{- $of -}},reason="damaged"} < 3600
   severity: critical
-  summary: 'Events in the spill of {{`{{ $labels.sink }}`}} are lost.'
-  description: 'The file was damaged: about {{`{{ $value | humanize }}`}} events could not be read back.'
+  summary: 'Events of {{`{{ $labels.resource }}`}} that waited on disk for {{`{{ $labels.sink }}`}} are lost.'
+  description: 'A file of spilled or parked events was damaged. Deletions and final states may be missing.'
 - alert: DeltabridgeDestinationUnavailable
   expr: deltabridge_parked_events{ {{- $of -}} } > 0
   for: 2m
   severity: warning
   summary: '{{`{{ $labels.destination }}`}} of {{`{{ $labels.sink }}`}} accepts no events.'
-  description: '{{`{{ $value }}`}} events wait for it on disk; the rest of the sink goes on.'
-- alert: DeltabridgeParkedLost
-  expr: increase(deltabridge_parked_lost_events_total{ {{- $of -}} }[1h]) > 0
-  severity: critical
-  summary: 'Parked events of {{`{{ $labels.sink }}`}} are lost.'
-  description: 'Their file was damaged: they could not be read back.'
+  description: '{{`{{ $value }}`}} events wait for it on disk; the other events of the sink are delivered.'
 - alert: DeltabridgeWatchSilent
-  expr: time() - deltabridge_informer_last_contact_timestamp_seconds{ {{- $of -}} } > {{ .Values.prometheusRule.maxSilenceSeconds }}
+  expr: time() - deltabridge_informer_last_contact_timestamp_seconds{ {{- $of -}} } > THRESHOLD
+  threshold: 900
   for: 1m
   severity: critical
   summary: 'The watch of {{`{{ $labels.resource }}`}} is silent.'
-  description: 'The API server has said nothing for {{`{{ $value | humanizeDuration }}`}}, not even bookmarks: changes may go unseen.'
+  description: 'The API server has sent nothing for {{`{{ $value | humanizeDuration }}`}}, not even bookmarks. Changes may be missed.'
 - alert: DeltabridgeNotSynced
   expr: deltabridge_informer_synced{ {{- $of -}} } == 0
   for: 15m
   severity: warning
-  summary: '{{`{{ $labels.resource }}`}} is not listed yet.'
-  description: 'Its initial list was not handed over in 15 minutes: mostly RBAC forbids it, or a sink takes nothing.'
+  summary: 'The initial list of {{`{{ $labels.resource }}`}} is not complete.'
+  description: 'It was not delivered to the queues of all sinks. Usually RBAC forbids it, or a sink accepts nothing.'
 - alert: DeltabridgeCheckpointFailing
   expr: increase(deltabridge_checkpoint_errors_total{ {{- $of -}} }[10m]) > 0
   for: 5m
-  severity: warning
-  summary: The checkpoint can not be written.
-  description: Events go on. After a restart everything since the last checkpoint is delivered again, and deletions may be missing.
+  severity: critical
+  summary: The checkpoint cannot be written.
+  description: Events are still delivered. If the bridge restarts now, it repeats everything since the last checkpoint, and deletions since then may be missing.
 - alert: DeltabridgeCheckpointRefused
   expr: max_over_time(deltabridge_checkpoint_refused_total{ {{- $of -}} }[1h]) > 0 and on (namespace, pod) time() - process_start_time_seconds{ {{- $of -}} } < 3600
   severity: warning
-  summary: A checkpoint was set aside.
-  description: 'It is damaged, foreign, or of another cluster. The bridge began anew: objects come again, and deletions may be missing.'
+  summary: The bridge could not use its checkpoint.
+  description: 'The checkpoint is damaged, or belongs to another cluster or to a newer version. All objects are sent again, and deletions may be missing.'
 {{- end }}

@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
-{{/* Name of the objects. 52 characters, for the controller adds to the names of Pods and revisions. */}}
+{{/* Name of the objects: at most 52 characters, because the StatefulSet controller adds suffixes for Pods and revisions. */}}
 {{- define "deltabridge.fullname" -}}
 {{- $name := include "deltabridge.name" . }}
 {{- if .Values.fullnameOverride }}
@@ -15,16 +15,20 @@
 {{- $name | trunc 52 | trimSuffix "-" }}
 {{- end }}
 
-{{/* Name of the roles and bindings: other releases may have theirs in the same places. */}}
+{{- define "deltabridge.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- end }}
+
+{{/* Name of the roles and bindings. It contains the namespace, because other releases can have roles in the same places. */}}
 {{- define "deltabridge.roleName" -}}
-{{- printf "%s:%s" .Release.Namespace (include "deltabridge.fullname" .) }}
+{{- printf "%s:%s" (include "deltabridge.namespace" .) (include "deltabridge.fullname" .) }}
 {{- end }}
 
 {{- define "deltabridge.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create }}
 {{- default (include "deltabridge.fullname" .) .Values.serviceAccount.name }}
 {{- else }}
-{{- default "default" .Values.serviceAccount.name }}
+{{- required "serviceAccount.create is false, so serviceAccount.name is required: the permissions would otherwise be granted to every Pod that uses the namespace's default ServiceAccount" .Values.serviceAccount.name }}
 {{- end }}
 {{- end }}
 
@@ -33,40 +37,39 @@ app.kubernetes.io/name: {{ include "deltabridge.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{- define "deltabridge.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-{{ include "deltabridge.selectorLabels" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/part-of: deltabridge
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
-{{- end }}
-
-{{/* The metadata of an object. Takes root and, if they differ from the usual, name, namespace ("-": none), labels, annotations. */}}
+{{/*
+The metadata of an object. Takes root and, if they differ from the usual, name, namespace ("-": none), labels and
+annotations. If a label has several values, that of the selector wins, then labels, then commonLabels.
+*/}}
 {{- define "deltabridge.metadata" -}}
+{{- $chart := dict
+  "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-")
+  "app.kubernetes.io/version" (.root.Chart.AppVersion | toString)
+  "app.kubernetes.io/part-of" "deltabridge"
+  "app.kubernetes.io/managed-by" .root.Release.Service -}}
 name: {{ default (include "deltabridge.fullname" .root) .name }}
 {{- if ne (toString .namespace) "-" }}
-namespace: {{ default .root.Release.Namespace .namespace }}
+namespace: {{ default (include "deltabridge.namespace" .root) .namespace }}
 {{- end }}
 labels:
-  {{- include "deltabridge.labels" .root | nindent 2 }}
-  {{- with .labels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+  {{- toYaml (merge (include "deltabridge.selectorLabels" .root | fromYaml) (.labels | default dict) .root.Values.commonLabels $chart) | nindent 2 }}
 {{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
+{{/* The image. global.imageRegistry replaces the registry in image.repository. */}}
 {{- define "deltabridge.image" -}}
 {{- $image := .Values.image }}
+{{- $repository := $image.repository }}
+{{- with .Values.global.imageRegistry }}
+{{- $repository = printf "%s/%s" . (regexReplaceAll "^(localhost|[^/]*[.:][^/]*)/" $repository "") }}
+{{- end }}
 {{- if $image.digest }}
-{{- printf "%s@%s" $image.repository $image.digest }}
+{{- printf "%s@%s" $repository $image.digest }}
 {{- else }}
-{{- printf "%s:%s" $image.repository (default .Chart.AppVersion $image.tag) }}
+{{- printf "%s:%s" $repository (default .Chart.AppVersion $image.tag) }}
 {{- end }}
 {{- end }}
 
@@ -75,11 +78,36 @@ annotations:
 {{- dig "http" "listen" ":8080" .Values.config | regexFind "[0-9]+$" }}
 {{- end }}
 
+{{/* Fails if the configuration lacks what the chart cannot know. */}}
+{{- define "deltabridge.validate" -}}
+{{- $missing := list }}
+{{- range list "cluster" "sinks" }}
+{{- if not (get $.Values.config .) }}
+{{- $missing = append $missing (printf "config.%s" .) }}
+{{- end }}
+{{- end }}
+{{- with $missing }}
+{{- fail (printf `%s: no value is set, and there is no default. Set the value in a file for --values, for example:
+
+config:
+  cluster: prod-eu-1    # unique among the clusters that send to the same brokers
+  sinks:
+    - name: live
+      nats:
+        url: nats://nats.nats:4222
+        stream: {name: K8S, create: true}
+    - name: lake
+      kafka:
+        brokers: [kafka-0.kafka:9092]
+` (join ", " .)) }}
+{{- end }}
+{{- end }}
+
 {{/* Where the state is: an absolute path. */}}
 {{- define "deltabridge.statePath" -}}
 {{- $path := dig "state" "path" "" .Values.config }}
 {{- if not (hasPrefix "/" $path) }}
-{{- fail (printf "config.state.path: %q: the volume is mounted there, so it has to be an absolute path" $path) }}
+{{- fail (printf "config.state.path: %q: the volume is mounted there, so the path must be an absolute path" $path) }}
 {{- end }}
 {{- $path }}
 {{- end }}
@@ -90,7 +118,7 @@ annotations:
 {{- $factors := dict "" 1 "m" 0.001 "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 }}
 {{- $factor := get $factors (regexFind "[A-Za-z]*$" .) }}
 {{- if or (not $factor) (not (regexMatch "^[0-9]+([.][0-9]+)?[A-Za-z]*$" .)) }}
-{{- fail (printf "%q is no quantity that the chart can read: write 512Mi or 4Gi" .) }}
+{{- fail (printf "%q is not a valid quantity: write 512Mi or 4Gi, for example" .) }}
 {{- end }}
 {{- mulf (regexFind "^[0-9.]+" . | float64) $factor | int64 }}
 {{- else }}
@@ -108,24 +136,12 @@ annotations:
 {{- ceil $sum | int64 }}
 {{- end }}
 
+{{/* The grace period: the bridge delivers for shutdownTimeout, then writes what is left and closes its connections. */}}
 {{- define "deltabridge.terminationGracePeriod" -}}
-{{- if .Values.terminationGracePeriodSeconds }}
-{{- .Values.terminationGracePeriodSeconds | int64 }}
-{{- else }}
 {{- add 15 (include "deltabridge.seconds" (.Values.config.shutdownTimeout | default "30s") | int64) }}
 {{- end }}
-{{- end }}
 
-{{/* What tells that a Secret was changed, without its content. Nothing where helm can't ask a cluster. */}}
-{{- define "deltabridge.credentialVersions" -}}
-{{- range .Values.credentials }}
-{{- with (lookup "v1" "Secret" $.Release.Namespace .secretName).metadata }}
-{{ .name }} {{ .uid }} {{ .resourceVersion }}
-{{- end }}
-{{- end }}
-{{- end }}
-
-{{/* What the spill of each sink may take on disk, as "NAME BYTES" in lines. */}}
+{{/* How much disk space the spill of each sink can use, as "NAME BYTES" in lines. */}}
 {{- define "deltabridge.spills" -}}
 {{- range .Values.config.sinks }}
 {{ .name }} {{ include "deltabridge.bytes" (dig "buffer" "spill" "maxBytes" "1Gi" .) }}
@@ -154,4 +170,21 @@ annotations:
 {{- $ports = append $ports (int .) }}
 {{- end }}
 {{- uniq $ports | toJson }}
+{{- end }}
+
+{{/* The ports of embedded JetStream servers that other Pods can reach, as JSON. */}}
+{{- define "deltabridge.embeddedPorts" -}}
+{{- $ports := list }}
+{{- range .Values.config.sinks }}
+{{- $listen := dig "nats" "embedded" "listen" "" . }}
+{{- if and $listen (not (include "deltabridge.isLoopback" $listen)) }}
+{{- $ports = append $ports (regexFind "[0-9]+$" $listen | int) }}
+{{- end }}
+{{- end }}
+{{- uniq $ports | toJson }}
+{{- end }}
+
+{{/* "true" if a server that listens on this address can only be reached from the Pod itself. */}}
+{{- define "deltabridge.isLoopback" -}}
+{{- if regexMatch "^(127[.]|localhost:|\\[::1\\])" . }}true{{ end }}
 {{- end }}

@@ -1,10 +1,19 @@
-{{/* What the bridge's Pod and that of `helm test` have in common. */}}
+{{/* The Pod of the bridge and the Pod of `helm test` share these parts, so that the test shows what the bridge can do. */}}
+
+{{- define "deltabridge.podLabels" -}}
+{{- toYaml (merge (include "deltabridge.selectorLabels" . | fromYaml) .Values.podLabels .Values.commonLabels) }}
+{{- end }}
 
 {{- define "deltabridge.podSpec" -}}
-{{- /* With a kubeconfig of its own the bridge reads another cluster, or as somebody else. */ -}}
+serviceAccountName: {{ include "deltabridge.serviceAccountName" . }}
+{{- /* A kubeconfig contains the credentials. */}}
 automountServiceAccountToken: {{ not .Values.config.kubeconfig }}
 enableServiceLinks: false
-{{- with .Values.imagePullSecrets }}
+{{- $pullSecrets := .Values.imagePullSecrets }}
+{{- range .Values.global.imagePullSecrets }}{{/* other charts accept plain names as well */}}
+{{- $pullSecrets = append $pullSecrets (kindIs "string" . | ternary (dict "name" .) .) }}
+{{- end }}
+{{- with uniq $pullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -15,13 +24,10 @@ securityContext:
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
-{{- with .Values.schedulerName }}
-schedulerName: {{ . }}
-{{- end }}
 {{- with .Values.dnsPolicy }}
 dnsPolicy: {{ . }}
 {{- end }}
-{{- range $field := list "dnsConfig" "hostAliases" "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" }}
+{{- range $field := list "dnsConfig" "hostAliases" "nodeSelector" "tolerations" "affinity" }}
 {{- with get $.Values $field }}
 {{ $field }}:
   {{- toYaml . | nindent 2 }}
@@ -33,7 +39,7 @@ dnsPolicy: {{ . }}
 {{- $statePath := include "deltabridge.statePath" . -}}
 image: {{ include "deltabridge.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
-# What the configuration names by a relative path lies on the volume.
+# Relative paths in the configuration are on the volume.
 workingDir: {{ $statePath }}
 {{- with .Values.securityContext }}
 securityContext:
@@ -43,19 +49,18 @@ securityContext:
 resources:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- $limit := dig "limits" "memory" "" .Values.resources }}
-{{- $share := .Values.goMemLimit.percent | int64 }}
+{{- /* An entry of .Values.env replaces the default of the same name. */}}
+{{- $defaults := dict "DELTABRIDGE_CONFIG" "/etc/deltabridge/config/bridge.yaml" "GOMAXPROCS" "1" }}
+{{- with dig "limits" "memory" "" .Values.resources }}
+{{- $_ := set $defaults "GOMEMLIMIT" (div (mul (include "deltabridge.bytes" . | int64) 9) 10) }}
+{{- end }}
+{{- range .Values.env }}
+{{- $_ := unset $defaults .name }}
+{{- end }}
 env:
-  # For commands that are run in the container: kubectl exec ... -- bridge resync
-  - name: DELTABRIDGE_CONFIG
-    value: /etc/deltabridge/config/bridge.yaml
-  {{- if and $limit $share }}
-  - name: GOMEMLIMIT
-    value: {{ div (mul (include "deltabridge.bytes" $limit | int64) $share) 100 | quote }}
-  {{- end }}
-  {{- with .Values.goMaxProcs }}
-  - name: GOMAXPROCS
-    value: {{ . | quote }}
+  {{- range $name, $value := $defaults }}
+  - name: {{ $name }}
+    value: {{ $value | quote }}
   {{- end }}
   {{- with .Values.env }}
   {{- toYaml . | nindent 2 }}

@@ -1,9 +1,9 @@
 {{/*
-What the bridge may read, computed from config.watch and the sinks' enrich as internal/rbac does for `bridge rbac`; tests hold the two together.
-The templates below give JSON.
+What the bridge may read, computed from config.watch and the sinks' enrich. internal/rbac does the same for `bridge rbac`;
+a test compares the two. The templates return JSON.
 */}}
 
-{{/* A resource pattern, as {resource, version, group}. Takes its text. */}}
+{{/* A resource pattern as {resource, version, group}. Takes a string. */}}
 {{- define "deltabridge.pattern" -}}
 {{- $resource := regexFind "^[^.]*" . }}
 {{- $version := "" }}
@@ -93,7 +93,7 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- $granted = append $granted $p }}
 {{- end }}
 {{- else if or (and (ne $p.resource "*") (regexMatch "[*?\\[]" $p.resource)) (and (ne $p.group "*") (regexMatch "[*?\\[]" $p.group)) }}
-{{- fail (printf "config.watch: %q: RBAC has no wildcards within a name (list the names, or set rbac.create to false and apply what `bridge rbac --discover` prints)" .) }}
+{{- fail (printf "config.watch: %q: RBAC has no wildcards within a name (list the names, or set rbac.create to false and apply the output of `bridge rbac --discover`)" .) }}
 {{- else if ne $p.resource "*" }}
 {{- $granted = append $granted $p }}
 {{- else if and (eq $p.group "*") $secrets }}
@@ -123,7 +123,7 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- dict "named" $named "whole" $whole | toJson }}
 {{- end }}
 
-{{/* What is watched, with what the sinks' enrich needs besides, as entries of config.watch in a list. */}}
+{{/* What is watched, including what the sinks' enrich requires, as a list of entries of config.watch. */}}
 {{- define "deltabridge.watches" -}}
 {{- $watches := .Values.config.watch | default (list (dict "resources" (list "*"))) }}
 {{- $needs := dict }}
@@ -153,7 +153,7 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- concat $watches $auxiliary | toJson }}
 {{- end }}
 
-{{/* Everything: {NAMESPACE: [RULE]}, "" being the whole cluster. */}}
+{{/* All rules as {NAMESPACE: [RULE]}; "" is the whole cluster. */}}
 {{- define "deltabridge.rules" -}}
 {{- $watches := include "deltabridge.watches" . | fromJsonArray }}
 {{- $scopes := dict "" (dict "named" dict "whole" list) }}
