@@ -22,7 +22,9 @@ func writeFile(t *testing.T, path, text string) string {
 // commandsWithConfig returns the arguments of each command that has --config.
 func commandsWithConfig(t *testing.T) (all [][]string) {
 	t.Helper()
-	arguments := map[string]string{"explain": "pod.yaml", "show": "u.1", "resend": "u.1", "drop": "u.1"}
+	arguments := map[string]string{
+		"explain": "pod.yaml", "show": "u.1", "resend": "u.1", "drop": "u.1", "pause": "live", "resume": "live",
+	}
 	var visit func(*cobra.Command)
 	visit = func(c *cobra.Command) {
 		for _, sub := range c.Commands() {
@@ -38,7 +40,7 @@ func commandsWithConfig(t *testing.T) (all [][]string) {
 		all = append(all, words)
 	}
 	visit(newCommand(nil, nil))
-	if len(all) != 12 {
+	if len(all) != 14 {
 		t.Errorf("%d commands: %v", len(all), all)
 	}
 	return all

@@ -178,10 +178,6 @@ func documentedMetrics(t *testing.T) map[string][]string {
 		"process_cpu_seconds_total":     nil,
 		"go_memstats_heap_inuse_bytes":  nil,
 		"go_gc_gomemlimit_bytes":        nil,
-		// TODO: remove these when docs/metrics.md has them.
-		"deltabridge_last_gap_timestamp_seconds": {"sink", "resource", "reason"},
-		"deltabridge_sink_paused":                {"sink"},
-		"deltabridge_queue_age_seconds":          {"sink"},
 	}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\| (.*?) \\|").FindAllStringSubmatch(string(text), -1) {
 		labels := regexp.MustCompile(`\w+`).FindAllString(row[3], -1)
