@@ -87,7 +87,7 @@ func TestConfigurations(t *testing.T) {
 			out := template(t, values...)
 			etc := t.TempDir()
 			config := renderedConfig(t, out)
-			text := strings.ReplaceAll(config, "/etc/deltabridge/", etc+"/")
+			text := strings.NewReplacer("/etc/deltabridge/", etc+"/", "/var/run/", etc+"/var/run/").Replace(config)
 			mountCredentials(t, out, etc)
 			checked, _, err := command(t, tools.bridge, "check", "--config", writeFile(t, "bridge.yaml", text))
 			if err != nil || strings.Contains(checked, "no such file") {
@@ -125,21 +125,15 @@ func secretKeys() map[string][]string {
 	}
 }
 
-// mountCredentials puts files below etc as the Pod has them below /etc/deltabridge.
+// mountCredentials puts the files of Secrets, which the Pod has below /etc/deltabridge, and projected tokens below etc.
 func mountCredentials(t *testing.T, rendering, etc string) {
 	t.Helper()
 	spec := statefulSet(t, rendering).Spec.Template.Spec
 	for _, mount := range spec.Containers[0].VolumeMounts {
 		i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
-		if i < 0 || spec.Volumes[i].Secret == nil {
+		names := mountedFiles(spec.Volumes, i)
+		if names == nil {
 			continue
-		}
-		names := secretKeys()[spec.Volumes[i].Secret.SecretName]
-		if items := spec.Volumes[i].Secret.Items; len(items) > 0 {
-			names = nil
-			for _, item := range items {
-				names = append(names, item.Path)
-			}
 		}
 		dir := filepath.Join(etc, strings.TrimPrefix(mount.MountPath, "/etc/deltabridge"))
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -155,6 +149,27 @@ func mountCredentials(t *testing.T, rendering, etc string) {
 			}
 		}
 	}
+}
+
+// mountedFiles returns the names of the files in volume i; nil if it is neither a Secret nor a projected token.
+func mountedFiles(volumes []corev1.Volume, i int) (names []string) {
+	switch {
+	case i < 0:
+	case volumes[i].Projected != nil:
+		for _, source := range volumes[i].Projected.Sources {
+			if source.ServiceAccountToken != nil {
+				names = append(names, source.ServiceAccountToken.Path)
+			}
+		}
+	case volumes[i].Secret != nil:
+		for _, item := range volumes[i].Secret.Items {
+			names = append(names, item.Path)
+		}
+		if names == nil {
+			names = secretKeys()[volumes[i].Secret.SecretName]
+		}
+	}
+	return names
 }
 
 // The chart renders no Secret, and refuses a password in the configuration.
