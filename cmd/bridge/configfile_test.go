@@ -119,23 +119,33 @@ sinks:
 func TestConfigurationOfAnotherMachine(t *testing.T) {
 	dir := t.TempDir()
 	file := writeFile(t, filepath.Join(dir, "bridge.yaml"), elsewhere)
-	pod := writeFile(t, filepath.Join(dir, "pod.yaml"), "kind: Pod\napiVersion: v1\nmetadata: {name: web, namespace: shop}\n")
+	pod := writeFile(
+		t,
+		filepath.Join(dir, "pod.yaml"),
+		"kind: Pod\napiVersion: v1\nmetadata: {name: web, namespace: shop}\n",
+	)
 	out, err := command(t, "check", "--config", file)
 	if err != nil || strings.Count(out, "note: "+file+":") != 8 || !strings.HasSuffix(out, "\n"+file+": ok\n") ||
-		!strings.Contains(out, file+":2:13: kubeconfig: stat /nowhere/kubeconfig: no such file or directory (`bridge run` requires this file)\n") {
+		!strings.Contains(
+			out,
+			file+":2:13: kubeconfig: stat /nowhere/kubeconfig: no such file or directory (`bridge run` requires this file)\n",
+		) {
 		t.Errorf("check: %v\n%s", err, out)
 	}
 	if out, err := command(t, "rbac", "--config", file); err != nil || !strings.Contains(out, "kind: ClusterRoleBinding") {
 		t.Errorf("rbac: %v\n%s", err, out)
 	}
 	out, err = command(t, "explain", "--offline", "--config", file, pod)
-	if err != nil || !strings.Contains(out, "sink js (nats)  sent as added") || !strings.Contains(out, "sink topic (kafka)  sent as added") {
+	if err != nil || !strings.Contains(out, "sink js (nats)  sent as added") ||
+		!strings.Contains(out, "sink topic (kafka)  sent as added") {
 		t.Errorf("explain --offline: %v\n%s", err, out)
 	}
 	for _, args := range [][]string{{"run"}, {"doctor"}, {"explain", pod}, {"tail"}, {"claim"}, {"resync"}} {
 		out, err := command(t, append(args, "--config", file)...)
-		if exitCode(err) != exitConfig || out != "" || !strings.Contains(err.Error(),
-			file+":14:21: sinks[1].kafka.tls.caFile: stat /nowhere/ca.crt: no such file or directory (set it to a file that the bridge can read)") {
+		if exitCode(err) != exitConfig || out != "" || !strings.Contains(
+			err.Error(),
+			file+":14:21: sinks[1].kafka.tls.caFile: stat /nowhere/ca.crt: no such file or directory (set it to a file that the bridge can read)",
+		) {
 			t.Errorf("%v: %v\n%s", args, err, out)
 		}
 	}

@@ -98,9 +98,12 @@ func ignoreMoments() cmp.Option {
 // The shell completes what the configuration and the state directory know.
 func TestCompletion(t *testing.T) {
 	dir := t.TempDir()
-	t.Setenv(configVariable, writeFile(t, filepath.Join(dir, "bridge.yaml"), "kubeconfig: /nowhere\nstate: {path: "+dir+"}\n"+
-		"watch: [{resources: [pods, deployments.apps, \"*.example.com\"]}]\n"+
-		"sinks: [{name: live, nats: {url: \"nats://a:4222\"}, deadLetter: {file: {}}}, {name: lines, stdout: {}}]\n"))
+	t.Setenv(
+		configVariable,
+		writeFile(t, filepath.Join(dir, "bridge.yaml"), "kubeconfig: /nowhere\nstate: {path: "+dir+"}\n"+
+			"watch: [{resources: [pods, deployments.apps, \"*.example.com\"]}]\n"+
+			"sinks: [{name: live, nats: {url: \"nats://a:4222\"}, deadLetter: {file: {}}}, {name: lines, stdout: {}}]\n"),
+	)
 	lettersOf(t, dir, "live", 100, 200)
 	for args, want := range map[string]string{
 		"tail --sink":              "live lines :4",

@@ -28,8 +28,12 @@ func startRun(t *testing.T, terminal *os.File) started {
 	kubeconfig := writeFile(t, filepath.Join(dir, "kubeconfig"), "apiVersion: v1\nkind: Config\ncurrent-context: c\n"+
 		"contexts: [{name: c, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: \"http://127.0.0.1:1\"}}]\n"+
 		"users: [{name: u, user: {}}]\n")
-	file := writeFile(t, filepath.Join(dir, "bridge.yaml"), "kubeconfig: "+kubeconfig+"\nhttp: {listen: \"127.0.0.1:0\"}\n"+
-		"state: {path: "+filepath.Join(dir, "state")+"}\nsinks: [{name: lines, stdout: {}}]\n")
+	file := writeFile(
+		t,
+		filepath.Join(dir, "bridge.yaml"),
+		"kubeconfig: "+kubeconfig+"\nhttp: {listen: \"127.0.0.1:0\"}\n"+
+			"state: {path: "+filepath.Join(dir, "state")+"}\nsinks: [{name: lines, stdout: {}}]\n",
+	)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 // pauseFile returns the file that exists while a sink is paused. Its modification time is the start of the pause.
 func pauseFile(state, sink string) string { return filepath.Join(state, "paused-"+sink) }
 
-// PausedSince returns when a sink was paused, by this process or an earlier one. It returns the zero time if the sink is
-// not paused.
+// PausedSince returns when a sink was paused, by this process or an earlier one. It returns the zero time if the sink
+// is not paused.
 func PausedSince(state, sink string) (time.Time, error) {
 	info, err := os.Stat(pauseFile(state, sink))
 	switch {

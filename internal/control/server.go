@@ -25,7 +25,13 @@ func ServeSocket(ctx context.Context, state string, handler http.Handler, log *s
 	path := Socket(state)
 	listener, err := listenUnix(path)
 	if err != nil {
-		log.Warn("cannot listen on the control socket, so bridge resync, pause and resume are unavailable", "path", path, "err", err)
+		log.Warn(
+			"cannot listen on the control socket, so bridge resync, pause and resume are unavailable",
+			"path",
+			path,
+			"err",
+			err,
+		)
 		return
 	}
 	switch err := Serve(ctx, listener, handler); {

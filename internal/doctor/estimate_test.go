@@ -43,7 +43,13 @@ func TestSample(t *testing.T) {
 	}
 	e := examining(t, answers{
 		"GET /api/v1/pods": `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1","continue":"c","remainingItemCount":998},` +
-			`"items":[` + item("a", "") + "," + item("b", strings.Repeat("x", 2000)) + `]}`,
+			`"items":[` + item(
+			"a",
+			"",
+		) + "," + item(
+			"b",
+			strings.Repeat("x", 2000),
+		) + `]}`,
 		"WATCH /api/v1/pods": "{}",
 	})
 	pods := informer.Source{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
@@ -56,8 +62,10 @@ func TestSample(t *testing.T) {
 	e.estimateLoad()
 	e.checkMemory()
 	load, memory := e.report.Findings[0], e.report.Findings[1]
-	if load.Step != "load" || load.Result != "ok" || !strings.HasPrefix(load.Detail,
-		"for each 1000 changes per second about 0.13 cores, 1.1 MB/s from the API server (without managedFields) and 2.1 MB/s to each sink; ") {
+	if load.Step != "load" || load.Result != "ok" || !strings.HasPrefix(
+		load.Detail,
+		"for each 1000 changes per second about 0.13 cores, 1.1 MB/s from the API server (without managedFields) and 2.1 MB/s to each sink; ",
+	) {
 		t.Errorf("%+v", load)
 	}
 	if !strings.HasPrefix(memory.Detail, "1000 objects and buffers of 0 require a limit of 56Mi") {
@@ -74,7 +82,10 @@ func TestSample(t *testing.T) {
 	if forbidden.estimateLoad(); len(forbidden.report.Findings) > 0 {
 		t.Errorf("without objects: %+v", forbidden.report.Findings)
 	}
-	if forbidden.checkMemory(); !strings.HasPrefix(forbidden.report.Findings[0].Detail, "an unknown number of objects and buffers of 32Mi ") {
+	if forbidden.checkMemory(); !strings.HasPrefix(
+		forbidden.report.Findings[0].Detail,
+		"an unknown number of objects and buffers of 32Mi ",
+	) {
 		t.Errorf("without objects: %+v", forbidden.report.Findings)
 	}
 }

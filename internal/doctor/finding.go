@@ -71,7 +71,8 @@ type examination struct {
 }
 
 // Examine runs all checks of a configuration and returns their findings. It does not check the state directory if
-// State.Path is empty. version is the version of the binary. If ctx ends, Examine returns soon. The error is not nil if the files of a sink cannot be read.
+// State.Path is empty. version is the version of the binary. If ctx ends, Examine returns soon. The error is not nil if
+// the files of a sink cannot be read.
 func Examine(ctx context.Context, cfg *config.Config, version string) (*Report, error) {
 	e := &examination{cfg: cfg, version: version}
 	for n := range cfg.Sinks {

@@ -136,7 +136,8 @@ func TestLastGapOfThePredecessor(t *testing.T) {
 		if n, err := testutil.GatherAndCount(e.metrics.Registry, name); err != nil || n != want {
 			t.Errorf("%d series, want %d, %v", n, want, err)
 		}
-		m.Hooks().OnSettled(&event.Message{Type: event.Gap, Resource: pods, GapInfo: &event.GapInfo{Reason: "r"}}, time.Now(), 0)
+		m.Hooks().
+			OnSettled(&event.Message{Type: event.Gap, Resource: pods, GapInfo: &event.GapInfo{Reason: "r"}}, time.Now(), 0)
 		endEngine(t, e)
 	}
 }

@@ -167,7 +167,9 @@ func TestReadinessAndSinks(t *testing.T) {
 	}
 	for _, p := range e.pipelines {
 		p.stop()
-		<-ended
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
 	}
 	endEngine(t, e)
 }

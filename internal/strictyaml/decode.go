@@ -272,7 +272,10 @@ func (d *decoder) findFile(path, file string) string {
 	switch {
 	case d.offline && errors.Is(err, fs.ErrNotExist):
 		n := d.nodes[path]
-		d.missing = append(d.missing, &Mistake{d.file, n.Line, n.Column, path, err.Error(), "`bridge run` requires this file"})
+		d.missing = append(
+			d.missing,
+			&Mistake{d.file, n.Line, n.Column, path, err.Error(), "`bridge run` requires this file"},
+		)
 	case err != nil:
 		d.report(path, err.Error(), "set it to a file that the bridge can read")
 	}

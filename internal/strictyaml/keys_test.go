@@ -130,7 +130,11 @@ func TestDecodeOffline(t *testing.T) {
 		len(missing) != 1 || missing[0].Error() != want {
 		t.Errorf("%v, %+v, %v", at.Err(), s, missing)
 	}
-	if _, at := DecodeOffline[shape]("f", []byte("name: a\npasswordFile: .\n")); at.Err() == nil || at.MissingFiles() != nil {
+	if _, at := DecodeOffline[shape](
+		"f",
+		[]byte("name: a\npasswordFile: .\n"),
+	); at.Err() == nil ||
+		at.MissingFiles() != nil {
 		t.Errorf("a directory: %v, %v", at.Err(), at.MissingFiles())
 	}
 	if _, at := Decode[shape]("f", []byte("name: a\npasswordFile: none\n")); at.Err() == nil || at.MissingFiles() != nil {

@@ -30,8 +30,8 @@ const (
 )
 
 // Drain moves messages from a queue to a sink until the queue is closed and empty. The package comment lists its
-// guarantees. Set the fields, then call Run once. Pause, Resume, and the methods that return the status may be called at
-// any time.
+// guarantees. Set the fields, then call Run once. Pause, Resume, and the methods that return the status may be called
+// at any time.
 type Drain struct {
 	Sink  Sink // the caller closes it after Run
 	Queue *fifo.Queue[*event.Message]

@@ -95,7 +95,9 @@ func TestPauseWaitsForTheAttempt(t *testing.T) {
 					t.Errorf("%d attempts, want %d", sink.sends, test.sends)
 				}
 				cancel()
-				<-ended
+				if err := <-ended; !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
 			})
 		})
 	}

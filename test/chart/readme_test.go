@@ -33,7 +33,9 @@ func TestReadmeLinks(t *testing.T) {
 	if len(links) < 4 {
 		t.Errorf("%d links", len(links))
 	}
-	prefix := regexp.MustCompile(`^https://github\.com/deltabridge/deltabridge/(?:blob|tree)/v` + regexp.QuoteMeta(chartVersion(t)) + `/`)
+	prefix := regexp.MustCompile(
+		`^https://github\.com/deltabridge/deltabridge/(?:blob|tree)/v` + regexp.QuoteMeta(chartVersion(t)) + `/`,
+	)
 	for _, link := range links {
 		path := prefix.ReplaceAllString(link[1], "")
 		if path == link[1] {

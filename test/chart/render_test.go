@@ -36,7 +36,9 @@ func examples(t *testing.T) map[string][]string {
 // values.
 func template(t *testing.T, args ...string) string {
 	t.Helper()
-	return helm(t, append([]string{"template", "deltabridge", chartDir, "--namespace", "streams", "--values", minimal}, args...)...)
+	return helm(
+		t,
+		append([]string{"template", "deltabridge", chartDir, "--namespace", "streams", "--values", minimal}, args...)...)
 }
 
 // Each of the example values, and the defaults, render as before, and helm finds nothing to say about them.
@@ -267,7 +269,9 @@ func TestNotes(t *testing.T) {
 		{[]string{"--set", "rbac.create=false"}, []string{"bridge rbac"}, nil},
 	} {
 		_, notes, _ := strings.Cut(
-			helm(t, append([]string{"install", "deltabridge", chartDir, "--dry-run=client", "--values", minimal}, tt.values...)...),
+			helm(
+				t,
+				append([]string{"install", "deltabridge", chartDir, "--dry-run=client", "--values", minimal}, tt.values...)...),
 			"\nNOTES:",
 		)
 		for _, want := range tt.want {

@@ -18,8 +18,11 @@ func TestGlobals(t *testing.T) {
 		"registry:5000/a/b":               "mirror:5000/a/b:v1",
 		"library/a":                       "mirror:5000/library/a:v1",
 	} {
-		spec := statefulSet(t, template(t, "--set", "image.tag=v1,global.imageRegistry=mirror:5000,image.repository="+repository,
-			"--set", "global.imagePullSecrets={a},imagePullSecrets[0].name=b")).Spec.Template.Spec
+		spec := statefulSet(
+			t,
+			template(t, "--set", "image.tag=v1,global.imageRegistry=mirror:5000,image.repository="+repository,
+				"--set", "global.imagePullSecrets={a},imagePullSecrets[0].name=b"),
+		).Spec.Template.Spec
 		if got := spec.Containers[0].Image; got != want {
 			t.Errorf("%s: image %s, want %s", repository, got, want)
 		}

@@ -205,7 +205,8 @@ func checkBridge(t *testing.T, page, program string, args []string, checked map[
 	}
 	help := checkHelp(t, page, program, args, checked)
 	// With --help, a group of commands does not look at the name of the command.
-	if len(args) > 1 && strings.Contains(help, "Available Commands:") && !strings.HasPrefix(args[1], "-") && args[1] != "..." {
+	if len(args) > 1 && strings.Contains(help, "Available Commands:") && !strings.HasPrefix(args[1], "-") &&
+		args[1] != "..." {
 		t.Errorf("%s: bridge %v: there is no such command", page, args)
 	}
 }

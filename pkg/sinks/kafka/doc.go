@@ -48,11 +48,11 @@
 //
 // # Access
 //
-// The sink supports TLS, mutual TLS, SASL PLAIN, SCRAM, OAUTHBEARER and AWS_MSK_IAM. Every few seconds, before it uses a connection,
-// it checks whether the TLS and SASL files have changed since the connection was opened. If they have changed, the sink
-// reconnects. If it cannot reconnect, it keeps the old connection until that connection ends or the files change again.
-// Each failure to connect is a [sinks.ConnectError].
-// [Sink.Check] performs the same steps and inspects the topics, without changing anything.
+// The sink supports TLS, mutual TLS, SASL PLAIN, SCRAM, OAUTHBEARER and AWS_MSK_IAM. Every few seconds, before it uses
+// a connection, it checks whether the TLS and SASL files have changed since the connection was opened. If they have
+// changed, the sink reconnects. If it cannot reconnect, it keeps the old connection until that connection ends or the
+// files change again. Each failure to connect is a [sinks.ConnectError]. [Sink.Check] performs the same steps and
+// inspects the topics, without changing anything.
 //
 // # Size
 //
