@@ -103,7 +103,7 @@ test: prebuild check bin/testreport ## Everything that must hold: check, then al
 # The same cases, with the counts and durations that the documentation names, and the ones that take too long for `make test`.
 .PHONY: test-long
 test-long: export DELTABRIDGE_TEST_LONG := 1
-test-long: ## All tests with their full counts and durations: takes hours
+test-long: ## All tests with their full counts and durations: takes about an hour
 	$(MAKE) test TESTFLAGS='$(TESTFLAGS) -timeout=180m -p=1'
 
 # The control plane of the tests: the first time this takes minutes, longer than a test may. It shows its progress.

@@ -126,6 +126,6 @@ func (p *printer) print(sink string, m *event.Message) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Ignore the error, because delivery must continue even if the terminal is closed.
+	// Ignore the error, because delivery must continue even if the line cannot be written.
 	_, _ = fmt.Fprintf(p.out, "%s  %-7s  %s  -> %s\n", m.Time.Local().Format("15:04:05.000"), operation, what, where)
 }

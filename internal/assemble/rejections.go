@@ -43,7 +43,7 @@ func DeadLetterStore(state string, s *config.Sink) *deadletter.Store {
 // claimCheck.nats is configured.
 func (d *Destination) buildPayloads(s *config.Sink) sinks.PayloadStore {
 	if s.ClaimCheck.NATS == nil {
-		return d.Sink.(*nats.Sink).PayloadStore(*s.ClaimCheck) // the configuration was validated
+		return d.Sink.(*nats.Sink).PayloadStore(*s.ClaimCheck) // validated: if nats is not set, the sink is NATS
 	}
 	cfg := nats.Config{Servers: *s.ClaimCheck.NATS, Prober: d.prober, Logger: d.log}
 	store := nats.NewPayloadStore(cfg, *s.ClaimCheck)

@@ -56,7 +56,7 @@ type pipeline struct {
 	// old contains earlier filters of the sink by their string form. The value is nil if a filter cannot be compiled.
 	old map[string]*filter.Filter
 	// spilled contains the positions of the events that were in the spill at the start, by cluster and source. It is empty
-	// if the spill was empty, because then the positions in the checkpoint are at least as new.
+	// if the spill was empty; then the positions in the checkpoint apply.
 	spilled map[string]string
 
 	state   string     // the state directory

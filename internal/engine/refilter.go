@@ -17,8 +17,8 @@ import (
 // before. Changes up to the floor are not sent, because the sink was already sent the events that its earlier filters
 // made of them.
 type refilter struct {
-	// earlier contains the filters through which the sink may know an object. If knows is true, the sink knows every
-	// object that passes all of them.
+	// earlier contains the sink's previous filters. The sink may have been sent any object that passes at least one of
+	// them. If knows is true, it was sent every object that passes all of them.
 	earlier []*filter.ResourceFilter
 	knows   bool
 	change  string // name of the filter change, for event ids

@@ -81,7 +81,7 @@ func (f factory) histogram(name, help string) prometheus.Observer {
 }
 
 // registered registers a collector. It returns the collector that was registered earlier under this name, if there is
-// one. If the name has another type, other labels or another help text, it panics, like MustRegister.
+// one. Like MustRegister, it panics if that collector has another type, other labels or another help text.
 func registered[C prometheus.Collector](r *prometheus.Registry, c C) C {
 	var earlier prometheus.AlreadyRegisteredError
 	if err := r.Register(c); errors.As(err, &earlier) {

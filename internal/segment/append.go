@@ -26,7 +26,7 @@ func (l *Log) Append(b *Batch, positions map[string]string) error {
 	}
 	if len(l.segments) == 0 && l.acked > l.state.Acked {
 		if err := l.state.write(l.acked, l.last, true); err != nil {
-			return fmt.Errorf("write the state of the spill: %w", err)
+			return fmt.Errorf("cannot write the spill's state file: %w", err)
 		}
 	}
 	l.mu.Lock()
@@ -52,7 +52,7 @@ func (l *Log) create() error {
 	}
 	state, err := createState(filepath.Join(l.dir, stateName), l.seed, l.acked, max(l.acked, l.last))
 	if err != nil {
-		return fmt.Errorf("create the state of the spill: %w", err)
+		return fmt.Errorf("cannot create the spill's state file: %w", err)
 	}
 	if err := files.SyncDir(filepath.Dir(l.dir)); err != nil {
 		return errors.Join(err, state.file.Close())
@@ -158,7 +158,7 @@ func (l *Log) Ack(upTo uint64) error {
 				return err
 			}
 			if err := l.state.write(upTo, max(upTo, l.last), true); err != nil {
-				return fmt.Errorf("write the state of the spill: %w", err)
+				return fmt.Errorf("cannot write the spill's state file: %w", err)
 			}
 		}
 		l.mu.Lock()

@@ -39,7 +39,7 @@
 //
 // checkpoint.db is one bbolt file with three buckets:
 //
-//	deltabridge   format -> "1"; store -> JSON: name and uid of the cluster, configurations of the sinks, names of the sources
+//	deltabridge   format -> "1"; store -> JSON: cluster, sinks, sources, privacy, `watch` and epoch (see storeRecord)
 //	sources       name -> JSON: the source, its watermarks, number of rows and sum of their checksums
 //	rows          name -> bucket: "namespace/name" or "name" -> row
 //

@@ -78,7 +78,7 @@ type contextData struct {
 	InvolvedObject  map[string]labels.Set `json:"involvedObject,omitempty"`
 }
 
-// json returns the context in its form in the data.
+// json encodes the context as it appears in an event's data.
 func (c *Context) json() []byte {
 	data := contextData{Owner: c.Owner}
 	data.NamespaceLabels, _ = labels.ConvertSelectorToLabelsMap(c.NamespaceLabels) // the API server has checked labels

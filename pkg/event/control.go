@@ -82,11 +82,11 @@ func controlKey(m *Message) string {
 // are never merged.
 func Mergeable(m *Message) bool { return !m.Type.IsControl() }
 
-// Merge merges two messages about the same object (with the same uid) and discards the state between them. It returns
-// the newer state. The result is an addition if the older message was an addition that the sink has not received yet.
-// Like client-go's DeltaFIFO, Merge keeps the last state and never loses a deletion. If an addition
-// or update is followed by a restated message, the result keeps the type of the older message, because that change did
-// happen. The result then has the newer state and the newer time.
+// Merge merges two messages about the same object (with the same uid). The result has the newer state; the older state
+// is discarded. The result is an addition if the older message was an addition that the sink has not received yet. Like
+// client-go's DeltaFIFO, Merge keeps the last state and never loses a deletion. If an addition or update is followed by
+// a restated message, the result keeps the type of the older message, because that change did happen. The result then
+// has the newer state and the newer time.
 func Merge(older, newer *Message) *Message {
 	if mutant.On("merge-deletions-away") && newer.Type == Deleted {
 		return older

@@ -174,7 +174,7 @@ func (q *Queue[T]) recovered() {
 	q.failing, q.lastErr = false, ""
 	q.mu.Unlock()
 	if worked {
-		q.opts.Logger.Info("spill can be written and read again", "path", q.opts.Path)
+		q.opts.Logger.Info("spill works again", "path", q.opts.Path)
 	}
 }
 

@@ -1,7 +1,8 @@
 // Package filter decides which objects belong to a sink, and which of their changes are sent to it.
 //
 // Rules are compiled once, when the configuration is loaded. Decisions depend only on the object and its change. A
-// filter performs no I/O, reads no clock, keeps no state and modifies nothing.
+// filter reads no clock and keeps no state. It may fetch the bytes of an object (Object.Bytes), which can be in the
+// checkpoint, and it stores decisions in the object.
 //
 // # Rules
 //
@@ -83,7 +84,7 @@
 // Therefore the object caches the result of each expression on the object ([object.Object.SetDecision]), in one slot
 // per rule. [Options].Slot is the first slot, and [Filter.Slots] returns the number of slots. Sinks must not share
 // slots. Beyond [object.Slots] decisions are not cached, and the expression is evaluated again. Because of the cache,
-// only the goroutine of an object's informer may call a filter with the object.
+// call a filter with an object only from the goroutine of the object's informer or while the informer's lock is held.
 //
 // # Cost
 //

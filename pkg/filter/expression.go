@@ -23,7 +23,7 @@ import (
 const logInterval = time.Minute
 
 var (
-	errNotBool = errors.New("the result is neither true nor false")
+	errNotBool = errors.New("the result is not a boolean")
 	errBytes   = errors.New("cannot read the object")
 )
 

@@ -34,7 +34,7 @@ func changePresets() map[string][]namedPath {
 		"status":        {{steps: []string{"status"}}},
 		"metadata":      {{steps: []string{"metadata"}}},
 		"managedFields": {}, // always ignored
-		// Locks that their holder renews. A new holder still counts as a change.
+		// Locks that their holder renews. A new holder of a Lease is still a change, because only renewTime is ignored.
 		"leases": {
 			{kind: "Lease", steps: []string{"spec", "renewTime"}},
 			{kind: "ConfigMap", steps: annotation(leader)},

@@ -22,7 +22,7 @@ func TestFailuresDoNotQuoteTheObject(t *testing.T) {
 		"object.secret + 1 == 2":                   "no such overload",
 		"1 / object.zero == 1":                     "division by zero",
 		"object.number + 1 == 0":                   "integer overflow",
-		"object.secret":                            "the result is neither true nor false",
+		"object.secret":                            "the result is not a boolean",
 		"object.list[object.number] == 1":          "index out of bounds",
 	} {
 		var log bytes.Buffer

@@ -177,7 +177,7 @@ func (c *compiler) compile(env environment, opts *Options) {
 		r.operations |= 1 << operations[n]
 	}
 	if text.When != "" {
-		c.when(env, opts)
+		c.compileWhen(env, opts)
 	}
 	ignore := text.IgnoreChanges
 	switch text.Preset {
@@ -192,8 +192,8 @@ func (c *compiler) compile(env environment, opts *Options) {
 	r.changes = parseChanges(ignore, text.OnlyChanges, c.report)
 }
 
-// when compiles the expression of the rule.
-func (c *compiler) when(env environment, opts *Options) {
+// compileWhen compiles the rule's `when` expression.
+func (c *compiler) compileWhen(env environment, opts *Options) {
 	text := c.rule.text.When
 	program, onChange := env.compile(text, func(line, column int, err error) {
 		c.mistakes = append(c.mistakes, &RuleError{c.index, "when", line, column, err})

@@ -116,7 +116,7 @@ func (i *Informer) beginsWithList() bool {
 	return i.first()
 }
 
-// first reports whether the handlers do not know any objects yet. The caller must hold mu.
+// first reports whether the next list is the first that the handlers receive. The caller must hold mu.
 func (i *Informer) first() bool { return i.position == "" && !i.HasSynced() }
 
 // indexed returns the object to store in the index for o. If the informer has a Record and o has a name, this is o

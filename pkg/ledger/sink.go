@@ -8,8 +8,7 @@ type sinkLedger struct {
 	caught bool   // the sink was sent its whole initial list or difference, or did not need one
 	began  bool   // this process or an earlier process sent an event to the sink
 	floor  string // the sink's watermark when the process started; its watermark is never lower
-	// refilter is set if the sink was sent events according to other filters than its current filter, and has to be sent
-	// the difference.
+	// refilter is set if the sink's filter has changed and the difference has not been sent yet.
 	refilter *Refilter
 
 	open  map[uint64]entry // unsettled events by number

@@ -9,8 +9,8 @@
 //
 //   - Every message ends in exactly one of two ways: it is delivered, possibly without a part of its data
 //     (Hooks.OnSettled), or it is rejected and a gap event is delivered in its place (Hooks.OnRejected). Before a gap
-//     event is sent, the payload store and the dead letters are tried as Drain.Rejections configures. If the gap event
-//     is rejected too, nothing is sent. The Drain never gives up a message because of time or the number of attempts.
+//     event is sent, the Drain tries the payload store and the dead-letter store that Drain.Rejections contains. If the
+//     gap event is rejected too, nothing is sent. The Drain never gives up a message because of time or the number of attempts.
 //
 //   - Two messages of one object are delivered in order, whichever attempts fail. After an unclear failure
 //     (MaybeWritten) a message can be repeated with the same id, but only before a later message of its object is sent.
@@ -23,7 +23,8 @@
 //
 //   - An unavailable broker never ends the loop, neither at startup nor after hours. The loop tries again at least
 //     every RetryInterval, or with exponential back-off up to ten seconds if the broker answers with errors. It logs
-//     once that the destination is unavailable and once that it is available again.
+//     that the destination is unavailable, again at most once a minute if the cause changes, and that it is available
+//     again.
 //
 //   - A part of the destination (a topic, a partition, a subject) that takes no events does not delay the others if its
 //     events can be parked (Drain.Parked). Parked events wait on disk, in order. So do all later events for the same

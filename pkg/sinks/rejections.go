@@ -12,7 +12,7 @@ import (
 // Outcome is the result of handling a rejected message.
 type Outcome string
 
-// These are all outcomes.
+// The possible outcomes.
 const (
 	OutcomeMetadata   Outcome = "metadata"   // the event was sent with only the metadata of its object
 	OutcomeClaimCheck Outcome = "claimCheck" // as OutcomeMetadata, and the payload store has the data

@@ -22,7 +22,7 @@ type Sink interface {
 	// replacement of the failed message may have to be sent first.
 	//
 	// Send returns when every message has a result, or soon after ctx ends. In the latter case, messages that are not
-	// known to be acknowledged have an error. Send keeps neither slice.
+	// known to be acknowledged have an error. Send does not keep batch or results.
 	Send(ctx context.Context, batch []*event.Message, results []error)
 
 	// Part returns the part of the destination (a topic, partition or subject) that takes m, as a path. Parts can become

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// sayAgain is the minimum time before a lasting failure is logged again if its cause has changed.
+// sayAgain is the minimum interval between log messages about one lasting failure. It is logged again only if its cause
+// has changed.
 const sayAgain = time.Minute
 
 // state is the status of the destination. Only the goroutine of Run writes it; any goroutine may read it.

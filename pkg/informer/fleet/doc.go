@@ -1,4 +1,5 @@
-// Package fleet runs one informer for each resource that is to be watched and that the cluster serves.
+// Package fleet runs the informers: one for each resource that is to be watched and that the cluster serves, or, if
+// only some namespaces are watched, one for each of them.
 //
 // A [Fleet] discovers which resources the cluster serves, starts an informer for each new resource that its scopes
 // select, and ends the informer when the resource is removed. A resource counts as removed only if the API server

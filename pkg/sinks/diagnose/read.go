@@ -14,7 +14,8 @@ type Record struct {
 	// and offset.
 	Place string
 	Key   string // the key of a Kafka record
-	// Stored is the time when the destination stored the message.
+	// Stored is the time stamp of the message in the destination: on JetStream, when it was stored; on Kafka, by default,
+	// when it was sent.
 	Stored time.Time
 	// Behind is the number of messages in the destination that were not passed to the handler yet.
 	Behind int64

@@ -182,8 +182,8 @@ func (w *work) divide(p *partition, err error) {
 	w.refuse(p, err)
 }
 
-// fail records that the partition's queue was not sent. If err is permanent, it is the result of all queued messages.
-// Otherwise err is the result of the first message, and the result of the others remains ErrNotAttempted.
+// fail marks the messages in the partition's queue as not sent. If err is permanent, it is the result of all queued
+// messages. Otherwise err is the result of the first message, and the result of the others remains ErrNotAttempted.
 func (w *work) fail(p *partition, err error) {
 	for k, i := range p.queue {
 		if k == 0 || sinks.IsPermanent(err) {

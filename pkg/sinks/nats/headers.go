@@ -133,7 +133,8 @@ func (h *headers) put(prefix, name, value string) {
 	}
 }
 
-// slot returns the slot of a header. It is usually the slot that the previous message had at the same position.
+// slot returns the slot of a header. Messages usually have the same headers in the same order. Therefore slot first
+// tries the one that follows the previous header in the last message.
 func (h *headers) slot(prefix, name string) *slot {
 	if h.n < len(h.used) && h.used[h.n].attribute == name {
 		h.n++

@@ -47,7 +47,7 @@ type conn struct {
 	exchanges int       // the number of exchanges since authentication
 
 	files   [sha256.Size]byte // the stamp of the files that were tried last
-	checked time.Time         // the time of the last comparison with the files
+	checked time.Time         // when the files were last checked for changes
 }
 
 func (c *Client) newConn(addr string) *conn {
