@@ -38,8 +38,8 @@ const (
 // Restate calls r with the current state of each known object, in resourceVersion order. It processes a few objects at
 // a time, between the changes of the watch. So neither the objects nor the changes wait for long, and no state is older
 // than one that was delivered before. Once r.MayRestate has returned true, Restate omits objects that are created or
-// deleted, because handlers are called for them anyway. It returns early when ctx ends. It returns ErrNotSynced or ErrEnded if the
-// informer does not know the current objects.
+// deleted, because handlers are called for them anyway. It returns early when ctx ends. It returns ErrNotSynced or
+// ErrEnded if the informer does not know the current objects.
 func (i *Informer) Restate(ctx context.Context, r Restater) error {
 	if !i.HasSynced() {
 		return ErrNotSynced
