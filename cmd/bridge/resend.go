@@ -41,7 +41,7 @@ func (o *deadLetterOptions) resend(ctx context.Context, ids []string) error {
 		done, again, err := o.resendTo(ctx, letters[:end])
 		sent, rejected = sent+done, rejected+again
 		if err != nil {
-			return fmt.Errorf("sink %s: %w (%d re-sent, the others are kept)", sink, err, sent)
+			return fmt.Errorf("sink %s: %w (%d dead letters re-sent in total; the others are kept)", sink, err, sent)
 		}
 		letters = letters[end:]
 	}

@@ -97,7 +97,7 @@ func validateNamespaces(at *strictyaml.Section, entries []string) {
 	}
 }
 
-// validateFilters compiles the rules of a sink separately and reports mistakes.
+// validateFilters compiles the filters of a sink, and reports mistakes under the key of each filter.
 func validateFilters(at *strictyaml.Section, rules []filter.Rule) {
 	_, mistakes := filter.Compile(rules, filter.Options{})
 	problems := map[string][]string{}

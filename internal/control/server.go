@@ -25,12 +25,12 @@ func ServeSocket(ctx context.Context, state string, handler http.Handler, log *s
 	path := Socket(state)
 	listener, err := listenUnix(path)
 	if err != nil {
-		log.Warn("no control socket: bridge resync, pause and resume are unavailable", "path", path, "err", err)
+		log.Warn("no control socket: `bridge resync`, `pause` and `resume` are unavailable", "path", path, "err", err)
 		return
 	}
 	switch err := Serve(ctx, listener, handler); {
 	case ctx.Err() == nil:
-		log.Warn("control socket failed: bridge resync, pause and resume are unavailable", "err", err)
+		log.Warn("control socket failed: `bridge resync`, `pause` and `resume` are unavailable", "err", err)
 	case err != nil:
 		log.Warn("control socket closed before a command finished", "err", err)
 	}

@@ -282,8 +282,8 @@ func (e *Engine) read() error {
 }
 
 // releaseStartupMemory returns free memory to the operating system once, when the bridge is ready. Reading the initial
-// lists requires several times the memory that the bridge keeps for their objects. The Go runtime returns this memory
-// so slowly that the process would seem to require it.
+// lists requires several times the memory that the bridge keeps for their objects. The Go runtime by itself returns
+// this memory so slowly that the process seems to require it.
 func (e *Engine) releaseStartupMemory() {
 	const interval = 100 * time.Millisecond
 	err := wait.PollUntilContextCancel(e.reading, interval, true, func(context.Context) (bool, error) {

@@ -119,7 +119,7 @@ func (e *enrichment) learned(source string) {
 	})
 }
 
-// waits reports whether an informer must still be waited for.
+// waits reports whether a pending informer has not failed, so that events must still wait for it.
 func (e *enrichment) waits() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

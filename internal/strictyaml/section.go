@@ -50,7 +50,7 @@ func (s *Section) Given(keys ...string) (given []string) {
 	return given
 }
 
-// Report adds a mistake about a key's value, unless the key already has a mistake. If remedy is empty, the file must
+// Report records a mistake in a key's value, unless the key already has a mistake. If remedy is empty, the file must
 // contain the key, and the remedy is the example in the tag of the key.
 func (s *Section) Report(key, problem, remedy string) { s.d.report(join(s.path, key), problem, remedy) }
 

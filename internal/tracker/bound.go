@@ -22,11 +22,11 @@ const (
 	relieveInterval = 50 * time.Millisecond
 )
 
-// makeRoom is called when a source has reached a position. If the ledgers hold more than crowdedFrom, or have grown by
-// more than commitAfter, it asks Run to relieve them. If they hold more than maxHeld, it waits until they hold less or
-// ctx ends, and the source is not read during that time. It does not wait if waiting cannot help: if the source's
-// ledger holds nothing, if the source must first finish an initial list, or if only sinks that drop or merge events
-// hold up the ledger, which Run then squeezes.
+// makeRoom limits the memory of the ledgers. It is called when the position of a source has advanced. If the ledgers
+// hold more than crowdedFrom, or have grown by more than commitAfter, it asks Run to relieve them. If they hold more
+// than maxHeld, it waits until they hold less or ctx ends, and the source is not read during that time. It does not
+// wait if waiting cannot help: if the source's ledger holds nothing, if the source must first finish an initial list,
+// or if only sinks that drop or merge events hold up the ledger, which Run then squeezes.
 func (t *Tracker) makeRoom(ctx context.Context, l *ledger.Ledger) {
 	for t.held.Load() > min(crowdedFrom, t.left.Load()+commitAfter) {
 		select {

@@ -75,7 +75,7 @@ type GapInfo struct {
 	// From and To are resourceVersions. States after From and before To may be missing. Unknown values are empty.
 	From string `json:"from"`
 	To   string `json:"to"`
-	// Reason is one of the Reason constants. Message is a description for people.
+	// Reason is one of the Reason constants. Message is a human-readable description.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
 	// Events is the number of events that are known to be missing, or 0 if the number is unknown.

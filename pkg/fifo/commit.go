@@ -130,7 +130,7 @@ func (c *committer[T]) last() error {
 		progress, err := c.round(true)
 		if err != nil {
 			c.failed(err)
-			return fmt.Errorf("fifo: write the spill at shutdown: %w", err)
+			return fmt.Errorf("cannot write the queue to disk at shutdown: %w", err)
 		}
 		c.mu.Lock()
 		done := max(c.durable, c.ackedUpTo())
@@ -140,7 +140,7 @@ func (c *committer[T]) last() error {
 			return nil
 		}
 		if !progress {
-			return fmt.Errorf("fifo: the last %d items could not be written to the spill", end-done)
+			return fmt.Errorf("cannot write the last %d items of the queue to disk", end-done)
 		}
 	}
 }

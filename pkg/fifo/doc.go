@@ -45,13 +45,14 @@
 //
 // # Bounds
 //
-// MaxItems and MaxBytes apply to all items in memory, waiting and taken. MaxItems is never exceeded. While items are
-// only on disk, one half of both bounds is reserved for items that are taken or wait to be taken, and the other half
-// for items that wait to be written. Otherwise, items that wait to be written can use what the taken items leave. Taken
-// items can use at most half of the bounds, or consist of one larger item. Therefore a slow consumer cannot block the
-// pushes. MaxBytes is exceeded only in two cases: an item is larger than half of MaxBytes (each half accepts one such
-// item), or Merge returns an item that is larger than its two arguments together (it should not). Two kinds of items do
-// not count: gap items (see below), and the items of producers that wait in Push (one per producer).
+// MaxItems and MaxBytes apply to all items in memory, waiting and taken. Until Lift is called, MaxItems is never
+// exceeded. While items are only on disk, one half of both bounds is reserved for items that are taken or wait to be
+// taken, and the other half for items that wait to be written. Otherwise, items that wait to be written can use what
+// the taken items leave. Taken items can use at most half of the bounds, or consist of one larger item. Therefore a
+// slow consumer cannot block the pushes. Until then, MaxBytes is exceeded only in two cases: an item is larger than
+// half of MaxBytes (each half accepts one such item), or Merge returns an item that is larger than its two arguments
+// together (it should not). Two kinds of items do not count: gap items (see below), and the items of producers that
+// wait in Push (one per producer).
 //
 // In addition, a commit uses about 5 MiB of memory for encoded items, and reading uses 256 KiB; no file is
 // memory-mapped. Memory use follows the content: it grows during a burst and shrinks afterwards. The queue does not

@@ -130,7 +130,7 @@ type mark struct {
 	seq      uint64
 }
 
-// share is a part of the bounds.
+// share is a portion of the queue's bounds.
 type share struct {
 	items int
 	bytes int64 // 0 means no bound

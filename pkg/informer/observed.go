@@ -30,7 +30,7 @@ type observedListWatch struct {
 }
 
 // errListInstead makes the Reflector send a LIST when it has requested a watch-list.
-var errListInstead = errors.New("list instead of a watch-list")
+var errListInstead = errors.New("a watch-list is not possible, so a list is requested instead")
 
 // reach repeats a request until the API server responds. The Reflector waits during that time, so its back-off does not
 // grow. reach records failures, but the caller must record a success.

@@ -37,20 +37,21 @@ const (
 
 // Restate calls r with the current state of each known object, in resourceVersion order. It processes a few objects at
 // a time, between the changes of the watch. So neither the objects nor the changes wait for long, and no state is older
-// than one that was delivered before. Restate omits objects that are created or deleted during the call, because
-// handlers are called for them anyway. It returns early when ctx ends. It returns ErrNotSynced or ErrEnded if the
-// informer does not know the current objects.
+// than one that was delivered before. Once r.MayRestate has returned true, Restate omits objects that are created or
+// deleted, because handlers are called for them anyway. It returns early when ctx ends. It returns ErrNotSynced or
+// ErrEnded if the informer does not know the current objects.
 func (i *Informer) Restate(ctx context.Context, r Restater) error {
 	if !i.HasSynced() {
 		return ErrNotSynced
 	}
-	for objects := sorted(i.indexer.List()); len(objects) > 0; {
-		err := i.Turn(ctx, r, func(string) { objects = i.restateSome(r, objects) })
-		if err != nil {
-			return err
-		}
+	// What is known is read when r accepts objects for the first time: r drops earlier changes, because the sink was sent
+	// them before a restart, but their objects must not be omitted.
+	var objects []*object.Object
+	err := i.Turn(ctx, r, func(string) { objects = i.restateSome(r, sorted(i.indexer.List())) })
+	for err == nil && len(objects) > 0 {
+		err = i.Turn(ctx, r, func(string) { objects = i.restateSome(r, objects) })
 	}
-	return nil
+	return err
 }
 
 // restateSome calls r with the next objects, at most restateSlice and only as long as r accepts them, and returns the

@@ -77,6 +77,30 @@ func TestRestate(t *testing.T) {
 	})
 }
 
+// An object that is created before r accepts anything is restated: the sink's listener drops its addition, if the sink
+// was sent it before a restart, and a new destination would never be sent the object.
+func TestRestateWhatCameWhileItWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i, j := New(Config{Source: Source{Resource: configMaps}}), &journal{}
+		i.AddEventHandler(j)
+		s := (*store)(i)
+		do(t, s.Replace([]any{state(t, "ns", "a", "u-a", 1)}, "1"))
+		r := &retold{j, 0}
+		ended := make(chan error, 1)
+		go func() { ended <- r.restate(t.Context(), i) }()
+		synctest.Wait() // it waits for room
+		do(t, s.Add(state(t, "ns", "b", "u-b", 2)))
+		j.take()
+		i.mu.Lock()
+		r.room = 3
+		i.mu.Unlock()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		expect(t, j, "restate ns/a(u-a)@1", "restate ns/b(u-b)@2", "restated, at 1")
+	})
+}
+
 // A change has to wait for one slice at most, however many objects there are.
 func TestRestateInSlices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@
 //
 // # Identity
 //
-// Identity and owners have the values that encoding/json finds in the same bytes when it decodes them level by level
-// into map[string]json.RawMessage:
+// The values of the identity and of the owners are those that encoding/json would return if each level were decoded
+// into a map[string]json.RawMessage:
 //
 //   - Keys must match exactly, including case, after their escapes are resolved.
 //   - Of several equal keys, the last one counts. Its value is not merged with the values before it.

@@ -38,7 +38,7 @@ func (o *Object) Bytes() ([]byte, error) {
 	}
 	raw, err := o.keeper.Fetch(o)
 	if err != nil {
-		return nil, fmt.Errorf("fetch %s %s/%s@%s: %w", o.Kind(), o.Namespace, o.Name, o.ResourceVersion, err)
+		return nil, fmt.Errorf("fetch %s %s/%s, version %s: %w", o.Kind(), o.Namespace, o.Name, o.ResourceVersion, err)
 	}
 	return raw, nil
 }

@@ -10,7 +10,8 @@
 //   - Every message ends in exactly one of two ways: it is delivered, possibly without a part of its data
 //     (Hooks.OnSettled), or it is rejected and a gap event is delivered in its place (Hooks.OnRejected). Before a gap
 //     event is sent, the Drain tries the payload store and the dead-letter store that Drain.Rejections contains. If the
-//     gap event is rejected too, nothing is sent. The Drain never gives up a message because of time or the number of attempts.
+//     gap event is rejected too, nothing is sent. The Drain never gives up a message because of time or the number of
+//     attempts.
 //
 //   - Two messages of one object are delivered in order, whichever attempts fail. After an unclear failure
 //     (MaybeWritten) a message can be repeated with the same id, but only before a later message of its object is sent.

@@ -330,12 +330,19 @@ func (j *sinkJudge) listedInPart(e *Event) bool {
 			continue
 		}
 		for m := n - 1; m >= 0 && j.unfinished(m+1); m-- {
-			if processes[m].Config.passes(j.dest, r) {
+			if processes[m].Config.passes(j.dest, r) || j.passedOnce(&processes[m], r) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// passedOnce reports whether an object had a state before r that a process can have listed for the destination.
+func (j *sinkJudge) passedOnce(p *Process, r *Rev) bool {
+	return r != nil && slices.ContainsFunc(j.History.uids[r.UID], func(s *Rev) bool {
+		return s.RV < r.RV && s.RV <= p.EndRev && p.Config.passes(j.dest, s)
+	})
 }
 
 // unseen reports whether an object ended for the destination while the bridge did not know that it is there: between

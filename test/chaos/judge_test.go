@@ -364,6 +364,16 @@ func TestJudgeALeaveAfterAFirstListInPart(t *testing.T) {
 	}
 }
 
+// The same of what changed meanwhile, so that it does not pass any more.
+func TestJudgeALeaveOfAChangedObjectAfterAFirstListInPart(t *testing.T) {
+	for ready, want := range map[int64][]Class{0: nil, 2: {Missing, Operation}} {
+		s := tell(t, "a:blue b:red a:red c:red", stream(Filter{Team: "blue"}))
+		s.process(2, 2, Term, s.config()).process(4, 0, "", s.config())
+		s.in.Timeline.Processes[0].ReadyRev = ready
+		s.got("s", "left 3@4.1", "left 2@4.2").ends(append(want, Operation)...) // b never passed
+	}
+}
+
 // The same of what was deleted meanwhile.
 func TestJudgeADeletionAfterAFirstListInPart(t *testing.T) {
 	for ready, want := range map[int64][]Class{0: nil, 3: {Missing, Operation}} {

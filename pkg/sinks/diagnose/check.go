@@ -11,7 +11,7 @@ import (
 type Finding struct {
 	Step   string // one of the Step constants of package sinks
 	Target string // the subject of the step: the address of a broker, a topic, a stream
-	Detail string // details for people, such as versions, expiry dates of certificates and settings
+	Detail string // human-readable details, such as versions, expiry dates of certificates and settings
 	Err    error  // why the step failed; nil if it passed. It is a *sinks.ConnectError if the cause is known.
 	Remedy string // how to resolve Err or the warning
 	// Warn reports whether the step passed with a warning: the settings can lose events, or delivery will soon stop

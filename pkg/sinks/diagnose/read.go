@@ -10,8 +10,8 @@ import (
 // Record is a message that was read back from a destination.
 type Record struct {
 	event.Received
-	// Place describes for people where the message is stored: a stream and a sequence number, or a topic with partition
-	// and offset.
+	// Place is a human-readable description of where the message is stored: a stream and a sequence number, or a topic
+	// with partition and offset.
 	Place string
 	Key   string // the key of a Kafka record
 	// Stored is the time stamp of the message in the destination: on JetStream, when it was stored; on Kafka, by default,

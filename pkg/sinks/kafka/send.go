@@ -203,7 +203,8 @@ func (w *work) run(ctx context.Context) {
 	}
 }
 
-// fill sets the partition's next batch. If the previous batch was perhaps written, fill sets the same batch again.
+// fill sets the partition's next batch. If the previous batch may have been written, fill repeats it unchanged. If the
+// queue no longer begins with its messages, fill begins a new producer epoch instead.
 func (w *work) fill(p *partition) {
 	p.batch, p.n, p.again = w.s.batches.Get().(*batch), 0, false
 	p.batch.reset(time.Now())

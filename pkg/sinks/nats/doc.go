@@ -41,7 +41,8 @@
 // existing stream is never changed, only checked. Settings that make delivery impossible are errors. Settings that can
 // lose events without an error are warnings.
 //
-// The package natscheck contains the requirements on the stream, and the code for `bridge doctor` and `bridge tail`.
+// Package natscheck checks what the stream must have, and implements the NATS parts of `bridge doctor` and `bridge
+// tail`.
 //
 // # Large data
 //

@@ -86,7 +86,8 @@ func (s *Sink) entry(ctx context.Context, kv jetstream.KeyValue, cluster string)
 		default:
 			revision = found.Revision()
 			if err := json.Unmarshal(found.Value(), &e); err != nil {
-				return entry{}, revision, fmt.Errorf("bucket %s, key %s: not a valid entry: %w", registerBucket, s.registerKey(cluster), err)
+				key := s.registerKey(cluster)
+				return entry{}, revision, fmt.Errorf("bucket %s, key %s: not a valid entry: %w", registerBucket, key, err)
 			}
 		}
 		if e.Stream == s.destination {

@@ -5,8 +5,9 @@
 // compares them with the messages that an independent client reads from the destination. The suite contains no code for
 // particular brokers.
 //
-// The interfaces Stopper, Freezer, Divider and Observer are optional, because some destinations can't implement them. For example, stdout
-// has no server that could be stopped. The tests that require a missing interface are skipped with a reason.
+// The interfaces Stopper, Freezer, Divider and Observer are optional, because some destinations can't implement them.
+// For example, stdout has no server that could be stopped. The tests that require a missing interface are skipped with
+// a reason.
 //
 // Proxy is a TCP proxy that can be frozen. A frozen Proxy accepts connections but forwards nothing, so it behaves like
 // a hanging broker.

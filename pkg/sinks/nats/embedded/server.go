@@ -122,7 +122,7 @@ func lockStore(dir string) (unlock func() error, err error) {
 			Step:   sinks.StepFiles,
 			Key:    "nats.embedded.storeDir",
 			Remedy: "stop the other bridge, or give this one another directory",
-			Err:    fmt.Errorf("store %s is in use by another process: %w", dir, err),
+			Err:    fmt.Errorf("store %s is %w", dir, err),
 		}
 	}
 	return unlock, err
