@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -64,6 +65,12 @@ func goBack(t *testing.T, restore func(state, backup string) error, resync bool)
 	upTo(t, b, c, namespace)
 	js.stop()
 	live("changed", 2, false) // waits for JetStream
+	eventually(t, 20*time.Second, func() error {
+		if n := b.metric("deltabridge_queue_events", "sink=jetstream"); n == 0 {
+			return errors.New("no event waits for JetStream")
+		}
+		return nil
+	})
 	b.stop()
 	state, backup := filepath.Join(dir, "state"), filepath.Join(t.TempDir(), "state")
 	if err := os.CopyFS(backup, os.DirFS(state)); err != nil {
