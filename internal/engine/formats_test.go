@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,8 +41,8 @@ type formatState struct {
 
 func formatObject(t *testing.T) *object.Object {
 	t.Helper()
-	o, err := object.New([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop","uid":"u-1",` +
-		`"resourceVersion":"17","labels":{"filler":"` + string(bytes.Repeat([]byte("0123456789"), 100)) + `"}}}`))
+	o, err := object.New([]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"shop",` +
+		`"uid":"u-1","resourceVersion":"17","labels":{"filler":"` + strings.Repeat("0123456789", 100) + `"}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,9 @@ func writeState(t *testing.T, dir string) {
 	if err := errors.Join(
 		c.BeginCluster("c-1"), watchErr, keepErr,
 		c.Commit(
-			[]ledger.Update{{State: want.States[0], Upserts: []*object.Object{formatObject(t)}}}, map[string]string{"live": "all"}),
+			[]ledger.Update{{State: want.States[0], Upserts: []*object.Object{formatObject(t)}}},
+			map[string]string{"live": "all"},
+		),
 		c.SetDestination("live", want.Sink),
 		p.Park([]parked.Parking{{Destination: "k8s.pods", Message: m}}),
 	); err != nil {
@@ -194,9 +197,8 @@ func TestFilesOfEachFormat(t *testing.T) {
 			writeState(t, dir)
 			var data bytes.Buffer
 			archive := zip.NewWriter(&data)
-			err := errors.Join(
-				archive.AddFS(os.DirFS(dir)), archive.Close(), os.MkdirAll("testdata", 0o755), os.WriteFile(file, data.Bytes(), 0o600))
-			if err != nil {
+			err := errors.Join(archive.AddFS(os.DirFS(dir)), archive.Close(), os.MkdirAll("testdata", 0o755))
+			if err = errors.Join(err, os.WriteFile(file, data.Bytes(), 0o600)); err != nil {
 				t.Fatal(err)
 			}
 		}
