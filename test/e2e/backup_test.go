@@ -59,7 +59,7 @@ func goBack(t *testing.T, restore func(state, backup string) error, resync bool)
 	}
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
-	for _, name := range []string{"kept", "changed", "removed"} {
+	for _, name := range []string{"kept", "changed", "removed", "gone"} {
 		live(name, 1, false)
 	}
 	upTo(t, b, c, namespace)
@@ -93,6 +93,7 @@ func goBack(t *testing.T, restore func(state, backup string) error, resync bool)
 	if err := restore(state, backup); err != nil {
 		t.Fatal(err)
 	}
+	remove("gone") // while no bridge runs
 	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
 	truth := upTo(t, b, c, namespace)
