@@ -258,6 +258,16 @@ func TestState(t *testing.T) {
 	if f := e.report.Findings[0]; f.Result != "warning" || !strings.Contains(f.Detail, "belongs to another cluster") {
 		t.Errorf("another cluster: %+v", f)
 	}
+	newer := filepath.Join(cfg.State.Path, "format-2")
+	if err := os.Mkdir(newer, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if f := outcome(t, cfg, "state", "checkpoint"); f.Result != "warning" || !strings.Contains(f.Detail, "go back") {
+		t.Errorf("a newer version: %+v", f)
+	}
+	if err := os.Remove(newer); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(cfg.State.Path, "checkpoint.db"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -143,6 +143,11 @@ func (e *examination) checkCheckpoint(dir string) {
 		e.warn(stepCheckpoint, "",
 			fmt.Sprintf("it belongs to another cluster (%q, uid %s) and will be quarantined", s.ClusterName, s.ClusterUID),
 			"give each cluster its own state.path, or correct the kubeconfig")
+	case s.Newer:
+		e.destinations = s.Destinations
+		e.warn(stepCheckpoint, "", fmt.Sprintf("a newer version has used the directory since this version last wrote to it, "+
+			"%s ago; this version will go back to that state and send again what has happened since", age(s.LastCommit)),
+			"to avoid that, run the newer version")
 	default:
 		e.destinations = s.Destinations
 		e.ok(stepCheckpoint, "", fmt.Sprintf("%d resources, last written %s ago", len(s.States), age(s.LastCommit)))

@@ -22,7 +22,7 @@
 //
 //	corrupt        the file is damaged, empty, or not a bbolt file
 //	foreign        the file is an undamaged bbolt file of another program
-//	newer-format   the file was written by a later version of this program
+//	newer-format   the file, or a directory of a later format, was written by a later version of this program
 //	other-cluster  the file belongs to a cluster with another uid ([Store.BeginCluster])
 //
 // Open fails if the environment prevents it from using the file: the directory is not writable, the disk has no space
@@ -48,8 +48,9 @@
 // saves at least one eighth. If Privacy has a Seal, the row contains the redacted JSON and, encrypted, the original
 // JSON (see appendSealed).
 //
-// The store record names all sources, so the loss of a source record is detected. Format numbers only increase. A
-// program quarantines a file whose format number is higher than the highest one that the program supports.
+// The store record names all sources, so the loss of a source record is detected. Format numbers only increase. The
+// files of each format have a directory of their own, and a program goes back to its own files if a newer program has
+// run (see [Format]). A file with a newer format in the wrong place is quarantined.
 //
 // # Performance
 //

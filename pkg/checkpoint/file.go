@@ -53,8 +53,8 @@ func readHeader(tx *bbolt.Tx) (storeRecord, error) {
 	if err != nil {
 		return storeRecord{}, err
 	}
-	if version > formatVersion {
-		err := fmt.Errorf("it has format %d, but this program supports only formats up to %d", version, formatVersion)
+	if version > Format {
+		err := fmt.Errorf("it has format %d, but this program supports only formats up to %d", version, Format)
 		return storeRecord{}, &unusable{"newer-format", err}
 	}
 	if tx.Bucket([]byte(bucketSources)) == nil || tx.Bucket([]byte(bucketRows)) == nil {
@@ -132,7 +132,7 @@ func putEmpty(db *bbolt.DB, record storeRecord) error {
 				return err
 			}
 		}
-		format := strconv.AppendInt(nil, formatVersion, 10)
+		format := strconv.AppendInt(nil, Format, 10)
 		if err := tx.Bucket([]byte(bucketStore)).Put([]byte(keyFormat), format); err != nil {
 			return err
 		}

@@ -18,13 +18,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// formatVersion is the version of the format that this program writes. A file with a higher version is quarantined.
-const formatVersion = 1
-
 // The buckets of the file, and the keys in the first bucket. All values except the format are sealed.
 const (
 	bucketStore   = "deltabridge"
-	keyFormat     = "format"  // formatVersion as decimal digits; this encoding must never change
+	keyFormat     = "format"  // Format as decimal digits; this encoding must never change
 	keyStore      = "store"   // storeRecord as JSON
 	bucketSources = "sources" // source name -> sourceRecord as JSON
 	bucketRows    = "rows"    // source name -> bucket: row key -> row

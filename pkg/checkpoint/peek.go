@@ -20,6 +20,8 @@ type Summary struct {
 	Locked     bool      // whether another process uses the checkpoint; its content is then not read
 	LastCommit time.Time // when the file was last written
 
+	// Newer reports whether a newer version has used the directory since LastCommit, so that Open would go back.
+	Newer bool
 	// Unusable is the reason why Open would quarantine the file; empty if Open would use it.
 	Unusable                string
 	ClusterName, ClusterUID string
@@ -31,7 +33,7 @@ type Summary struct {
 // Peek reads the checkpoint in a directory without changing it. It returns an error only if the file cannot be read.
 // The error explains what to do.
 func Peek(dir string) (Summary, error) {
-	path := filepath.Join(dir, fileName)
+	path := filepath.Join(directory(dir, Format), fileName)
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Summary{}, nil
@@ -39,7 +41,11 @@ func Peek(dir string) (Summary, error) {
 	if err != nil {
 		return Summary{}, boltfile.Explain("read the checkpoint", path, err)
 	}
-	s := Summary{Exists: true, LastCommit: info.ModTime()}
+	newer, err := newerFormats(dir, Format)
+	if err != nil {
+		return Summary{}, boltfile.Explain("read the state directory", dir, err)
+	}
+	s := Summary{Exists: true, LastCommit: info.ModTime(), Newer: len(newer) > 0}
 	lockPath := filepath.Join(dir, lockName)
 	// Without a lock file no process uses the checkpoint, and Lock would create the file.
 	if _, err := os.Stat(lockPath); err == nil {

@@ -24,6 +24,9 @@ type Options struct {
 	Logger      *slog.Logger // if it is nil, nothing is logged
 	Privacy     Privacy      // which data rows may contain in plain text; if it is zero, all data
 	NoSync      bool         // skips fsync; only for tests and benchmarks
+
+	format  int                         // Format, except in tests
+	convert func(from, to string) error // converts the files of an older format and makes the new ones durable
 }
 
 // Stats contains statistics of a store. The counts begin with Open.
@@ -63,6 +66,9 @@ const (
 // format is quarantined and replaced by an empty one. Open fails if the directory cannot be used, if the disk is full,
 // or if another process uses the checkpoint (files.ErrLocked, after a short wait). The error explains what to do.
 //
+// If a newer version with another Format has used the directory, Open goes back to the checkpoint that this version has
+// left, and quarantines the newer files.
+//
 // Open reads the whole file, and compacts the file if more than half of it is free.
 func Open(opts Options) (*Store, error) {
 	if err := os.MkdirAll(opts.Path, 0o700); err != nil {
@@ -72,14 +78,32 @@ func Open(opts Options) (*Store, error) {
 	if err != nil {
 		return nil, boltfile.Explain("lock the checkpoint", opts.Path, err)
 	}
-	s := &Store{
-		path: filepath.Join(opts.Path, fileName), opts: opts, unlock: unlock,
-		logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
-	}
-	if err := s.begin(); err != nil {
-		return nil, errors.Join(boltfile.Explain("open the checkpoint", s.path, err), unlock())
+	opts.format = cmp.Or(opts.format, Format)
+	s := &Store{opts: opts, unlock: unlock, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))}
+	if err := s.enter(); err != nil {
+		return nil, errors.Join(boltfile.Explain("open the checkpoint", cmp.Or(s.path, opts.Path), err), unlock())
 	}
 	return s, nil
+}
+
+// enter opens the file of this program's format. If it fails, the file is closed.
+func (s *Store) enter() error {
+	dir, err := enter(s.opts.Path, s.opts.format, s.opts.convert)
+	if err != nil {
+		return err
+	}
+	s.path = filepath.Join(dir, fileName)
+	var lastWrite time.Time
+	if info, err := os.Stat(s.path); err == nil {
+		lastWrite = info.ModTime()
+	}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	if err := s.leaveNewer(lastWrite); err != nil {
+		return errors.Join(err, s.file.Close())
+	}
+	return nil
 }
 
 // Close closes the file. It waits for running transactions. Further calls do nothing.

@@ -33,10 +33,10 @@ type Message struct {
 	Resent bool `json:"-"`
 
 	// Epoch names the period since the last change after which a repeated event may be needed again: of a filter or of
-	// `watch`, a new checkpoint, a restored etcd or, for a queue that drops or merges events, a start of the process. A
-	// destination that drops repetitions must not drop an event because of an event of another epoch: in between, the
-	// object may have left the stream, or an older state may have been sent. Epoch is empty if the checkpoint was created
-	// by a version without epochs, and nothing has changed since.
+	// `watch`, a new checkpoint or the return to an older one, a restored etcd or, for a queue that drops or merges
+	// events, a start of the process. A destination that drops repetitions must not drop an event because of an event of
+	// another epoch: in between, the object may have left the stream, or an older state may have been sent. Epoch is
+	// empty if the checkpoint was created by a version without epochs, and nothing has changed since.
 	Epoch string `json:"ep,omitempty"`
 
 	// Again reports whether the destination must accept the event even if it already contains an event with this id.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +50,7 @@ config:
   sinks:
     - name: nats
       nats: {url: %q, stream: {name: K8S, create: true, subjects: ["k8s.>"]}}
+flowSchema: {enabled: true}
 `, kubeconfig, filepath.Join(dir, "state"), address, url)
 	k.helm(t, "install", "deltabridge", chartDir, "--values", writeFile(t, "values.yaml", values))
 	account := k.asAccount(t, "deltabridge", kubeconfig)
@@ -136,7 +138,23 @@ config:
 		return nil
 	})
 	bridge.stop(t)
+	k.countsRequests(t, "streams.deltabridge")
 	k.refusesTheRest(t, account)
+}
+
+// countsRequests checks that a FlowSchema matches the requests of the bridge, and logs what they cost the API server.
+func (k *kube) countsRequests(t *testing.T, flowSchema string) {
+	t.Helper()
+	metrics, err := k.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`(?m)^apiserver_flowcontrol_request_execution_seconds_count{flow_schema="`+
+		flowSchema+`",priority_level="workload-low",type="(regular|watch)"} [1-9].*$`).FindAllString(string(metrics), -1)
+	if len(found) != 2 {
+		t.Errorf("the FlowSchema %s did not match requests and watches", flowSchema)
+	}
+	t.Log(strings.Join(found, "\n"))
 }
 
 // refusesTheRest tries to read everything that the API server serves, and to write what is watched.

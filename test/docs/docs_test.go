@@ -6,13 +6,17 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 )
 
 const root = "../.."
@@ -280,5 +284,36 @@ func TestSupport(t *testing.T) {
 		} else if !strings.Contains(page, "\n| "+row+" | "+used[1]+" |") {
 			t.Errorf("docs/support.md: the tests use %s %s", row, used[1])
 		}
+	}
+}
+
+// TestFormats: docs/compatibility.md has the format of each file of the state directory.
+func TestFormats(t *testing.T) {
+	row := regexp.MustCompile(`^\| (` + "`[^|]+`" + `) \| (.*?) \|`)
+	documented := map[string]string{}
+	for _, line := range section(t, read(t, "docs/compatibility.md"), "Files in the state directory") {
+		if m := row.FindStringSubmatch(line); m != nil {
+			documented[m[1]] = m[2]
+		}
+	}
+	together := strconv.Itoa(checkpoint.Format)
+	for _, file := range []string{"`checkpoint.db`", "`spill-SINK/`", "`parked-SINK.db`"} {
+		if documented[file] != together {
+			t.Errorf("%s has format %s, documented is %q", file, together, documented[file])
+		}
+	}
+	const others = "`checkpoint.lock`, `bridge.sock` `format-N/`"
+	for _, line := range section(t, read(t, "docs/operations.md"), "The state directory") {
+		m := row.FindStringSubmatch(line)
+		if m == nil || strings.Contains(others, m[1]) || strings.HasPrefix(m[1], "`*.") {
+			continue
+		}
+		if !regexp.MustCompile(`^\d+\b`).MatchString(documented[m[1]]) {
+			t.Errorf("docs/compatibility.md has no format of %s", m[1])
+		}
+		delete(documented, m[1])
+	}
+	if len(documented) > 0 {
+		t.Errorf("docs/operations.md has no %v", slices.Collect(maps.Keys(documented)))
 	}
 }
