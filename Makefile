@@ -45,11 +45,16 @@ help: ## Show this
 build: ## Build bin/bridge
 	CGO_ENABLED=0 go build $(RELEASE) -o bin/bridge ./cmd/bridge
 
+# Builds DIR/OS_ARCH/bridge for each OS_ARCH: $(call programs,DIR,OS_ARCH...)
+define programs
+for p in $(2); do \
+	CGO_ENABLED=0 GOOS=$${p%_*} GOARCH=$${p#*_} GOAMD64=v1 GOARM64=v8.0 go build $(RELEASE) -o $(1)/$$p/bridge ./cmd/bridge; \
+done
+endef
+
 .PHONY: image
 image: ## Build the OCI image for amd64 and arm64, with SBOMs: IMAGE (bin/image), no container engine needed
-	@for arch in amd64 arm64; do \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch GOAMD64=v1 GOARM64=v8.0 go build $(RELEASE) -o $(IMAGE).bin/$$arch/bridge ./cmd/bridge; \
-	done
+	@$(call programs,$(IMAGE).bin,linux_amd64 linux_arm64)
 	@go -C tools run -buildvcs=false ./image -dir $(CURDIR) -bin $(IMAGE).bin -out $(IMAGE) -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)'
 
 # From nothing: two copies, two caches. The tests do the same with one cache.
@@ -65,6 +70,28 @@ reproducible: ## Build the image twice, in different folders and from empty cach
 	done; \
 	diff -r "$$work/one/bin/image" "$$work/another/place/bin/image"; \
 	echo "the same, byte for byte:"; cat "$$work/one/bin/image/layout/index.json"; echo
+
+# CONTRIBUTING.md says how to release. Building takes minutes, so the check comes first.
+RELEASE_TOOL = go -C tools run -buildvcs=false ./release -dir $(CURDIR) -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)'
+DARWIN := darwin_amd64 darwin_arm64
+.PHONY: release
+release: bin/tools/helm ## Build the release of the checked-out tag in bin/release, without a network
+	@$(RELEASE_TOOL) -check
+	@rm -rf bin/release
+	@$(MAKE) -s image IMAGE=bin/release/image
+	@$(call programs,bin/release/image.bin,$(DARWIN))
+	@$(RELEASE_TOOL) -bin $(CURDIR)/bin/release/image.bin -image $(CURDIR)/bin/release/image -helm $(CURDIR)/bin/tools/helm -out $(CURDIR)/bin/release
+
+REGISTRY := ghcr.io/deltabridge
+.PHONY: publish
+publish: release ## Upload the release of the checked-out tag, and sign it: requires cosign and gh
+	@if gh release view $(VERSION) >/dev/null 2>&1; then echo '$(VERSION) is already published'; exit 1; fi
+	image=$$($(TOOL) crane push bin/release/image/layout $(REGISTRY)/deltabridge:$(VERSION:v%=%)); \
+	chart=$$($(TOOL) crane push bin/release/chart $(REGISTRY)/charts/deltabridge:$(VERSION:v%=%)); \
+	cosign sign --yes "$$image" "$$chart"
+	cosign sign-blob --yes --bundle bin/release/checksums.txt.sigstore.json bin/release/assets/checksums.txt
+	gh release create $(VERSION) --verify-tag --title $(VERSION) --notes-file bin/release/notes.md \
+		bin/release/assets/* bin/release/checksums.txt.sigstore.json
 
 .PHONY: chart
 chart: chart-tools ## Bring what is generated of the Helm chart up to date: schema, README.md; and test it

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -72,6 +73,7 @@ func TestAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tests = bytes.ReplaceAll(tests, []byte("VERSION"), []byte(chartVersion(t)))
 	copied := filepath.Join(filepath.Dir(file), "alerts.test.yaml") // beside the rules
 	if err := os.WriteFile(copied, tests, 0o600); err != nil {
 		t.Fatal(err)

@@ -70,14 +70,16 @@ func TestRenderings(t *testing.T) {
 	}
 }
 
-// withoutDashboard puts a word in place of the dashboard, which is a file of its own.
+// withoutDashboard puts a word in place of the dashboard, which is a file of its own. The chart only replaces the branch
+// in its links by the version.
 func withoutDashboard(t *testing.T, rendering string) string {
 	t.Helper()
 	text, err := os.ReadFile(chartDir + "/files/dashboard.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	indented := "    " + strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", "\n    ")
+	versioned := strings.ReplaceAll(string(text), "/blob/main/", "/blob/v"+chartVersion(t)+"/")
+	indented := "    " + strings.ReplaceAll(strings.TrimSuffix(versioned, "\n"), "\n", "\n    ")
 	return strings.Replace(rendering, indented, "    files/dashboard.json", 1)
 }
 

@@ -163,7 +163,7 @@ func find(dir, name string) (path string, ok bool) {
 var (
 	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	// repository matches the links of the chart's README, which is also read outside of the repository.
-	repository = regexp.MustCompile(`^https://github\.com/deltabridge/deltabridge/(?:blob|tree)/main/(.+)`)
+	repository = regexp.MustCompile(`^https://github\.com/deltabridge/deltabridge/(?:blob|tree)/(?:main|v[^/]+)/(.+)`)
 )
 
 // TestLinks: links in Markdown files to this repository lead to files, and those with a fragment to headings, that exist.

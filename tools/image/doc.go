@@ -4,6 +4,8 @@
 //
 // Contract:
 //
+//   - -bin contains linux_amd64/bridge and linux_arm64/bridge.
+//   - In the layout, the image has the name in the chart, so container runtimes import it under this name.
 //   - There is no base image, so nothing is pulled, and only Go and this project must be kept up to date. In addition
 //     to the program, the image contains what a static program requires: the certificates of public authorities, a
 //     user, and writable directories. It has no shell.

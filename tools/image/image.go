@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"path/filepath"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -11,11 +10,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/deltabridge/deltabridge/tools/internal/artifact"
 	"github.com/deltabridge/deltabridge/tools/internal/modules"
 )
 
 const (
 	program    = "usr/bin/bridge"
+	licenses   = "usr/share/licenses/"
 	workingDir = "var/lib/deltabridge"
 	// user is the customary user ID of images that do not run as root. The chart sets the same ID.
 	user      = 65532
@@ -25,12 +26,12 @@ const (
 
 // image builds the image for one architecture.
 func (r *release) image(ctx context.Context, arch string) (platformImage, error) {
-	binary := filepath.Join(r.bin, arch, "bridge")
-	parts, err := modules.List(ctx, r.dir, "./cmd/bridge", "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
+	binary := filepath.Join(r.bin, "linux_"+arch, "bridge")
+	parts, err := modules.List(ctx, r.Dir, "./cmd/bridge", "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
 	if err != nil {
 		return platformImage{}, err
 	}
-	sbom, err := r.sbom(binary, arch, parts)
+	sbom, err := r.SBOM(binary, "linux/"+arch, parts)
 	if err != nil {
 		return platformImage{}, err
 	}
@@ -40,21 +41,24 @@ func (r *release) image(ctx context.Context, arch string) (platformImage, error)
 	}
 	for _, part := range []struct {
 		what  string
-		files func() ([]file, error)
+		files func() ([]artifact.File, error)
 	}{
 		{"user, folders, certificates", baseFiles},
-		{"license texts", func() ([]file, error) { return licenseFiles(r.dir, parts) }},
-		{"program", func() ([]file, error) { return readFile(program, binary, 0o755) }},
+		{"license texts", func() ([]artifact.File, error) { return artifact.LicenseFiles(r.Dir, licenses, parts) }},
+		{"program", func() ([]artifact.File, error) {
+			file, err := artifact.ReadFile(program, binary, 0o755)
+			return []artifact.File{file}, err
+		}},
 	} {
 		files, err := part.files()
 		if err != nil {
 			return platformImage{}, err
 		}
-		layer, err := newLayer(files, r.date)
+		layer, err := newLayer(files, r.Date)
 		if err != nil {
 			return platformImage{}, err
 		}
-		history := v1.History{Created: v1.Time{Time: r.date}, CreatedBy: "tools/image", Comment: part.what}
+		history := v1.History{Created: v1.Time{Time: r.Date}, CreatedBy: "tools/image", Comment: part.what}
 		if image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: history}); err != nil {
 			return platformImage{}, err
 		}
@@ -65,7 +69,7 @@ func (r *release) image(ctx context.Context, arch string) (platformImage, error)
 
 func (r *release) config(arch string) *v1.ConfigFile {
 	return &v1.ConfigFile{
-		OS: "linux", Architecture: arch, Created: v1.Time{Time: r.date},
+		OS: "linux", Architecture: arch, Created: v1.Time{Time: r.Date},
 		RootFS: v1.RootFS{Type: "layers"},
 		Config: v1.Config{
 			User: userGroup, WorkingDir: "/" + workingDir, Labels: r.about(),
@@ -82,7 +86,7 @@ func (r *release) index(images []platformImage) (v1.ImageIndex, error) {
 	for _, image := range images {
 		platform := &v1.Platform{OS: "linux", Architecture: image.arch}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: platform}})
-		sbom, err := r.artifact(image)
+		sbom, err := r.sbomOf(image)
 		if err != nil {
 			return nil, err
 		}
@@ -97,8 +101,8 @@ func (r *release) index(images []platformImage) (v1.ImageIndex, error) {
 	return mutate.Annotations(index, r.about()).(v1.ImageIndex), nil
 }
 
-// artifact returns the SBOM of an image as an artifact whose subject is that image.
-func (r *release) artifact(of platformImage) (v1.Image, error) {
+// sbomOf returns the SBOM of an image as an artifact whose subject is that image.
+func (r *release) sbomOf(of platformImage) (v1.Image, error) {
 	digest, err := of.Digest()
 	if err != nil {
 		return nil, err
@@ -111,31 +115,17 @@ func (r *release) artifact(of platformImage) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	artifact, err := mutate.AppendLayers(
+	sbom, err := mutate.AppendLayers(
 		mutate.MediaType(empty.Image, types.OCIManifestSchema1),
 		static.NewLayer(of.sbom, sbomType),
 	)
 	if err != nil {
 		return nil, err
 	}
-	if artifact, err = mutate.CreatedAt(artifact, v1.Time{Time: r.date}); err != nil {
+	if sbom, err = mutate.CreatedAt(sbom, v1.Time{Time: r.Date}); err != nil {
 		return nil, err
 	}
-	artifact = mutate.ConfigMediaType(artifact, sbomType)
+	sbom = mutate.ConfigMediaType(sbom, sbomType)
 	subject := v1.Descriptor{MediaType: mediaType, Digest: digest, Size: size}
-	return mutate.Subject(artifact, subject).(v1.Image), nil
-}
-
-func licenseFiles(dir string, parts []modules.Module) ([]file, error) {
-	const target = "usr/share/licenses/"
-	files, err := readFile(target+"deltabridge/LICENSE", filepath.Join(dir, "LICENSE"), 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range parts {
-		for name, text := range m.Texts {
-			files = append(files, file{name: target + strings.ToLower(m.Path) + "/" + name, mode: 0o644, data: text})
-		}
-	}
-	return files, nil
+	return mutate.Subject(sbom, subject).(v1.Image), nil
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log" //nolint:depguard // the registry wants one
 	"net/http/httptest"
 	"os"
@@ -28,6 +27,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"github.com/deltabridge/deltabridge/tools/internal/artifact"
+	"github.com/deltabridge/deltabridge/tools/internal/testtree"
 )
 
 const (
@@ -76,10 +78,10 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := outer.IndexManifest()
-	if err != nil || len(list.Manifests) != 1 ||
-		list.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != testVersion {
+	if err != nil || len(list.Manifests) != 1 {
 		t.Fatalf("layout: %+v, %v", list, err)
 	}
+	checkNames(t, list.Manifests[0].Annotations)
 	index, err := outer.ImageIndex(list.Manifests[0].Digest)
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +119,21 @@ func TestImage(t *testing.T) {
 			}
 			checkImage(t, image, arch)
 		})
+	}
+}
+
+// checkNames checks the names of the image in the layout: container runtimes import it under the name in the chart.
+func checkNames(t *testing.T, annotations map[string]string) {
+	t.Helper()
+	values, err := os.ReadFile("../../charts/deltabridge/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag := strings.TrimPrefix(testVersion, "v")
+	repository, imported := strings.CutSuffix(annotations["io.containerd.image.name"], ":"+tag)
+	if !imported || !bytes.Contains(values, []byte("\n  repository: "+repository+"\n")) ||
+		annotations["org.opencontainers.image.ref.name"] != tag {
+		t.Errorf("names in the layout: %v", annotations)
 	}
 }
 
@@ -231,7 +248,7 @@ func checkProgram(t *testing.T, path, arch string) {
 func checkAbout(t *testing.T, what string, got map[string]string) {
 	t.Helper()
 	for name, want := range map[string]string{
-		"version": testVersion, "revision": testCommit, "created": "2026-01-02T02:04:05Z", "source": source, "licenses": license,
+		"version": testVersion, "revision": testCommit, "created": "2026-01-02T02:04:05Z", "source": artifact.Source, "licenses": artifact.License,
 	} {
 		if got := got["org.opencontainers.image."+name]; got != want {
 			t.Errorf("%s: %s is %q, want %q", what, name, got, want)
@@ -310,74 +327,11 @@ func TestReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	elsewhere, second := filepath.Join(t.TempDir(), "a", "longer", "path"), filepath.Join(t.TempDir(), "image")
-	copyTree(t, "../..", elsewhere)
+	testtree.Copy(t, "../..", elsewhere)
 	if err := makeImage(elsewhere, second); err != nil {
 		t.Fatal(err)
 	}
-	one, another := contents(t, first), contents(t, second)
-	if len(one) < 10 {
-		t.Fatalf("%d files", len(one))
-	}
-	for name, content := range one {
-		if !bytes.Equal(content, another[name]) {
-			t.Errorf("%s differs", name)
-		}
-	}
-	if len(another) != len(one) {
-		t.Errorf("%d and %d files", len(one), len(another))
-	}
-}
-
-func contents(t *testing.T, dir string) map[string][]byte {
-	t.Helper()
-	files := map[string][]byte{}
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		files[name], err = os.ReadFile(path)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
-}
-
-// copyTree copies the project without what was built and what git keeps.
-func copyTree(t *testing.T, from, to string) {
-	t.Helper()
-	skipped := []string{".git", ".work", "bin", "data", "state"}
-	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, name)
-		switch {
-		case slices.Contains(skipped, name) && d.IsDir():
-			return filepath.SkipDir
-		case d.IsDir():
-			return os.MkdirAll(target, 0o755)
-		case !d.Type().IsRegular():
-			return nil
-		}
-		data, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(target, data, 0o600)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testtree.Compare(t, 10, first, second)
 }
 
 // The program in an image whose licenses are not known can't be described.
@@ -386,8 +340,8 @@ func TestUnknownLicense(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &release{version: testVersion}
-	if sbom, err := r.sbom(self, runtime.GOARCH, nil); err == nil || sbom != nil {
+	b := &artifact.Build{Version: testVersion}
+	if sbom, err := b.SBOM(self, "linux/"+runtime.GOARCH, nil); err == nil || sbom != nil {
 		t.Errorf("SBOM %s, error %v", sbom, err)
 	}
 }

@@ -9,58 +9,34 @@ import (
 	"path/filepath"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
-	v1 "github.com/google/go-containerregistry/pkg/v1"
-)
-
-const (
-	source  = "https://github.com/deltabridge/deltabridge"
-	license = "Apache-2.0"
+	"github.com/deltabridge/deltabridge/tools/internal/artifact"
 )
 
 // release describes the release from which images are built.
 type release struct {
-	dir     string // directory of the project
-	bin     string // directory that contains GOARCH/bridge
-	version string
-	commit  string
-	date    time.Time
+	artifact.Build
+
+	bin string // directory that contains linux_GOARCH/bridge
 }
 
 func main() {
-	var (
-		r         release
-		out, date string
-	)
-	flag.StringVar(&r.dir, "dir", ".", "`directory` of the project")
-	flag.StringVar(&r.bin, "bin", "", "`directory` with amd64/bridge and arm64/bridge")
-	flag.StringVar(&r.version, "version", "dev", "version of the program")
-	flag.StringVar(&r.commit, "commit", "unknown", "commit of the program")
-	flag.StringVar(&date, "date", "", "date of the commit, in RFC 3339 format")
-	flag.StringVar(&out, "out", "", "output `directory`, which is replaced")
+	var r release
+	r.Flags(flag.CommandLine)
+	flag.StringVar(&r.bin, "bin", "", "`directory` with linux_amd64/bridge and linux_arm64/bridge")
+	out := flag.String("out", "", "output `directory`, which is replaced")
 	flag.Parse()
 	err := errors.New("-bin and -out are required")
-	if out != "" && r.bin != "" {
-		r.date, err = parseDate(date)
-	}
-	if err == nil {
-		err = r.build(context.Background(), out)
+	if *out != "" && r.bin != "" {
+		err = r.build(context.Background(), *out)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
-}
-
-// parseDate parses the date of a commit. Without a date, it returns the start of Unix time.
-func parseDate(text string) (time.Time, error) {
-	if text == "" || text == "unknown" {
-		return time.Unix(0, 0).UTC(), nil
-	}
-	date, err := time.Parse(time.RFC3339, text)
-	return date.UTC(), err
 }
 
 // architectures returns the values of GOARCH for which images are built.
@@ -94,10 +70,11 @@ func (r *release) build(ctx context.Context, out string) error {
 	if err != nil {
 		return err
 	}
-	return path.AppendIndex(
-		index,
-		layout.WithAnnotations(map[string]string{"org.opencontainers.image.ref.name": r.version}),
-	)
+	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"org.opencontainers.image.ref.name": r.Tag(),
+		// The name with which containerd imports the image: that in the chart.
+		"io.containerd.image.name": artifact.Registry + "/deltabridge:" + r.Tag(),
+	}))
 }
 
 // about returns the labels and annotations of images, with their names in the OCI image specification.
@@ -105,11 +82,11 @@ func (r *release) about() map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":       "deltabridge",
 		"org.opencontainers.image.description": "Streams every change of a Kubernetes cluster to NATS JetStream and Apache Kafka",
-		"org.opencontainers.image.version":     r.version,
-		"org.opencontainers.image.revision":    r.commit,
-		"org.opencontainers.image.created":     r.date.Format(time.RFC3339),
-		"org.opencontainers.image.source":      source,
-		"org.opencontainers.image.licenses":    license,
+		"org.opencontainers.image.version":     r.Version,
+		"org.opencontainers.image.revision":    r.Commit,
+		"org.opencontainers.image.created":     r.Date.Format(time.RFC3339),
+		"org.opencontainers.image.source":      artifact.Source,
+		"org.opencontainers.image.licenses":    artifact.License,
 	}
 }
 

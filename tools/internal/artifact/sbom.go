@@ -1,4 +1,4 @@
-package main
+package artifact
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 	"github.com/deltabridge/deltabridge/tools/internal/modules"
 )
 
-// sbom returns the SBOM of a program. It lists the modules from the build information in the binary, with the licenses
-// from parts. A module that is not in parts is an error.
-func (r *release) sbom(binary, arch string, parts []modules.Module) ([]byte, error) {
+// SBOM returns the SBOM of a program, as CycloneDX in JSON. It lists the modules from the build information in the
+// binary, with the licenses from parts. A module that is not in parts is an error.
+func (b *Build) SBOM(binary, platform string, parts []modules.Module) ([]byte, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return nil, err
@@ -37,11 +37,11 @@ func (r *release) sbom(binary, arch string, parts []modules.Module) ([]byte, err
 	}
 	bom := cyclonedx.NewBOM()
 	// The serial number is the same for each build of the same program.
-	name := strings.Join([]string{source, r.version, r.commit, arch}, " ")
+	name := strings.Join([]string{Source, b.Version, b.Commit, platform}, " ")
 	bom.SerialNumber = uuid.NewSHA1(uuid.NameSpaceURL, []byte(name)).URN()
-	main := component("github.com/deltabridge/deltabridge", r.version, []string{license})
+	main := component("github.com/deltabridge/deltabridge", b.Version, []string{License})
 	main.Type = cyclonedx.ComponentTypeApplication
-	bom.Metadata = &cyclonedx.Metadata{Timestamp: r.date.Format(time.RFC3339), Component: &main}
+	bom.Metadata = &cyclonedx.Metadata{Timestamp: b.Date.Format(time.RFC3339), Component: &main}
 	bom.Components = &components
 	refs := make([]string, len(components))
 	for i, c := range components {
