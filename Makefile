@@ -133,6 +133,11 @@ test-long: export DELTABRIDGE_TEST_LONG := 1
 test-long: ## All tests with their full counts and durations: takes about an hour
 	$(MAKE) test TESTFLAGS='$(TESTFLAGS) -timeout=180m -p=1'
 
+# Not part of `make test`: it requires root. Where it cannot run, it says why.
+.PHONY: test-node
+test-node: ## Install the chart on a real Kubernetes node, upgrade it and break it: requires Linux, root and Debian's packages
+	DELTABRIDGE_TEST_NODE=1 go test ./test/node -count=1 -v -timeout=90m
+
 # The control plane of the tests: the first time this takes minutes, longer than a test may. It shows its progress.
 .PHONY: prebuild
 prebuild:

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +17,11 @@ import (
 
 // compactionInterval is kube-apiserver's own default.
 const compactionInterval = 5 * time.Minute
+
+// enableServiceAccounts enables an admission plugin that gives Pods the tokens of their service accounts. It is
+// disabled by default, because it refuses Pods in a namespace without a "default" service account, and only the
+// controller manager makes those.
+const enableServiceAccounts = "--enable-admission-plugins=ServiceAccount"
 
 func apiServerCommand() *cobra.Command {
 	var (
@@ -34,7 +40,11 @@ func apiServerCommand() *cobra.Command {
 			if err := f.WriteKubeconfigs(fmt.Sprintf("https://127.0.0.1:%d", port)); err != nil {
 				return err
 			}
-			return serveAPI(append(apiServerFlags(f, port, etcd, compaction), extra...))
+			flags := apiServerFlags(f, port, etcd, compaction)
+			if !slices.Contains(extra, enableServiceAccounts) { // the server rejects both flags together
+				flags = append(flags, "--disable-admission-plugins=ServiceAccount")
+			}
+			return serveAPI(append(flags, extra...))
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "folder of the cluster")
@@ -63,9 +73,6 @@ func apiServerFlags(f *folder.Folder, port int, etcd string, compaction time.Dur
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + f.ServiceAccountKey(),
 		"--service-account-signing-key-file=" + f.ServiceAccountKey(),
-		// The plugin refuses Pods in a namespace without a "default" service
-		// account, and only the controller manager makes those.
-		"--disable-admission-plugins=ServiceAccount",
 
 		// Without a grace period a shutdown waits a minute for open watches, and
 		// does not tell them to end. With one it ends them, 200 a second or more.

@@ -21,7 +21,9 @@
 //     system:masters; service accounts and their tokens work as in any cluster.
 //     The ServiceAccount admission plugin is off, so that a Pod can be created
 //     in a namespace where no controller has made a "default" service account.
-//   - There is no kubelet and no scheduler: Pods stay Pending.
+//     The flag --enable-admission-plugins=ServiceAccount enables it.
+//   - There is no kubelet and no scheduler: Pods stay Pending. test/node adds
+//     them.
 //
 // The kube-controller-manager is a second binary (./controllermanager), because
 // it adds a good minute to the build and most tests have no use for it.

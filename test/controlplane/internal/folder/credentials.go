@@ -76,7 +76,8 @@ func newServerCert(ca *x509.Certificate, caKey *ecdsa.PrivateKey) ([]byte, *ecds
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
-	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	// The last is that of the Service kubernetes, which Pods use.
+	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, net.IPv4(10, 0, 0, 1)}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca, key.Public(), caKey)
 	return der, key, err
 }

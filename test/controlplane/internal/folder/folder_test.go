@@ -72,7 +72,7 @@ func TestServerCertIsTrusted(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	for _, name := range []string{"127.0.0.1", "::1", "localhost"} {
+	for _, name := range []string{"127.0.0.1", "::1", "localhost", "10.0.0.1"} {
 		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots}); err != nil {
 			t.Errorf("as %s: %v", name, err)
 		}

@@ -1,0 +1,188 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	loadNamespace = "load"
+	stream        = "K8S"
+)
+
+// event is an event of the stream, as a client without knowledge of the bridge reads it.
+type event struct {
+	kind      string // CloudEvents type
+	subject   string // RESOURCE/NAMESPACE/NAME
+	operation string
+	revision  int64
+}
+
+// jetStream connects to the broker's Pod.
+func (n *node) jetStream(t *testing.T) (js jetstream.JetStream, closeConn func()) {
+	t.Helper()
+	pod, err := n.client.CoreV1().Pods("nats").Get(t.Context(), "nats-0", metav1.GetOptions{})
+	must(t, err)
+	conn, err := natsgo.Connect("nats://" + pod.Status.PodIP + ":4222")
+	must(t, err)
+	js, err = jetstream.New(conn)
+	must(t, err)
+	return js, conn.Close
+}
+
+// read reads what the stream has received since the last call.
+func (n *node) read(t *testing.T) {
+	t.Helper()
+	js, closeConn := n.jetStream(t)
+	defer closeConn()
+	s, err := js.Stream(t.Context(), stream)
+	must(t, err)
+	state := s.CachedInfo().State
+	if state.Msgs != state.LastSeq {
+		t.Fatalf("the stream has %d messages of %d", state.Msgs, state.LastSeq)
+	}
+	consumer, err := s.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(len(n.events)) + 1, HeadersOnly: true,
+	})
+	must(t, err)
+	for want := int(state.LastSeq); len(n.events) < want; { //nolint:gosec // thousands
+		batch, err := consumer.Fetch(min(500, want-len(n.events)), jetstream.FetchMaxWait(10*time.Second))
+		must(t, err)
+		for m := range batch.Messages() {
+			h := m.Headers()
+			e := event{kind: h.Get("ce-type"), subject: h.Get("ce-subject"), operation: h.Get("ce-operation")}
+			e.revision, _ = strconv.ParseInt(h.Get("ce-resourceversion"), 10, 64) // control events have none
+			n.events = append(n.events, e)
+		}
+		must(t, batch.Error())
+	}
+}
+
+// judge compares the stream with etcd: it waits until every revision of the load has arrived, and then requires that
+// each arrived once and, for each object, in order, and that no event reports a gap.
+func (n *node) judge(t *testing.T) {
+	t.Helper()
+	within(t, 3*time.Minute, func() error {
+		n.read(t)
+		want := map[int64]event{}
+		for _, resource := range []string{"configmaps", "serviceaccounts"} {
+			history, err := n.History(t.Context(), "/registry/"+resource+"/"+loadNamespace+"/", n.since)
+			must(t, err)
+			for _, r := range history {
+				operation := "updated"
+				switch {
+				case r.Deleted:
+					operation = "deleted"
+				case r.CreateRevision == r.ModRevision:
+					operation = "added"
+				}
+				subject := resource + "/" + loadNamespace + r.Key[strings.LastIndex(r.Key, "/"):]
+				want[r.ModRevision] = event{"dev.deltabridge.object." + operation, subject, operation, r.ModRevision}
+			}
+		}
+		missing, wrong := compare(want, n.events, n.since)
+		if len(wrong) > 0 {
+			first := strings.Join(wrong[:min(len(wrong), 20)], "\n")
+			t.Fatalf("%d of %d events are wrong:\n%s", len(wrong), len(n.events), first)
+		}
+		if missing > 0 {
+			return fmt.Errorf("%d of %d commits are missing", missing, len(want))
+		}
+		t.Logf("%d commits in etcd since the installation: none missing, none repeated, all in order", len(want))
+		return nil
+	})
+}
+
+// compare returns how many of the wanted events are missing, and what is wrong with those that arrived.
+func compare(want map[int64]event, got []event, since int64) (missing int, wrong []string) {
+	seen, last := map[int64]bool{}, map[string]int64{}
+	for _, e := range got {
+		switch w := want[e.revision]; {
+		case e.kind == "dev.deltabridge.gap":
+			wrong = append(wrong, fmt.Sprintf("gap event: %+v", e))
+		case !strings.Contains(e.subject, "/"+loadNamespace+"/") || e.revision < since:
+		case w != e:
+			wrong = append(wrong, fmt.Sprintf("%+v, etcd has %+v", e, w))
+		case seen[e.revision]:
+			wrong = append(wrong, fmt.Sprintf("%+v is repeated", e))
+		case e.revision < last[e.subject]:
+			wrong = append(wrong, fmt.Sprintf("%+v came after %d", e, last[e.subject]))
+		}
+		seen[e.revision], last[e.subject] = true, e.revision
+	}
+	for revision := range want {
+		if !seen[revision] {
+			missing++
+		}
+	}
+	return missing, wrong
+}
+
+// underLoad creates, changes and deletes objects, 50 writes per second, while do runs, and then judges the stream.
+func (n *node) underLoad(t *testing.T, resource string, do func()) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.write(ctx, resource) }()
+	func() {
+		defer stop() // also if do ends the test
+		do()
+	}()
+	must(t, <-ended)
+	n.judge(t)
+}
+
+// write writes until ctx ends.
+func (n *node) write(ctx context.Context, resource string) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		n.objects++
+		name := fmt.Sprintf("load-%d", n.objects)
+		for _, step := range []func(context.Context, string, string) error{n.create, n.patch, n.patch, n.remove} {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-tick.C:
+			}
+			// A write is not interrupted, as its result would not be known.
+			if err := step(context.WithoutCancel(ctx), resource, name); err != nil {
+				return errors.Join(fmt.Errorf("load on %s", resource), err)
+			}
+		}
+	}
+}
+
+func (n *node) create(ctx context.Context, resource, name string) error {
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion("v1")
+	object.SetKind(map[string]string{"configmaps": "ConfigMap", "serviceaccounts": "ServiceAccount"}[resource])
+	object.SetName(name)
+	_, err := n.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource}).Namespace(loadNamespace).
+		Create(ctx, object, metav1.CreateOptions{})
+	return err
+}
+
+func (n *node) patch(ctx context.Context, resource, name string) error {
+	label := fmt.Appendf(nil, `{"metadata":{"labels":{"at":"%d"}}}`, time.Now().UnixNano())
+	_, err := n.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource}).Namespace(loadNamespace).
+		Patch(ctx, name, types.MergePatchType, label, metav1.PatchOptions{})
+	return err
+}
+
+func (n *node) remove(ctx context.Context, resource, name string) error {
+	return n.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource}).Namespace(loadNamespace).
+		Delete(ctx, name, metav1.DeleteOptions{})
+}
