@@ -217,7 +217,7 @@ LANES ?= 2
 .PHONY: chaos
 chaos: ## Random histories and faults for DURATION (10m), judged by etcd's history: SEED, LANES
 	go run ./test/cluster/prebuild
-	go test ./test/chaos -run='TestChaos$$' -count=1 -timeout=0 -v -chaos.duration=$(DURATION) -chaos.seed=$(SEED) -chaos.lanes=$(LANES) -chaos.kafka=auto -chaos.runs=0 -chaos.shrink=40
+	go test ./test/chaos -run='TestChaos$$' -count=1 -timeout=0 -parallel=$(LANES) -v -chaos.duration=$(DURATION) -chaos.seed=$(SEED) -chaos.lanes=$(LANES) -chaos.kafka=auto -chaos.runs=0 -chaos.shrink=40
 
 .PHONY: chaos-mutants
 chaos-mutants: ## Break the bridge on purpose, in each way that is there, and show that the chaos test finds it within ten minutes

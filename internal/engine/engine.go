@@ -271,9 +271,9 @@ func (e *Engine) read() error {
 	}
 	group.Go(e.releaseStartupMemory)
 	for _, p := range e.pipelines {
-		p.Encoder.ClusterUID, p.Encoder.Epoch = e.tracker.KnownUID(), e.tracker.Epoch()
+		p.clusterUID, p.epoch = e.tracker.KnownUID(), e.tracker.Epoch()
 		if p.Buffer.Overflow != Block { // after a crash, events that were dropped or merged are sent behind newer ones
-			p.Encoder.Epoch += "." + strconv.FormatInt(time.Now().UnixMilli(), 36)
+			p.epoch += "." + strconv.FormatInt(time.Now().UnixMilli(), 36)
 		}
 		group.Go(func() { p.announceLost(e.reading) })
 		group.Go(func() { e.resyncs.follow(p, func() bool { return len(e.set.NotReady()) == 0 }) })

@@ -28,8 +28,8 @@ type enrichment struct {
 	ctx context.Context //nolint:containedctx // handlers of informers are called without one
 
 	// needed contains the resources whose facts the informers wait for at the start.
-	needed   map[string]bool
-	launched func() // waits until all informers that are required at the moment are attached
+	needed      map[string]bool
+	awaitLaunch func() // waits until all informers that are required at the moment are attached
 
 	mu      sync.Mutex
 	sources map[string]*informer.Informer // informers that are attached, by source
@@ -39,9 +39,9 @@ type enrichment struct {
 	deadline time.Time
 }
 
-// newEnrichment builds the index for the needs of all sinks. It returns nil if no sink requires enrichment. launched is
-// called by informers; it returns when all informers that are required at the moment are attached.
-func newEnrichment(ctx context.Context, of Enrichment, all []Sink, launched func()) *enrichment {
+// newEnrichment builds the index for the needs of all sinks. It returns nil if no sink requires enrichment. Informers
+// call awaitLaunch, which returns when all informers that are required at the moment are attached.
+func newEnrichment(ctx context.Context, of Enrichment, all []Sink, awaitLaunch func()) *enrichment {
 	var needs enrich.Needs
 	for n := range all {
 		needs = needs.Or(all[n].Enrich)
@@ -51,7 +51,7 @@ func newEnrichment(ctx context.Context, of Enrichment, all []Sink, launched func
 	}
 	return &enrichment{
 		index: enrich.New(enrich.Options{Needs: needs, Bytes: of.FactBytes}), ctx: ctx, needed: of.Awaited,
-		launched: launched, sources: map[string]*informer.Informer{}, pending: map[string]*informer.Informer{},
+		awaitLaunch: awaitLaunch, sources: map[string]*informer.Informer{}, pending: map[string]*informer.Informer{},
 	}
 }
 
@@ -105,7 +105,7 @@ func (e *enrichment) heldByAnother(gone *informer.Informer, o *object.Object) bo
 // pushed before the owners of their objects are known. The wait lasts at most learnPatience, and it ignores informers
 // whose requests fail.
 func (e *enrichment) learned(source string) {
-	e.launched()
+	e.awaitLaunch()
 	e.mu.Lock()
 	delete(e.pending, source)
 	if e.deadline.IsZero() {

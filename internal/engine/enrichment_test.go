@@ -65,7 +65,7 @@ func TestLearnedWaitsForInformersToCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := enrichmentFor(t.Context(), enrich.Needs{Owner: true})
 		all := make(chan struct{})
-		e.launched = func() { <-all }
+		e.awaitLaunch = func() { <-all }
 		e.attach(about("pods", ""))
 		done := make(chan struct{})
 		go func() { e.learned("pods"); close(done) }()

@@ -111,13 +111,14 @@ func exampleState(t *testing.T, raw string) *object.Object {
 
 func exampleMessage(t *testing.T, e *event.Encoder, ev event.Event) *event.Message {
 	t.Helper()
-	e.Cluster, e.Epoch, e.ClusterUID = "prod-eu-1", "mwt0zse6", "9d3b6a1e-52c4-4f0a-8a57-1c0f6f4b2e90"
+	e.Cluster = "prod-eu-1"
 	ev.Time = time.Date(2026, 11, 20, 12, 25, 57, 861204311, time.UTC)
 	ev.Resource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	m, err := e.Encode(ev)
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.Epoch, m.ClusterUID = "mwt0zse6", "9d3b6a1e-52c4-4f0a-8a57-1c0f6f4b2e90"
 	return m
 }
 

@@ -232,6 +232,7 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	}
 	at = ev.Time
 	m, err := l.pipeline.Encoder.Encode(ev)
+	m.ClusterUID, m.Epoch = l.pipeline.clusterUID, l.pipeline.epoch+l.restored
 	if err != nil {
 		l.pipeline.log.Error("cannot encode the object, so a gap event is sent in its place", "err", err)
 		l.counters.Rejected.Inc()
@@ -239,7 +240,6 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 		m, at = event.RefusalGap(m, event.ReasonRefused, err.Error(), ""), time.Time{}
 	}
 	seq := l.ledger.Track(l.pipeline.Name, ev.Time)
-	m.Epoch += l.restored
 	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: seq}
 	l.counters.Queue(m)
 	if err = l.pipeline.push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed

@@ -68,11 +68,9 @@ func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to
 	if n := l.Items(); n > 0 {
 		info.Events, number = int64(n), strconv.FormatUint(l.First, 10)
 	}
-	// The engine sets the rest of p.Encoder when it knows the cluster. A damaged spill can be found before that.
-	encoder := event.Encoder{Cluster: p.Encoder.Cluster, ClusterUID: p.books.KnownUID()}
-	encoder.Content, encoder.PartitionKey = p.Encoder.Content, p.Encoder.PartitionKey
-	gap, _ := encoder.Encode(ev) // gap events can always be encoded
-	gap.ID += "." + number       // the number makes the ids differ if one file loses events twice
+	gap, _ := p.Encoder.Encode(ev)      // gap events can always be encoded
+	gap.ID += "." + number              // the number makes the ids differ if one file loses events twice
+	gap.ClusterUID = p.books.KnownUID() // not p.clusterUID: a damaged spill can be found before that is set
 	p.metrics.Of(gap).Queue(gap)
 	return gap
 }

@@ -83,7 +83,7 @@ func TestLossesBeforeTheClusterIsKnown(t *testing.T) {
 		{Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
 	}}
 	var asking sync.WaitGroup
-	asking.Go(func() { p.Encoder.ClusterUID, p.Encoder.Epoch = "another", "e1" })
+	asking.Go(func() { p.clusterUID, p.epoch = "another", "e1" })
 	gaps := p.lostGaps(fifo.Loss{})
 	asking.Wait()
 	if len(gaps) != 1 || gaps[0].ClusterUID != "c" || gaps[0].Cluster != p.Encoder.Cluster {

@@ -50,6 +50,9 @@ type pipeline struct {
 	restating    chan struct{} // contains an element while objects are re-sent to the sink
 	parkedLost   chan struct{} // contains an element when parked events were lost, until announceLost receives it
 
+	// clusterUID and epoch are those of the messages that listeners encode. They are set before the first listener exists.
+	clusterUID, epoch string
+
 	metrics *metrics.Sink
 	log     *slog.Logger
 	books   books

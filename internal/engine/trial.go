@@ -28,8 +28,9 @@ type Change struct {
 	Selected bool
 }
 
-// NewTrial returns a Trial for a sink. index enriches the events. If index is nil, events are not enriched.
-func NewTrial(s Sink, index *enrich.Index) (*Trial, error) {
+// NewTrial returns a Trial for a sink. clusterUID is the uid of the cluster, or empty if it is not known. index
+// enriches the events. If index is nil, events are not enriched.
+func NewTrial(s Sink, clusterUID string, index *enrich.Index) (*Trial, error) {
 	e := &Engine{metrics: metrics.New("", ""), options: Options{Logger: slog.New(slog.DiscardHandler)}}
 	if index != nil {
 		e.enrichment = &enrichment{index: index}
@@ -39,6 +40,7 @@ func NewTrial(s Sink, index *enrich.Index) (*Trial, error) {
 		return nil, err
 	}
 	p.stop() // nothing is delivered
+	p.clusterUID = clusterUID
 	return &Trial{p}, nil
 }
 

@@ -129,7 +129,6 @@ func (e *explainer) explain(ctx context.Context, s *subject) error {
 			return err
 		}
 		part := assemble.Sink(e.cfg, &e.cfg.Sinks[n], redaction, d)
-		part.Encoder.ClusterUID = e.uid
 		needs = needs.Or(part.Enrich)
 		parts = append(parts, part)
 	}
@@ -150,7 +149,7 @@ func (e *explainer) explain(ctx context.Context, s *subject) error {
 // explainSink passes the change through the filters and the encoder of one sink, and asks the destination where it
 // would store the message.
 func (e *explainer) explainSink(ctx context.Context, part engine.Sink, c *config.Sink, s *subject) (Sink, error) {
-	trial, err := engine.NewTrial(part, s.index)
+	trial, err := engine.NewTrial(part, e.uid, s.index)
 	if err != nil {
 		return Sink{}, err
 	}

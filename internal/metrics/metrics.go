@@ -85,7 +85,7 @@ func (f factory) histogram(name, help string) prometheus.Observer {
 func registered[C prometheus.Collector](r *prometheus.Registry, c C) C {
 	var earlier prometheus.AlreadyRegisteredError
 	if err := r.Register(c); errors.As(err, &earlier) {
-		return earlier.ExistingCollector.(C) //nolint:forcetypeassert // see above
+		return earlier.ExistingCollector.(C) //nolint:forcetypeassert // panics, as documented
 	} else if err != nil {
 		panic(err)
 	}

@@ -106,7 +106,7 @@ func TestAttributesPage(t *testing.T) {
 	o.Namespace, o.Name, o.UID, o.ResourceVersion, o.Manager = "<namespace>", "<name>", "<uid>", "<resourceVersion>", "kubectl"
 	unseen := *o
 	unseen.FinalStateUnknown = true
-	e := &Encoder{Cluster: "<cluster>", ClusterUID: "k1", PartitionKey: key}
+	e := &Encoder{Cluster: "<cluster>", PartitionKey: key}
 	seenNames := map[string]bool{}
 	for _, ev := range []Event{
 		{Type: Added, Object: o, InitialList: true},
@@ -120,7 +120,9 @@ func TestAttributesPage(t *testing.T) {
 		{Type: Synced, SyncedInfo: &SyncedInfo{Resource: "r"}},
 	} {
 		ev.Resource = resource
-		got := attributes(encode(t, e, ev))
+		m := encode(t, e, ev)
+		m.ClusterUID = "k1"
+		got := attributes(m)
 		for name, value := range got {
 			seenNames[name] = true
 			form := ""

@@ -40,12 +40,9 @@ const (
 // safe for concurrent use.
 type Encoder struct {
 	Cluster string
-	// ClusterUID is the value of the attribute clusteruid. If it is empty, the attribute is omitted.
-	ClusterUID string
-	Epoch      string  // see Message.Epoch
-	Payload    Payload // The default is PayloadObject.
-	Content    Content // The default is ContentBinary.
-	Patch      Patch   // the patch format for PayloadChange; the default is PatchJSON
+	Payload Payload // The default is PayloadObject.
+	Content Content // The default is ContentBinary.
+	Patch   Patch   // the patch format for PayloadChange; the default is PatchJSON
 	// PartitionKey is the template of the Kafka key. It is nil if the sink does not use keys.
 	PartitionKey *Template
 	// ContextInData adds an event's Context to the data, instead of to the attributes. It applies to PayloadChange and
@@ -58,13 +55,14 @@ type Encoder struct {
 	OnOldMissing func(error)
 }
 
-// Encode encodes an event as a message. Encode reads the bytes of the event's objects and does not retain the objects,
-// but the message's Data can share memory with the object's Raw. An error means that the object is not valid or that
-// its bytes are not available. The message is then returned without data, for RefusalGap. Errors never contain parts of
-// the object, because errors are logged and sent in gap events.
+// Encode encodes an event as a message. The caller sets ClusterUID, Epoch and Origin of the message. Encode reads the
+// bytes of the event's objects and does not retain the objects, but the message's Data can share memory with the
+// object's Raw. An error means that the object is not valid or that its bytes are not available. The message is then
+// returned without data, for RefusalGap. Errors never contain parts of the object, because errors are logged and sent
+// in gap events.
 func (e *Encoder) Encode(ev Event) (*Message, error) {
 	m := &Message{
-		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster, ClusterUID: e.ClusterUID, Epoch: e.Epoch,
+		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster,
 		InitialList: ev.InitialList, Again: ev.Again, Structured: e.Content == ContentStructured, GapInfo: ev.GapInfo,
 	}
 	if ev.Type.IsControl() {

@@ -445,7 +445,7 @@ func TestClustersInOnePlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	made := func(cluster, uid string) (all []*Message) {
-		e := &Encoder{Cluster: cluster, ClusterUID: uid, PartitionKey: key}
+		e := &Encoder{Cluster: cluster, PartitionKey: key}
 		for _, ev := range []Event{
 			{Type: Added, Object: podAt(t, "4")},
 			{Type: Restated, Object: podAt(t, "4")},
@@ -454,7 +454,9 @@ func TestClustersInOnePlace(t *testing.T) {
 			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: "pods", ResourceVersion: "2"}},
 		} {
 			ev.Resource = pods
-			all = append(all, encode(t, e, ev))
+			m := encode(t, e, ev)
+			m.ClusterUID = uid
+			all = append(all, m)
 		}
 		all = append(all, RefusalGap(all[0], ReasonOversize, "too large", ""))
 		return append(all, foldInto(nil, all[0])...)

@@ -13,7 +13,7 @@ func TestStoredMessagesComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Encoder{Cluster: "prod", Epoch: "e1", Content: ContentStructured, PartitionKey: key}
+	e := &Encoder{Cluster: "prod", Content: ContentStructured, PartitionKey: key}
 	for _, ev := range []Event{
 		{Type: Added, Resource: pods, Object: podAt(t, "17"), InitialList: true},
 		{Type: Deleted, Resource: pods, Object: podAt(t, "17"), LeftAt: "18"},
@@ -22,7 +22,7 @@ func TestStoredMessagesComeBack(t *testing.T) {
 		{Type: Gap, Resource: deployments, GapInfo: &GapInfo{Resource: "deployments.apps", From: "3", To: "9", Reason: ReasonRelist}},
 	} {
 		m := encode(t, e, ev)
-		m.Origin = Origin{Source: "pods", Position: "16", Seq: 7}
+		m.Epoch, m.Origin = "e1", Origin{Source: "pods", Position: "16", Seq: 7}
 		data, err := m.AppendStored([]byte("before"))
 		if err != nil {
 			t.Fatal(err)

@@ -20,7 +20,8 @@ type Message struct {
 	Time     time.Time                   `json:"at"` // when the bridge observed the change
 	Resource schema.GroupVersionResource `json:"-"`
 	Cluster  string                      `json:"c,omitempty"` // the configured cluster name
-	// ClusterUID is the uid of the namespace kube-system, or empty if it is not known.
+	// ClusterUID is the uid of the namespace kube-system. It is empty if it is not known, and the attribute clusteruid is
+	// then omitted.
 	ClusterUID string `json:"cu,omitempty"`
 	// Identity identifies the object. For a control event, only ResourceVersion may be set.
 	Identity object.Identity `json:"-"`

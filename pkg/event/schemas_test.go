@@ -163,7 +163,6 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 				for _, template := range []*Template{nil, key} {
 					e := &Encoder{
 						Cluster:       "prod",
-						ClusterUID:    "k1",
 						Payload:       payload,
 						Content:       content,
 						ContextInData: content == ContentStructured,
@@ -173,6 +172,7 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 					}
 					for _, ev := range schemaEvents(t) {
 						m := encode(t, e, ev)
+						m.ClusterUID = "k1"
 						check(dataSchema(ev.Type, payload), m.Data)
 						check("cloudevent", structured(m))
 						if content == ContentStructured && !bytes.Equal(m.Body(), structured(m)) {

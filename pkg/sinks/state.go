@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// sayAgain is the minimum interval between log messages about one lasting failure. It is logged again only if its cause
-// has changed.
-const sayAgain = time.Minute
+// relogInterval is the minimum interval between log messages about one lasting failure. The failure is logged again
+// only if its cause has changed.
+const relogInterval = time.Minute
 
 // state is the status of the destination. Only the goroutine of Run writes it; any goroutine may read it.
 type state struct {
@@ -96,7 +96,7 @@ func (s *state) ok(log *slog.Logger) {
 }
 
 // failed records a failed attempt. A failure is logged when it begins, and again when its cause changes, but not more
-// often than every sayAgain.
+// often than every relogInterval.
 func (s *state) failed(log *slog.Logger, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *state) failed(log *slog.Logger, err error) {
 	}
 	s.attempts++
 	s.cause = err
-	if s.logged == "" || (s.logged != err.Error() && now.Sub(s.loggedAt) >= sayAgain) {
+	if s.logged == "" || (s.logged != err.Error() && now.Sub(s.loggedAt) >= relogInterval) {
 		s.logged, s.loggedAt = err.Error(), now
 		log.Warn("destination unavailable, retrying", "err", err)
 	}

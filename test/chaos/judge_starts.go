@@ -338,10 +338,11 @@ func (j *sinkJudge) listedInPart(e *Event) bool {
 	return false
 }
 
-// passedOnce reports whether an object had a state before r that a process can have listed for the destination.
+// passedOnce reports whether an object had a state before r that a process can have listed for the destination: it
+// existed while the process ran.
 func (j *sinkJudge) passedOnce(p *Process, r *Rev) bool {
 	return r != nil && slices.ContainsFunc(j.History.uids[r.UID], func(s *Rev) bool {
-		return s.RV < r.RV && s.RV <= p.EndRev && p.Config.passes(j.dest, s)
+		return s.RV < r.RV && s.RV <= p.EndRev && s.next != nil && s.next.RV > p.StartRev && p.Config.passes(j.dest, s)
 	})
 }
 

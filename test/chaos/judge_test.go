@@ -374,6 +374,14 @@ func TestJudgeALeaveOfAChangedObjectAfterAFirstListInPart(t *testing.T) {
 	}
 }
 
+// A state from before the process began was in no list.
+func TestJudgeALeaveOfAnObjectThatHadChangedBefore(t *testing.T) {
+	s := tell(t, "a:blue a:red b:red c:red", stream(Filter{Team: "blue"}))
+	s.process(2, 3, Term, s.config()).process(4, 0, "", s.config())
+	s.in.Timeline.Processes[0].ReadyRev = 0
+	s.got("s", "left 2@4.1").ends(Operation)
+}
+
 // The same of what was deleted meanwhile.
 func TestJudgeADeletionAfterAFirstListInPart(t *testing.T) {
 	for ready, want := range map[int64][]Class{0: nil, 3: {Missing, Operation}} {

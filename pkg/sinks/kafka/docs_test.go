@@ -26,7 +26,7 @@ func TestEventsPageExample(t *testing.T) {
 	const topicTemplate = "k8s.{resource}"
 	standard := defaults()
 	key := standard.KeyTemplate()
-	m, err := (&event.Encoder{Cluster: "prod-eu-1", ClusterUID: "9d3b6a1e-52c4-4f0a-8a57-1c0f6f4b2e90", PartitionKey: key}).Encode(
+	m, err := (&event.Encoder{Cluster: "prod-eu-1", PartitionKey: key}).Encode(
 		event.Event{
 			Type: event.Updated, Time: time.Date(2026, 11, 20, 12, 25, 57, 861204311, time.UTC),
 			Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Object: o,
@@ -35,6 +35,7 @@ func TestEventsPageExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.ClusterUID = "9d3b6a1e-52c4-4f0a-8a57-1c0f6f4b2e90"
 	testkafka.CreateTopic(t, broker.Addr(), "k8s.configmaps", 3, nil)
 	sink := newSink(t, Config{Brokers: []string{broker.Addr()}, Topic: topicTemplate})
 	if err := sink.Connect(t.Context()); err != nil {
