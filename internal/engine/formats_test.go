@@ -56,7 +56,7 @@ func formatMessage(t *testing.T) *event.Message {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &event.Encoder{Cluster: "prod", ClusterUID: "c-1", Epoch: "e1", PartitionKey: key}
+	e := &event.Encoder{Cluster: "prod", PartitionKey: key}
 	m, err := e.Encode(event.Event{
 		Type: event.Added, Resource: podsV1, Object: formatObject(t), InitialList: true,
 		Time: time.Date(2026, 11, 23, 9, 15, 0, 0, time.UTC),
@@ -64,6 +64,7 @@ func formatMessage(t *testing.T) *event.Message {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.ClusterUID, m.Epoch = "c-1", "e1"
 	m.Origin = event.Origin{Source: "pods", Position: "16"}
 	return m
 }
