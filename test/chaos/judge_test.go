@@ -540,6 +540,19 @@ func TestJudgeAForgottenSuccessor(t *testing.T) {
 	}
 }
 
+// A killed process sent a leave that it had not seen. The object came back, and the next process compares it with the
+// state that was committed.
+func TestJudgeAForgottenLeave(t *testing.T) {
+	for how, want := range map[Action][]Class{Kill: nil, Term: {Operation, Repeated}} {
+		s := tell(t, "y:blue x:blue x:red y x:blue y", stream(Filter{Team: "blue"}))
+		s.process(0, 2, Term, s.config()).fault(Forget, "", 3, 3).process(3, 4, how, s.config())
+		s.fault(Forget, "", 5, 5).process(5, 0, "", s.config())
+		s.in.Timeline.Processes[0].End, s.in.Timeline.Processes[1].End = second(2.5), second(4.5)
+		s.got("s", "added 1", "added 2", "gap relist 2 4@4.1", "unknown 2@4.2", "updated 4@4.3", "gap relist 2 5@5.1",
+			"updated 4@5.2", "updated 5@5.3", "updated 6").ends(want...)
+	}
+}
+
 // An object left while the bridge was down and its checkpoint was lost. It came back and left again unseen: the
 // destination shows it since before the loss.
 func TestJudgeALeaveAfterALostCheckpoint(t *testing.T) {
