@@ -48,6 +48,7 @@ func Generate(seed uint64, o Options) Scenario {
 		g.flap,
 		g.apiServer,
 		g.resync,
+		g.pauseSink,
 		g.loseCheckpoint,
 	}
 	if o.Disk {
@@ -390,5 +391,25 @@ func (g *generator) resync() {
 	g.pause(500)
 	if g.chance(30) {
 		g.add(g.end(), Step{Action: Start})
+	}
+}
+
+// pauseSink: a sink is paused, now and then over a restart.
+func (g *generator) pauseSink() {
+	sink := g.anySink()
+	g.add(Step{Action: PauseSink, Sink: sink})
+	g.write(50 + g.IntN(250))
+	g.pause(3000)
+	if g.chance(40) {
+		g.add(g.end())
+		if g.chance(30) {
+			g.change()
+		}
+		g.whileDown()
+		g.add(Step{Action: Start})
+		g.pause(1500)
+	}
+	if g.chance(80) { // otherwise it is resumed at the end
+		g.add(Step{Action: ResumeSink, Sink: sink})
 	}
 }

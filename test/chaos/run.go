@@ -278,6 +278,9 @@ func (r *run) settle(ctx context.Context) error {
 	if err := r.start(ctx); err != nil || r.stopped {
 		return err
 	}
+	if err := r.resumeSinks(ctx); err != nil {
+		return err
+	}
 	began, news, seen := time.Now(), time.Now(), -1
 	for {
 		in, now, err := r.input(ctx)

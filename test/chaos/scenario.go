@@ -98,9 +98,11 @@ const (
 	BackAPI    Action = "backAPI"    // the API server answers again
 	FillDisk   Action = "fillDisk"   // no space on the disk of the state
 	FreeDisk   Action = "freeDisk"
-	Lose       Action = "lose"   // the file of the checkpoint is removed, unless the bridge runs
-	Resync     Action = "resync" // of the sink that writes to Sink
-	Settle     Action = "settle" // end all faults, and wait until everything has arrived
+	Lose       Action = "lose"       // the file of the checkpoint is removed, unless the bridge runs
+	Resync     Action = "resync"     // of the sink that writes to Sink
+	PauseSink  Action = "pauseSink"  // bridge pause, for the sink that writes to Sink
+	ResumeSink Action = "resumeSink" // bridge resume
+	Settle     Action = "settle"     // end all faults, and wait until everything has arrived
 )
 
 // Step is one step of a scenario. Which fields count depends on Action.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -50,6 +51,10 @@ func (r *run) do(ctx context.Context, s Step) error {
 		return r.lose(ctx)
 	case Resync:
 		r.resync(ctx, s.Sink)
+	case PauseSink:
+		return r.pauseSink(ctx, s.Sink)
+	case ResumeSink:
+		return r.resumeSink(ctx, s.Sink)
 	case Settle:
 		return r.settle(ctx)
 	default:
@@ -151,6 +156,55 @@ func (r *run) freeDisk() {
 	}
 	_ = os.Remove(r.filler()) // if it is not there, there is room
 	r.finishes("", FillDisk)
+}
+
+// pauseSink pauses the sink of a destination. The sink stays paused when the bridge is restarted.
+func (r *run) pauseSink(ctx context.Context, dest string) error {
+	if r.bridge == nil || r.used.At(dest) == nil || r.fault(PauseSink, dest) != nil {
+		return nil
+	}
+	if err := r.begins(ctx, PauseSink, dest); err != nil {
+		return err
+	}
+	return r.command(ctx, "pause", r.used.At(dest).Name)
+}
+
+func (r *run) resumeSink(ctx context.Context, dest string) error {
+	if r.bridge == nil || r.used.At(dest) == nil || r.fault(PauseSink, dest) == nil {
+		return nil
+	}
+	err := r.command(ctx, "resume", r.used.At(dest).Name)
+	r.finishes(dest, PauseSink)
+	return err
+}
+
+// resumeSinks resumes all sinks of the bridge. A sink can be paused under a name that it had before.
+func (r *run) resumeSinks(ctx context.Context) error {
+	if !slices.ContainsFunc(r.timeline.Faults, func(f Fault) bool { return f.Action == PauseSink }) {
+		return nil
+	}
+	for _, s := range r.used.Sinks {
+		if err := r.command(ctx, "resume", s.Name); err != nil {
+			return err
+		}
+	}
+	for dest := range r.dests {
+		r.finishes(dest, PauseSink)
+	}
+	return nil
+}
+
+// command runs a command of the bridge for a sink. It may fail if the disk is full.
+func (r *run) command(ctx context.Context, name, sink string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, r.w.binary, name, sink, "--config", filepath.Join(r.dir, "bridge.yaml"))
+	cmd.Env = append(os.Environ(), r.w.env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil && r.fault(FillDisk, "") == nil && !r.bridge.ended() {
+		r.violation("bridge %s %s: %v\n%s", name, sink, err, out)
+	}
+	return ctx.Err()
 }
 
 // resync asks for one, and does not wait.
