@@ -144,7 +144,9 @@ func (j *sinkJudge) everHad(overflow string) bool {
 // valid reports whether an event is about a revision that etcd has and that is for the sink.
 func (j *sinkJudge) valid(e *Event) bool {
 	passes := func(r *Rev) bool {
-		return slices.ContainsFunc(j.later(e.RV), func(p *Process) bool { return p.Config.passes(j.dest, r) })
+		return slices.ContainsFunc(j.later(e.RV), func(p *Process) bool {
+			return p.Config.passes(j.dest, r) || j.movedWith(e, p, r)
+		})
 	}
 	blocks := func(r *Rev) bool {
 		return slices.ContainsFunc(j.later(e.RV), func(p *Process) bool { return !p.Config.passes(j.dest, r) })

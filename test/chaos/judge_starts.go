@@ -204,6 +204,21 @@ func (j *sinkJudge) moves(n int) bool {
 	})
 }
 
+// movedWith reports whether a state passed the filter that p had for another destination of the sink, and an event about
+// it may have waited until the sink moved to this one.
+func (j *sinkJudge) movedWith(e *Event, p *Process, r *Rev) bool {
+	for n := range j.Timeline.Processes {
+		now := &j.Timeline.Processes[n]
+		if j.moves(n) && p.Start.Before(now.Start) && e.made().Before(now.Start) {
+			name := now.Config.At(j.dest).Name
+			return slices.ContainsFunc(p.Config.Sinks, func(s Sink) bool {
+				return s.Name == name && p.Config.passes(s.Dest(), r)
+			})
+		}
+	}
+	return false
+}
+
 // restarted reports whether an event is of an initial list to a destination that may have it already, in part or as a
 // whole. A sink that moved also sends what waited for the destination that it had, in front of the list or behind it.
 func (j *sinkJudge) restarted(e *Event) bool {

@@ -779,6 +779,25 @@ func TestJudgeNewStarts(t *testing.T) {
 	}
 }
 
+// What waited for a destination passed the filter of then. A sink that moves takes it along.
+func TestJudgeAnotherFilterAndDestination(t *testing.T) {
+	for name, want := range map[string][]Class{"s": nil, "new": {Foreign, Operation}} {
+		s := tell(t, "x:red y:blue x y", stream(Filter{Team: "red"}))
+		after := s.config()
+		after.Sinks[0].Name, after.Sinks[0].Place, after.Sinks[0].Filter.Team = name, "elsewhere", "blue"
+		s.process(0, 3, Term, s.config()).fault(Hang, "s", 1, 4).process(4, 0, "", after)
+		s.got("elsewhere", "updated 3@4.1", "left 3@4.2", "initial 2@4.3", "updated 4@4.4")
+		s.in.Events["elsewhere"][0].Made = second(3)
+		var got []Violation
+		for _, v := range Judge(s.in) {
+			if v.Sink == "elsewhere" {
+				got = append(got, v)
+			}
+		}
+		s.expect(got, want...)
+	}
+}
+
 // What a process has certainly handled it had to send, whatever the next one's filter says.
 func TestJudgeAStateBeforeAChangedFilter(t *testing.T) {
 	s := tell(t, "x:red x x y:blue y y y y y", stream(Filter{Team: "red"}))

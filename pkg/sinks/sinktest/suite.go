@@ -305,6 +305,7 @@ func testRestartUnderLoad(t *testing.T, _ Harness, d Destination) {
 		broker.Start(t)
 		load(20)
 	}
+	await(t, "all events at the broker", func() bool { return r.queue.Stats().Items == 0 && r.Parked.Empty() })
 	r.finish(t)
 	expect(t, d.Records(t), sent, true)
 }
