@@ -319,7 +319,7 @@ func (j *sinkJudge) endedUnseen(last *Event, revs []*Rev) bool {
 		return r.RV > last.RV &&
 			slices.ContainsFunc(j.later(r.RV), func(p *Process) bool { return !p.Config.passes(j.dest, r) })
 	})
-	return n >= 0 && j.unseen(revs[n])
+	return n >= 0 && j.unseen(revs[n]) || j.excludedAtStart(last, revs)
 }
 
 // final compares what a consumer of the destination takes for the current state with the cluster.

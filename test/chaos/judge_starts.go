@@ -388,6 +388,20 @@ func (j *sinkJudge) unseen(r *Rev) bool {
 	return false
 }
 
+// excludedAtStart reports whether the object of an event is excluded by the configuration of a process that later sent
+// the destination an initial list: that process does not know that the destination shows the object.
+func (j *sinkJudge) excludedAtStart(last *Event, revs []*Rev) bool {
+	for n := range j.Timeline.Processes {
+		p := &j.Timeline.Processes[n]
+		if j.starts(n) && last.made().Before(p.Start) && !slices.ContainsFunc(revs, func(r *Rev) bool {
+			return r.RV >= last.RV && p.Config.passes(j.dest, r)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
 // knownUntil is the time up to which the bridge certainly knew the objects when a process had ended. A process that
 // ended soon may not have heard of what happened before it.
 func (j *sinkJudge) knownUntil(n int) time.Time {

@@ -779,6 +779,19 @@ func TestJudgeNewStarts(t *testing.T) {
 	}
 }
 
+// A sink that is new at a destination does not know what it excludes, so what the destination shows of that stays.
+func TestJudgeANewSinkWithAnotherWatch(t *testing.T) {
+	for name, want := range map[string][]Class{"new": nil, "s": {StillThere, StillThere}} {
+		s := tell(t, "x z:red x:blue y:blue y x- z y", stream(Filter{Team: "blue"}))
+		after := s.config()
+		after.Sinks[0].Name, after.Sinks[0].Place = name, "s"
+		after.Sinks[0].Filter.Resources = []string{"configmaps"}
+		s.process(0, 5, Term, s.config()).process(5, 0, "", after)
+		s.in.Timeline.Settled = at(5)
+		s.got("s", "added 3", "added 4", "updated 5").ends(want...)
+	}
+}
+
 // What waited for a destination passed the filter of then. A sink that moves takes it along.
 func TestJudgeAnotherFilterAndDestination(t *testing.T) {
 	for name, want := range map[string][]Class{"s": nil, "new": {Foreign, Operation}} {
