@@ -4,9 +4,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/internal/explain"
 )
@@ -150,5 +153,47 @@ sinks:
 			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v, want %s", args, err, want)
 		}
+	}
+}
+
+// docs/commands.md shows what explain prints, without the headers of the second message.
+func TestExplainOnThePage(t *testing.T) {
+	dir := t.TempDir()
+	cfg := writeFile(t, filepath.Join(dir, "bridge.yaml"), `
+cluster: prod-eu-1
+watch: [{resources: [configmaps, deployments.apps], namespaces: [shop, "team-*"]}]
+sinks:
+  - name: live
+    filters: [{resources: [deployments.apps], when: object.spec.replicas > 2}, {resources: [configmaps]}]
+    nats: {url: "nats://nats:4222"}
+  - name: audit
+    filters: [{operations: [updated, deleted]}]
+    kafka: {brokers: ["kafka:9092"], topic: k8s.audit}
+`)
+	deployment := func(version string, replicas int) string {
+		return writeFile(t, filepath.Join(dir, version+".yaml"), `
+kind: Deployment
+apiVersion: apps/v1
+metadata: {name: web, namespace: shop, uid: f499c870-01cc-458e-9888-96ba11179db5, resourceVersion: "`+version+`"}
+spec: {replicas: `+strconv.Itoa(replicas)+`}
+`)
+	}
+	out, err := command(t, "explain", "-c", cfg, "--offline", "--resource", "deployments.apps", deployment("220", 2),
+		"--old", deployment("219", 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/commands.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?s)```text\n(deployments.apps shop/web\n.*?)```").FindStringSubmatch(string(page))
+	if shown == nil {
+		t.Fatalf("the page does not show\n%s", out)
+	}
+	out, _, _ = strings.Cut(out, "  headers    content-type")
+	moments := regexp.MustCompile(`20\d\d-[-0-9T:.]+Z|(size +)\d+`) // the size is that of the time
+	if diff := cmp.Diff(moments.ReplaceAllString(shown[1], "$1"), moments.ReplaceAllString(out, "$1")); diff != "" {
+		t.Errorf("(-page +got):\n%s\n%s", diff, out)
 	}
 }

@@ -264,12 +264,18 @@ func (r *reference) key(path string, typ reflect.Type, f strictyaml.Field) {
 	} else if f.Tag.Get("required") == "true" {
 		facts = append(facts, "required")
 	}
-	fmt.Fprintf(&r.out, "- `%s` (%s)  \n  %s", f.Name, strings.Join(facts, "; "), about)
+	child, inner := sectionOf(f, path)
+	hasKeys, anchor := inner != nil && inner.NumField() > 0, ""
+	if !hasKeys { // the others have the anchors of their sections
+		words := regexp.MustCompile(`[^a-z]+`).ReplaceAllString(strings.ToLower(path+"."+f.Name), "-")
+		anchor = `<a id="` + strings.Trim(words, "-") + `"></a>`
+	}
+	fmt.Fprintf(&r.out, "- %s`%s` (%s)  \n  %s", anchor, f.Name, strings.Join(facts, "; "), about)
 	if example, ok := f.Tag.Lookup("example"); ok {
 		fmt.Fprintf(&r.out, "  \n  Example: `%s: %s`", f.Name, example)
 	}
-	if child, inner := sectionOf(f, path); inner != nil && inner.NumField() > 0 {
-		anchor := strings.Trim(regexp.MustCompile(`[^a-z]+`).ReplaceAllString(strings.ToLower(child), ""), "-")
+	if hasKeys {
+		anchor = strings.Trim(regexp.MustCompile(`[^a-z]+`).ReplaceAllString(strings.ToLower(child), ""), "-")
 		fmt.Fprintf(&r.out, "  \n  Keys: [`%s`](#%s)", child, anchor)
 	}
 	r.out.WriteString("\n")

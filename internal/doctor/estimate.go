@@ -10,6 +10,7 @@ const (
 	watchBytes   = 64 << 10 // the memory of a watch
 	objectBytes  = 400      // the memory of a known object, regardless of its size
 	headerBytes  = 1 << 10  // the size of an event in addition to its data
+	pageBytes    = 4 << 10  // what a commit of the checkpoint writes at least for each changed object
 
 	// checkpointPercent is the size of the checkpoint in percent of the objects' JSON, with its free pages.
 	checkpointPercent = 150
@@ -68,7 +69,8 @@ func (s *estimate) memory(buffers int64) int64 {
 // checkpoint returns the size of the checkpoint.
 func (s *estimate) checkpoint() int64 { return s.bytes * checkpointPercent / 100 }
 
-// estimateLoad reports which CPU and bandwidth the bridge requires. It reports nothing if no objects were counted.
+// estimateLoad reports which CPU, bandwidth and disk operations the bridge requires. It reports nothing if no objects
+// were counted.
 func (e *examination) estimateLoad() {
 	if e.size.objects == 0 {
 		return
@@ -77,6 +79,7 @@ func (e *examination) estimateLoad() {
 	cores := firstSinkCores + nextSinkCores*float64(len(e.cfg.Sinks)-1)
 	rate := func(bytes int64) string { return fmt.Sprintf("%.1f MB/s", float64(bytes*changeRate)/1e6) }
 	e.ok("load", "", fmt.Sprintf("for each %d changes per second about %.2f cores, %s from the API server "+
-		"(without managedFields) and %s to each sink; the objects have %d bytes on average",
-		changeRate, cores, rate(average), rate(average+headerBytes), average))
+		"(without managedFields), %s to each sink, and %s with 2 fsync calls per second to disk; "+
+		"the objects have %d bytes on average",
+		changeRate, cores, rate(average), rate(average+headerBytes), rate(max(average, pageBytes)), average))
 }

@@ -175,8 +175,8 @@ Use these for alerts. The Helm chart has alert rules for these and other metrics
 - ` + "`time() - deltabridge_last_gap_timestamp_seconds < 900`" + `: the stream has a gap. This also fires if the gap was delivered
   before the first scrape of a process, or if the process ended before the next scrape: ` + "`gaps.json`" + ` in ` + "`state.path`" + ` has the
   times. ` + "`increase()`" + ` of a counter does not fire then, because it requires an earlier scrape.
-- ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `, and the same for ` + "`deltabridge_events_refused_total`" + `: events were
-  lost.
+- ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `: a full queue drops events. The gap event that reports this can be
+  delivered much later.
 - ` + "`deltabridge_informer_synced == 0`" + ` for minutes: a resource is not listed.
 - ` + "`time() - deltabridge_informer_last_contact_timestamp_seconds > 900`" + `: a watch is silent.
 

@@ -111,3 +111,25 @@ func TestFinishDelivery(t *testing.T) {
 		})
 	}
 }
+
+// The chart's grace period leaves 15 seconds for what follows the delivery, however many sinks hang.
+func TestSinksCloseAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &Engine{}
+		for range 5 {
+			p := pipelineFor(t, roomy)
+			parking, err := p.openParked(t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.drain = &sinks.Drain{Sink: &slowSink{}, Queue: p.queue, Parked: parking, Logger: p.log}
+			p.Disconnect = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+			e.pipelines = append(e.pipelines, p)
+		}
+		began := time.Now()
+		e.closeSinks()
+		if took := time.Since(began); took != closeTimeout {
+			t.Errorf("took %s, want %s", took, closeTimeout)
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +166,14 @@ func TestLines(t *testing.T) {
 		}
 		if diff := cmp.Diff(string(want), out.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		page, err := os.ReadFile("../../docs/commands.md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := regexp.MustCompile("```text\n([^`]+/spec/paused[^`]+)```").FindSubmatch(page)
+		if name == "pipe-diff" && (shown == nil || !bytes.Contains(out.Bytes(), shown[1])) {
+			t.Errorf("docs/commands.md shows something else than the golden file: %s", shown)
 		}
 	}
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A topic with Kafka's own command line tool (in the folder bin of its distribution; since 4.2, before that
+# A topic with Kafka's own command line tool (in the directory bin of its distribution; since 4.2, before that
 # --formatter-property is --property).
 #
 #   ./kafka.sh                consume: what is new since the last call, as a consumer group; more arguments go to the tool

@@ -1,5 +1,5 @@
 // This program keeps the current state of what the bridge sends to JetStream, by a durable pull consumer: see README.md
-// in the folder above.
+// in the directory above.
 package main
 
 import (
@@ -87,7 +87,7 @@ func run(ctx context.Context, o options) error {
 		messages, err := consumer.Fetch(batchSize, jetstream.FetchMaxWait(time.Second)) // a second to fill the batch
 		if err == nil {
 			if err := consume(store, messages); err != nil {
-				return err // for whoever starts this program again
+				return err // the program ends; it must be started again
 			}
 			err = messages.Error()
 		}
@@ -120,7 +120,7 @@ func consume(store *state.Store, messages jetstream.MessageBatch) error {
 		}
 		taken = append(taken, m)
 		if event, err := state.New(attributes, m.Data()); err != nil {
-			fmt.Printf("%s is skipped: %v\n", m.Subject(), err) // it would come again for ever
+			fmt.Printf("%s is skipped: %v\n", m.Subject(), err) // otherwise it would be delivered again and again
 		} else {
 			batch = append(batch, event)
 		}

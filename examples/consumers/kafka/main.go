@@ -1,5 +1,5 @@
 // This program keeps the current state of what the bridge sends to Kafka, as a member of a consumer group: see
-// README.md in the folder above.
+// README.md in the directory above.
 package main
 
 import (
@@ -68,7 +68,7 @@ func run(ctx context.Context, o options) error {
 			err = consume(ctx, store, reader, records)
 		}
 		if err != nil {
-			return err // for whoever starts this program again
+			return err // the program ends; it must be started again
 		}
 	}
 }
@@ -111,7 +111,7 @@ func consume(ctx context.Context, store *state.Store, reader *kafka.Reader, reco
 		}
 		event, err := state.New(attributes, r.Value)
 		if err != nil {
-			fmt.Printf("%s/%d #%d is skipped: %v\n", r.Topic, r.Partition, r.Offset, err) // it would come again for ever
+			fmt.Printf("%s/%d #%d is skipped: %v\n", r.Topic, r.Partition, r.Offset, err) // it would come again
 			continue
 		}
 		event.Key = key

@@ -28,7 +28,7 @@ async def consume(state, messages):
         if "id" in attributes and "type" in attributes:
             batch.append((attributes, msg.data, None))
         else:
-            print(msg.subject, "is skipped: it is no event", flush=True)  # it would come again for ever
+            print(msg.subject, "is skipped: it is not an event", flush=True)  # otherwise it would be delivered again and again
     repeated = state.apply(batch)
     print(f"{len(messages)} messages, {repeated} of them repeated", flush=True)
     for msg in messages:
@@ -54,7 +54,7 @@ async def main(options):
             messages = await consumer.fetch(BATCH, timeout=1)
         except TimeoutError:  # nothing new
             continue
-        await consume(state, messages)  # an error ends the program, for whoever starts it again
+        await consume(state, messages)  # an error ends the program; it must be started again
     await client.close()
 
 

@@ -27,8 +27,8 @@ def consume(state, consumer, records):
         attributes = attributes_of(record)
         if record.value() is None or "id" in attributes and "type" in attributes:
             batch.append((attributes, record.value(), f"{record.topic()}/{(record.key() or b'').decode()}"))
-        else:  # it would come again for ever
-            print(f"{record.topic()}/{record.partition()} #{record.offset()} is skipped: it is no event", flush=True)
+        else:  # otherwise it would be read again and again
+            print(f"{record.topic()}/{record.partition()} #{record.offset()} is skipped: it is not an event", flush=True)
     repeated = state.apply(batch)
     if any(not record.error() for record in records):
         print(f"{len(records)} messages, {repeated} of them repeated", flush=True)
@@ -55,7 +55,7 @@ def main(options):
     while running:
         records = consumer.consume(BATCH, timeout=0.5)  # half a second to fill the batch
         if records:
-            consume(state, consumer, records)  # an error ends the program, for whoever starts it again
+            consume(state, consumer, records)  # an error ends the program; it must be started again
     consumer.close()
 
 

@@ -25,8 +25,8 @@ def comparable(time):
 
 class State:
     def __init__(self, path, sweep=False):
-        """With sweep the end of a resync removes what it shows to be gone. That is for who reads all of a stream in its order: in
-        a topic with several partitions that end can overtake objects."""
+        """With sweep, the end of a resync removes the objects that no longer exist. This requires that a whole stream is read in
+        its order: in a topic with several partitions, the end of a resync can overtake objects."""
         self.sweep = sweep
         self.db = sqlite3.connect(path)
         self.db.executescript(SCHEMA)
@@ -70,7 +70,7 @@ class State:
         )
         if self.db.execute("SELECT 1 FROM events WHERE id = ?", (event,)).fetchone():
             return True
-        if a["type"] != "dev.deltabridge.object.restated":  # which is no change, but what this state may have missed
+        if a["type"] != "dev.deltabridge.object.restated":  # which is not a change, but a state that may have been missed
             # A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
             self.db.execute("INSERT INTO events VALUES (?, ?)", (event, time))
             self.db.execute("UPDATE objects SET changes = changes + 1 WHERE object = ?", (name,))

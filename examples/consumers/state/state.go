@@ -46,7 +46,7 @@ func New(attributes map[string]string, data []byte) (Event, error) {
 	e.Deleted = e.Type == objectTypes+"deleted"
 	var err error
 	if attributes["id"] == "" || e.Type == "" {
-		return e, fmt.Errorf("this is no event: it has the attributes %v", attributes)
+		return e, fmt.Errorf("this is not an event: it has the attributes %v", attributes)
 	}
 	if e.Time, err = time.Parse(time.RFC3339Nano, attributes["time"]); err != nil {
 		return e, fmt.Errorf("event %s: %w", e.ID, err)
@@ -163,7 +163,7 @@ func applyObject(tx *bolt.Tx, e Event) (repeated bool, err error) {
 		}
 	}
 	repeated = events.of(tx).Get([]byte(e.ID)) != nil
-	if !repeated && e.Type != restated { // which is no change, but what this state may have missed
+	if !repeated && e.Type != restated { // which is not a change, but a state that may have been missed
 		known.Changes++
 		// A consumer that runs for long removes ids that are older than any repetition can be: a day is plenty.
 		if err := events.of(tx).Put([]byte(e.ID), []byte(e.Time.Format(time.RFC3339Nano))); err != nil {
