@@ -64,8 +64,8 @@ func (c *configFile) load() (*config.Config, error) {
 	return cfg, err
 }
 
-// read reads the configuration. With offline, for a command that connects to nothing, the files that the configuration
-// names need not exist; missing describes those that do not.
+// read reads the configuration. With offline, for a command that does not use the files that the configuration names,
+// these files need not exist; missing describes those that do not.
 func (c *configFile) read(offline bool) (cfg *config.Config, missing []*strictyaml.Mistake, err error) {
 	path, namedBy, err := c.find()
 	switch {

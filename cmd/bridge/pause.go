@@ -34,7 +34,7 @@ func pauseCommand(stdout io.Writer, paused bool, cmd *cobra.Command) *cobra.Comm
 	cmd.Args = cobra.MinimumNArgs(1)
 	cmd.ValidArgsFunction = file.completion(func(cfg *config.Config) []string { return sinkNames(cfg.Sinks) })
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		cfg, err := file.load()
+		cfg, _, err := file.read(true)
 		if err != nil {
 			return err
 		}

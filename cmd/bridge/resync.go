@@ -30,7 +30,7 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 	file.addSink(cmd, cmd.Flags(), &sink, "resync only the sink with this `name` (default: all sinks)")
 	out := newOutput(cmd, stdout, formatText, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := file.load()
+		cfg, _, err := file.read(true)
 		if err != nil {
 			return err
 		}

@@ -183,7 +183,7 @@ func TestCheckWatched(t *testing.T) {
 		result, text, does string
 	}{
 		{"counted", answers{list: few, watch: ""}, false, false, "ok", "42 objects", ""},
-		{"not counted", answers{list: some, watch: ""}, false, false, "ok", "some objects", ""},
+		{"not counted", answers{list: some, watch: ""}, false, false, "ok", "more than 1 objects", ""},
 		{"one", answers{list: one, watch: ""}, false, false, "ok", "1 objects", ""},
 		{"get is not served", answers{get: 405, list: one, watch: ""}, false, false, "ok", "1 objects", ""},
 		{"get", answers{get: 403, list: one, watch: ""}, true, false, "warning", "no permission to get: the bridge detects only later", rbacRemedy},

@@ -358,4 +358,11 @@ func TestPausedSink(t *testing.T) {
 			t.Errorf("another sink: %+v", f)
 		}
 	}
+	t.Chdir(cfg.State.Path)
+	cfg.State.Path = "" // the state directory is not checked, and neither is the current one
+	for _, f := range (&examination{cfg: cfg, sinks: all}).run(t.Context()).Findings {
+		if f.Step == "paused" {
+			t.Errorf("without a state directory: %+v", f)
+		}
+	}
 }

@@ -24,36 +24,23 @@ const (
 	sampleSize = 10
 )
 
-// count is the number of objects that a watch selects.
-type count struct {
-	objects int64
-	bytes   int64 // average JSON size of the sample, without managedFields
-	more    bool  // there are more objects, but the API server does not count them
-}
-
-func (c count) String() string {
-	if c.more {
-		return "some objects"
-	}
-	return fmt.Sprintf("%d objects", c.objects)
-}
-
-// estimate contains the sums of the counts of all watches.
+// estimate contains the number of objects that one or several watches select, and the size of their JSON without
+// managedFields.
 type estimate struct {
 	watches, objects, bytes int64
-	more                    bool // some objects are not counted
+	more                    bool // there are more objects, but the API server does not count them
 }
 
-func (s *estimate) add(c count) {
-	s.watches++
-	s.objects += c.objects
-	s.bytes += c.objects * c.bytes
-	s.more = s.more || c.more
+func (s *estimate) add(other estimate) {
+	s.watches += other.watches
+	s.objects += other.objects
+	s.bytes += other.bytes
+	s.more = s.more || other.more
 }
 
 func (s *estimate) String() string {
 	switch {
-	case s.watches == 0: // the API server does not answer
+	case s.watches == 0: // the API server does not answer, or RBAC forbids everything
 		return "an unknown number of objects"
 	case s.more:
 		return fmt.Sprintf("more than %d objects", s.objects)

@@ -24,7 +24,7 @@ func TestEstimate(t *testing.T) {
 	} {
 		var s estimate
 		for range tt.watches {
-			s.add(count{objects: tt.objects / tt.watches, bytes: tt.bytes})
+			s.add(estimate{watches: 1, objects: tt.objects / tt.watches, bytes: tt.objects / tt.watches * tt.bytes})
 		}
 		limit := 2 * s.memory(32<<20)
 		if limit > tt.limit || limit < tt.limit*3/4 {
@@ -54,7 +54,7 @@ func TestSample(t *testing.T) {
 	})
 	pods := informer.Source{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
 	f, c := e.checkWatched(t.Context(), &fleet.Watched{Source: pods, Namespaced: true})
-	if f.Detail != "1000 objects" || c.objects != 1000 || c.bytes < 1050 || c.bytes > 1100 {
+	if f.Detail != "1000 objects" || c.objects != 1000 || c.bytes < 1_050_000 || c.bytes > 1_100_000 {
 		t.Errorf("%+v, %+v", f, c)
 	}
 	e.size.add(c)
@@ -72,12 +72,12 @@ func TestSample(t *testing.T) {
 	if !strings.HasPrefix(memory.Detail, "1000 objects and buffers of 0 require a limit of 56Mi") {
 		t.Errorf("%+v", memory)
 	}
-	e.size.add(count{objects: 10, bytes: 100, more: true})
+	e.size.add(estimate{objects: 10, bytes: 1000, more: true})
 	if got := e.size.String(); got != "more than 1010 objects" {
 		t.Error(got)
 	}
 	forbidden := examining(t, answers{"GET /api/v1/pods": http.StatusForbidden, "WATCH /api/v1/pods": "{}"})
-	if _, c := forbidden.checkWatched(t.Context(), &fleet.Watched{Source: pods}); c != (count{}) {
+	if _, c := forbidden.checkWatched(t.Context(), &fleet.Watched{Source: pods}); c != (estimate{}) {
 		t.Errorf("forbidden: %+v", c)
 	}
 	if forbidden.estimateLoad(); len(forbidden.report.Findings) > 0 {

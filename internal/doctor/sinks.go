@@ -56,7 +56,9 @@ func (e *examination) checkSinks(ctx context.Context) {
 	group.Wait()
 	for n := range e.sinks {
 		e.area = "sink " + e.sinks[n].config.Name
-		e.checkPaused(e.sinks[n].config.Name)
+		if e.cfg.State.Path != "" {
+			e.checkPaused(e.sinks[n].config.Name)
+		}
 		e.add(found[n]...)
 		e.checkDestination(&e.sinks[n])
 	}

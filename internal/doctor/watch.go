@@ -44,19 +44,19 @@ func (e *examination) checkWatches(ctx context.Context) {
 			"fix or remove the APIService v1."+gv.Group)
 	}
 	e.checkOwnRights(ctx)
-	found, counts := make([]diagnose.Finding, len(preview.Watched)), make([]count, len(preview.Watched))
+	found, sizes := make([]diagnose.Finding, len(preview.Watched)), make([]estimate, len(preview.Watched))
 	var group errgroup.Group
 	group.SetLimit(maxParallel)
 	for n, w := range preview.Watched {
 		group.Go(func() error {
-			found[n], counts[n] = e.checkWatched(ctx, &w)
+			found[n], sizes[n] = e.checkWatched(ctx, &w)
 			return nil
 		})
 	}
 	_ = group.Wait() // the findings contain the errors
 	e.add(found...)
-	for _, c := range counts {
-		e.size.add(c)
+	for _, s := range sizes {
+		e.size.add(s)
 	}
 }
 
@@ -90,7 +90,7 @@ const checkLog = "check the API server's log"
 func notAllowed(verbs []string) string { return "no permission to " + strings.Join(verbs, ", ") }
 
 // checkWatched checks one resource with the requests of an informer, and counts its objects.
-func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) (f diagnose.Finding, objects count) {
+func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) (f diagnose.Finding, objects estimate) {
 	f = diagnose.Finding{Step: "watch", Target: w.Resource.GroupResource().String()}
 	if w.Namespace != "" {
 		f.Target += " in " + w.Namespace
@@ -123,7 +123,7 @@ func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) (f dia
 // try sends the requests of an informer. It returns the forbidden verbs and the number of objects.
 func (e *examination) try(
 	ctx context.Context, w *fleet.Watched, verbs []string,
-) (forbidden []string, objects count, err error) {
+) (forbidden []string, objects estimate, err error) {
 	for _, verb := range verbs {
 		limited, cancel := context.WithTimeout(ctx, stepTimeout)
 		switch verb {
@@ -139,7 +139,7 @@ func (e *examination) try(
 		case apierrors.IsForbidden(err):
 			forbidden = append(forbidden, verb)
 		case err != nil:
-			return nil, count{}, fmt.Errorf("%s: %w", verb, err)
+			return nil, estimate{}, fmt.Errorf("%s: %w", verb, err)
 		}
 	}
 	return forbidden, objects, nil
@@ -161,24 +161,23 @@ func (e *examination) getProbe(ctx context.Context, w *fleet.Watched) error {
 }
 
 // countObjects lists a few objects, and counts all.
-func (e *examination) countObjects(ctx context.Context, w *fleet.Watched) (c count, err error) {
+func (e *examination) countObjects(ctx context.Context, w *fleet.Watched) (s estimate, err error) {
 	answer, err := e.listWatch(w, "").ListWithContext(ctx, metav1.ListOptions{Limit: sampleSize})
 	if err != nil {
-		return count{}, err
+		return s, err
 	}
 	list := answer.(*object.List)
+	s.watches, s.objects = 1, int64(len(list.Items))
 	for _, o := range list.Items {
-		c.bytes += int64(len(o.Raw))
+		s.bytes += int64(len(o.Raw))
 	}
-	if c.objects = int64(len(list.Items)); c.objects > 0 {
-		c.bytes /= c.objects
+	if n := list.RemainingItemCount; n == nil {
+		s.more = list.Continue != "" // the API server does not count the remaining objects if there are selectors
+	} else if s.objects > 0 {
+		s.bytes += s.bytes / s.objects * *n
+		s.objects += *n
 	}
-	if list.RemainingItemCount != nil {
-		c.objects += *list.RemainingItemCount
-	} else {
-		c.more = list.Continue != "" // the API server does not count the remaining objects if there are selectors
-	}
-	return c, nil
+	return s, nil
 }
 
 // openWatch opens a watch for a name that does not exist, and closes it at once.

@@ -32,8 +32,8 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 			boolean(p.drain.Delivering()))
 		r.gauge("sink_paused", "1 while the sink is paused (bridge pause).", boolean(!p.drain.PausedSince().IsZero()))
 		r.gauge("queue_age_seconds", "Age of the oldest event that waits for its acknowledgement, since its change was read "+
-			"from the watch; 0 if none waits. Parked events do not count. Events that a previous process left on disk count "+
-			"once the sink has connected.", p.queue.Age().Seconds())
+			"from the watch; 0 if none waits. Parked events do not count. Events that a previous process left on disk, and the "+
+			"spilled events behind them, count once the sink has connected.", p.queue.Age().Seconds())
 		r.counter("queue_blocked_total", "Pushes that had to wait because the queue was full.", p.queue.Stats().Blocked)
 		r.collectParked(p)
 		r.collectSpill(p)

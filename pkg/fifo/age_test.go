@@ -11,9 +11,13 @@ import (
 func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		q := openSpill(t, filepath.Join(t.TempDir(), "q"), func(o *Options[item]) {
-			o.Since = func(v item) time.Time { return began.Add(time.Duration(v.ID) * time.Second) }
-		}).start()
+		path := filepath.Join(t.TempDir(), "q")
+		open := func() *spillTest {
+			return openSpill(t, path, func(o *Options[item]) {
+				o.Since = func(v item) time.Time { return began.Add(time.Duration(v.ID) * time.Second) }
+			})
+		}
+		q := open().start()
 		want := func(where string, oldest int) {
 			t.Helper()
 			time.Sleep(time.Hour)
@@ -43,6 +47,23 @@ func TestAge(t *testing.T) {
 			q.Ack(len(batch))
 		}
 		want("all acknowledged", -1)
+		for n := range 20 {
+			if err := q.Push(t.Context(), newItem(n, n, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := q.end(); err != nil {
+			t.Error(err)
+		}
+		q = open().start()
+		if err := q.Push(t.Context(), newItem(20, 20, 1)); err != nil {
+			t.Fatal(err)
+		}
+		want("left by another process", -1)
+		if _, err := q.Take(t.Context(), nil, 1, 100); err != nil {
+			t.Fatal(err)
+		}
+		want("left by another process, and taken", 0)
 		if err := q.end(); err != nil {
 			t.Error(err)
 		}

@@ -87,7 +87,7 @@ func (c *committer[T]) interval() time.Duration {
 }
 
 // Age returns the time since the oldest unacknowledged item (Options.Since), or 0 if there is none. Items that an
-// earlier process left on disk do not count before the first Take.
+// earlier process left on disk, and the items on disk behind them, do not count before the first Take.
 func (q *Queue[T]) Age() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()

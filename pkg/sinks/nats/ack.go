@@ -26,6 +26,8 @@ var errFullSubject = errors.New("the stream has reached its maximum number of me
 type ack struct {
 	err     error // an error of one of the classes of package sinks, or nil
 	recheck bool  // the stream has changed and must be checked before the next batch
+	// foreign reports whether the answer is an acknowledgement from a stream in another domain.
+	foreign bool
 	// otherSubject reports whether the subject belongs to no stream or to another stream.
 	otherSubject bool
 }
@@ -41,8 +43,8 @@ func ackPrefix(stream, domain string) []byte {
 }
 
 // readAck parses the server's answer. Nearly all answers are plain acknowledgements, which can be recognized without a
-// JSON decoder.
-func readAck(m *natsgo.Msg, prefix []byte) ack {
+// JSON decoder. prefix is the result of ackPrefix with the same domain.
+func readAck(m *natsgo.Msg, prefix []byte, domain string) ack {
 	rest, ok := bytes.CutPrefix(m.Data, prefix)
 	if ok && len(rest) > 1 && string(bytes.TrimLeft(rest, "0123456789")) == "}" {
 		return ack{}
@@ -53,6 +55,7 @@ func readAck(m *natsgo.Msg, prefix []byte) ack {
 	var answer struct {
 		Error  *jetstream.APIError `json:"error"`
 		Stream string              `json:"stream"`
+		Domain string              `json:"domain"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
 		return ack{err: sinks.MaybeWritten(fmt.Errorf("unreadable acknowledgement: %w", err))}
@@ -62,6 +65,9 @@ func readAck(m *natsgo.Msg, prefix []byte) ack {
 	}
 	if answer.Stream == "" {
 		return ack{err: sinks.MaybeWritten(errors.New("the acknowledgement contains no stream name"))}
+	}
+	if domain != "" && answer.Domain != domain {
+		return ack{foreign: true}
 	}
 	return ack{} // the message may have been dropped as a duplicate, which counts as stored
 }

@@ -11,7 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
@@ -224,5 +226,31 @@ accounts {
 	send(t, sink, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100))
 	if n := len(b.messages(t)); n != 2 {
 		t.Errorf("%d messages", n)
+	}
+}
+
+// TestAnotherDomainAnswers: the leaf node has a stream with the same name and subjects. Its acknowledgements do not count,
+// because the stream of the hub may lack the message.
+func TestAnotherDomainAnswers(t *testing.T) {
+	hub, leaf := leafNode(t, limited(">"))
+	hub.edit = func(cfg *nats.Config) {
+		asBridge(t, cfg)
+		cfg.URLs, cfg.Domain, cfg.AckTimeout = []string{"nats://" + leaf.Addr()}, "hub", time.Second
+	}
+	sink := connect(t, hub)
+	send(t, sink, sinktest.Message("a", 1, 100))
+	own := jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}}
+	if _, err := leaf.js(t).CreateStream(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	send(t, sink, sinktest.Message("a", 2, 100))
+	if n := len(hub.messages(t)); n != 2 {
+		t.Errorf("the hub has %d messages", n)
+	}
+	hub.Stop(t)
+	results := make([]error, 1)
+	sink.Send(t.Context(), []*event.Message{sinktest.Message("a", 3, 100)}, results)
+	if !sinks.IsMaybeWritten(results[0]) {
+		t.Errorf("without the hub: %v", results[0])
 	}
 }

@@ -216,7 +216,10 @@ func (s *Sink) answer(m *natsgo.Msg) {
 	if err != nil || token < f.base || token >= f.base+uint64(len(f.batch)) || f.status[i] != flying {
 		return // a late answer to a message that was given up
 	}
-	a := readAck(m, s.ackPrefix)
+	a := readAck(m, s.ackPrefix, s.cfg.Domain)
+	if a.foreign { // for example, a stream of the leaf node with the same name and subjects
+		return
+	}
 	s.partError(f.batch[i], &a)
 	s.recheck = s.recheck || a.recheck
 	f.settle(i, a.err)

@@ -65,12 +65,18 @@ func TestReadAck(t *testing.T) {
 		}
 	}
 	for _, test := range tests {
-		a := readAck(&natsgo.Msg{Data: []byte(test.data)}, ackPrefix("K8S", ""))
+		a := readAck(&natsgo.Msg{Data: []byte(test.data)}, ackPrefix("K8S", ""), "")
 		if class(a.err) != test.class || a.recheck != test.recheck {
 			t.Errorf("%s: %+v (%s), want %s", test.data, a, class(a.err), test.class)
 		}
 	}
-	a := readAck(&natsgo.Msg{Header: natsgo.Header{"Status": {"503"}}}, ackPrefix("K8S", ""))
+	for domain, foreign := range map[string]bool{"hub": false, "leaf": true} {
+		data := fmt.Appendf(nil, `{"stream":"K8S","domain":%q,"seq":7}`, domain)
+		if a := readAck(&natsgo.Msg{Data: data}, ackPrefix("K8S", "hub"), "hub"); a.foreign != foreign || a.err != nil {
+			t.Errorf("from the domain %s: %+v", domain, a)
+		}
+	}
+	a := readAck(&natsgo.Msg{Header: natsgo.Header{"Status": {"503"}}}, ackPrefix("K8S", ""), "")
 	if class(a.err) != plain || !a.recheck {
 		t.Errorf("no responders: %+v", a)
 	}

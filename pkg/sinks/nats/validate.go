@@ -164,7 +164,7 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	shared := slices.ContainsFunc(a.hosts(), func(host string) bool { return slices.Contains(b.hosts(), host) })
 	switch {
 	case a.Embedded == nil || b.Embedded == nil:
-		return shared && a.API() == b.API() && a.streamConflict(at, b, name)
+		return shared && a.APIPrefix == b.APIPrefix && a.streamConflict(at, b, name)
 	case shared || filepath.Clean(a.Embedded.StoreDir) == filepath.Clean(b.Embedded.StoreDir):
 		at.Report("embedded", "has the same address or directory as the embedded server of "+name,
 			"change it, or use url to connect to that server")
@@ -179,7 +179,10 @@ func (cfg *Config) streamConflict(at *strictyaml.Section, b *Config, name string
 	if cfg.LettersOf != "" {
 		nameKey, subjectKey = "stream", "subject"
 	}
-	same, ours, theirs := cfg.Stream.Name == b.Stream.Name, cfg.subjects(), b.subjects()
+	// Messages pass from one domain to another, except those to buckets. So both streams would store the events of both
+	// sinks, whatever their filters are.
+	apart := cfg.Domain != b.Domain
+	same, ours, theirs := cfg.Stream.Name == b.Stream.Name && !apart, cfg.subjects(), b.subjects()
 	switch {
 	case same && (cfg.LettersOf == "" || b.LettersOf == ""):
 		at.Report(nameKey, strictyaml.Quote(cfg.Stream.Name)+" is also the stream of "+name, "use another stream")
@@ -190,12 +193,15 @@ func (cfg *Config) streamConflict(at *strictyaml.Section, b *Config, name string
 		const problem = "%q differs from %q, the subjects with which %s creates the same stream"
 		at.Report(subjectKey, fmt.Sprintf(problem, ours, theirs, name), "use the same subject, or another stream")
 		return true
-	case same || !cfg.Stream.Create || !b.Stream.Create:
+	case same || !apart && (!cfg.Stream.Create || !b.Stream.Create), apart && cfg.Bucket != "":
 		return false
 	}
 	for _, subject := range ours {
 		if n := slices.IndexFunc(theirs, func(s string) bool { return server.SubjectsCollide(subject, s) }); n >= 0 {
-			const problem = "%q overlaps with %q of %s: two streams cannot have the same subject"
+			problem := "%q overlaps with %q of %s: two streams cannot have the same subject"
+			if apart {
+				problem += ", even in different domains"
+			}
 			at.Report(subjectKey, fmt.Sprintf(problem, subject, theirs[n], name),
 				"begin the subjects of each stream with a different word")
 			return true
