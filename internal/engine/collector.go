@@ -28,7 +28,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, p := range c.pipelines {
 		r := rows{ch, prometheus.Labels{"sink": p.Name}}
 		r.gauge("sink_connected", "1 if the sink is connected and its destination accepts events. 0 while the bridge "+
-			"connects or retries, and while the sink is paused. An idle sink notices an outage at its next event.",
+			"connects or retries, and while the sink is paused. A sink with nothing to send checks its destination every 15 seconds.",
 			boolean(p.drain.Delivering()))
 		r.gauge("sink_paused", "1 while the sink is paused (bridge pause).", boolean(!p.drain.PausedSince().IsZero()))
 		r.gauge("queue_age_seconds", "Age of the oldest event that waits for its acknowledgement, since its change was read "+

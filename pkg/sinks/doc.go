@@ -25,7 +25,7 @@
 //   - An unavailable broker never ends the loop, neither at startup nor after hours. The loop tries again at least
 //     every RetryInterval, or with exponential back-off up to ten seconds if the broker answers with errors. It logs
 //     that the destination is unavailable, again at most once a minute if the cause changes, and that it is available
-//     again.
+//     again. While there is nothing to send, it checks the destination every 15 seconds.
 //
 //   - A part of the destination (a topic, a partition, a subject) that takes no events does not delay the others if its
 //     events can be parked (Drain.Parked). Parked events wait on disk, in order. So do all later events for the same

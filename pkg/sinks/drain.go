@@ -27,6 +27,8 @@ const (
 	// MaxBackoff is the longest pause before the next attempt if the destination answers with errors.
 	MaxBackoff = 10 * time.Second
 	minBackoff = 100 * time.Millisecond
+	// checkInterval is the interval between checks of the destination while there is nothing to send.
+	checkInterval = 15 * time.Second
 )
 
 // Drain moves messages from a queue to a sink until the queue is closed and empty. The package comment lists its
@@ -167,6 +169,17 @@ func (d *Drain) connect(ctx context.Context) error {
 	d.resetBackoff()
 	d.state.connected(d.Logger)
 	return nil
+}
+
+// check records whether the destination is available, unless the sink is paused. The next message is sent in any case.
+func (d *Drain) check(ctx context.Context) {
+	ended, cancel := context.WithCancel(ctx)
+	cancel() // enter must not wait: the queue can be closed during a pause
+	if d.gate.enter(ended) != nil {
+		return
+	}
+	defer d.gate.leave()
+	d.report(ctx, attempted{err: d.Sink.Connect(ctx)})
 }
 
 // upToControl returns how many messages at the front of batch may be sent together. A control event is sent alone.

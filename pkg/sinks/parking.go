@@ -167,19 +167,29 @@ func (d *Drain) park() error {
 	return nil
 }
 
-// take takes a batch from the queue. It returns without messages when parked events have to be tried again.
+// take takes a batch from the queue. It returns without messages when parked events have to be tried again. While there
+// are no messages at all, it checks the destination every checkInterval.
 func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
-	at, waiting := d.nextRetry()
-	if !waiting || d.Queue.Stats().Items > 0 {
-		return d.Queue.Take(ctx, d.taken, d.MaxBatch, maxBatchBytes)
+	for {
+		at, waiting := d.nextRetry()
+		if d.Queue.Stats().Items > 0 {
+			return d.Queue.Take(ctx, d.taken, d.MaxBatch, maxBatchBytes)
+		}
+		if !waiting {
+			at = time.Now().Add(checkInterval)
+		}
+		short, cancel := context.WithDeadline(ctx, at)
+		batch, err := d.Queue.Take(short, d.taken, d.MaxBatch, maxBatchBytes)
+		late := short.Err() != nil
+		cancel()
+		switch {
+		case err == nil || errors.Is(err, fifo.ErrClosed) || ctx.Err() != nil || !late:
+			return batch, err
+		case waiting:
+			return batch, nil
+		}
+		d.check(ctx)
 	}
-	short, cancel := context.WithDeadline(ctx, at)
-	defer cancel()
-	batch, err := d.Queue.Take(short, d.taken, d.MaxBatch, maxBatchBytes)
-	if err != nil && !errors.Is(err, fifo.ErrClosed) && ctx.Err() == nil && short.Err() != nil {
-		return batch, nil
-	}
-	return batch, err
 }
 
 // nextRetry returns the time when the next parked events have to be tried again.

@@ -3,6 +3,8 @@ package sinks_test
 import (
 	"context"
 	"errors"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,6 +137,57 @@ func TestDelivering(t *testing.T) {
 		q.Close()
 		if err := <-ended; err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// While there is nothing to send, the drain checks the destination. A message is sent even if the check fails. A paused
+// sink is not checked, and a queue that is closed during the pause ends the drain.
+func TestAnIdleSinkIsChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var checks atomic.Int32
+		var away atomic.Bool
+		sink := &scriptSink{connect: func(context.Context) error {
+			checks.Add(1)
+			if away.Load() {
+				return errAway
+			}
+			return nil
+		}}
+		q := queueOf(t)
+		log, text := logged()
+		d := &sinks.Drain{Parked: noneParked(t), Logger: log, Sink: sink, Queue: q}
+		ended := make(chan error, 1)
+		go func() { ended <- d.Run(t.Context()) }()
+		after := func(pause time.Duration, delivering bool, wantChecks int32) {
+			t.Helper()
+			time.Sleep(pause)
+			synctest.Wait()
+			if n := checks.Swap(0); d.Delivering() != delivering || n != wantChecks {
+				t.Errorf("delivering %t after %d checks, %q", d.Delivering(), n, d.Status())
+			}
+		}
+		after(time.Minute, true, 5) // one of them is the first connection
+		away.Store(true)
+		after(time.Minute, false, 4)
+		if err := q.Push(t.Context(), message("a", 1)); err != nil {
+			t.Fatal(err)
+		}
+		after(0, true, 0)
+		after(time.Minute, false, 4)
+		away.Store(false)
+		after(time.Minute, true, 4)
+		if ids := sink.ids(); len(ids) != 1 {
+			t.Errorf("delivered: %q", ids)
+		}
+		d.Pause(time.Now())
+		after(time.Minute, false, 0)
+		q.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if got := strings.Count(text.String(), "destination unavailable"); got != 2 {
+			t.Errorf("logged %d times, want 2:\n%s", got, text)
 		}
 	})
 }

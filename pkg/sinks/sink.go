@@ -11,7 +11,8 @@ import (
 type Sink interface {
 	// Connect returns nil when the destination is connected and usable: the stream or topic exists and its limits are
 	// acceptable. Before the first Send, the drain calls Connect with back-off until it succeeds. The drain does so after
-	// any error, because an operator may fix the broker while the bridge runs.
+	// any error, because an operator may fix the broker while the bridge runs. While the sink is connected and there is
+	// nothing to send, the drain calls Connect to check the destination.
 	Connect(ctx context.Context) error
 
 	// Send delivers the batch and reports a result for each message. results[i] is nil if the broker acknowledged

@@ -36,8 +36,8 @@ func (d *Drain) Failure() error {
 	return d.state.cause
 }
 
-// Delivering reports whether the sink is connected, its last attempt did not fail, and it is not paused. An unavailable
-// destination is noticed by the next attempt to send, so an idle sink counts as delivering.
+// Delivering reports whether the sink is connected, its last attempt to send or check did not fail, and it is not
+// paused.
 func (d *Drain) Delivering() bool {
 	return d.Connected() && d.Failure() == nil && d.PausedSince().IsZero()
 }

@@ -204,8 +204,8 @@ func (j *sinkJudge) moves(n int) bool {
 	})
 }
 
-// movedWith reports whether a state passed the filter that p had for another destination of the sink, and an event about
-// it may have waited until the sink moved to this one.
+// movedWith reports whether a state passed the filter that p had for another destination of the sink, and an event
+// about it may have waited until the sink moved to this one.
 func (j *sinkJudge) movedWith(e *Event, p *Process, r *Rev) bool {
 	for n := range j.Timeline.Processes {
 		now := &j.Timeline.Processes[n]
