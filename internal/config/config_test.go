@@ -239,7 +239,7 @@ func TestNoConflict(t *testing.T) {
 		`sinks: [{name: a, nats: {url: "nats://a"}}, {name: b, nats: {url: "nats://a", stream: {name: B}}}]`,
 		`sinks: [{name: a, nats: {url: "nats://a"}}, {name: b, nats: {url: "nats://a", domain: hub, subject: "b.{name}"}}]`,
 		`sinks: [{name: a, nats: {url: "nats://a", bucket: B}}, {name: b, nats: {url: "nats://a", bucket: B, domain: hub}}]`,
-		`sinks: [{name: a, nats: {url: "nats://a"}}, {name: b, nats: {url: "nats://a", apiPrefix: JS.b}}]`,
+		`sinks: [{name: a, nats: {url: "nats://a"}}, {name: b, nats: {url: "nats://a", apiPrefix: JS.b, user: b, passwordFile: testdata/full.yaml}}]`,
 		`sinks: [{name: a, nats: {url: "nats://a", stream: {create: true}}}, {name: b, nats: {url: "nats://a", subject: "b.{name}", stream: {create: true, name: B}}}]`,
 		`sinks: [{name: a, nats: {embedded: {listen: "127.0.0.1:0", storeDir: a}, stream: {create: true}}}, {name: b, nats: {embedded: {listen: "127.0.0.1:0", storeDir: b}, stream: {create: true}}}]`,
 		`sinks: [{name: a, kafka: {brokers: ["k:9092"]}}, {name: b, kafka: {brokers: ["k:9092"]}}, {name: c, stdout: {}}]`,

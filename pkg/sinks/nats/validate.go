@@ -164,7 +164,8 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	shared := slices.ContainsFunc(a.hosts(), func(host string) bool { return slices.Contains(b.hosts(), host) })
 	switch {
 	case a.Embedded == nil || b.Embedded == nil:
-		return shared && a.APIPrefix == b.APIPrefix && a.streamConflict(at, b, name)
+		sameAccount := a.APIPrefix == b.APIPrefix || a.Auth == b.Auth && a.TLS == b.TLS
+		return shared && sameAccount && a.streamConflict(at, b, name)
 	case shared || filepath.Clean(a.Embedded.StoreDir) == filepath.Clean(b.Embedded.StoreDir):
 		at.Report("embedded", "has the same address or directory as the embedded server of "+name,
 			"change it, or use url to connect to that server")
@@ -179,9 +180,9 @@ func (cfg *Config) streamConflict(at *strictyaml.Section, b *Config, name string
 	if cfg.LettersOf != "" {
 		nameKey, subjectKey = "stream", "subject"
 	}
-	// Messages pass from one domain to another, except those to buckets. So both streams would store the events of both
-	// sinks, whatever their filters are.
-	apart := cfg.Domain != b.Domain
+	// Messages pass from one domain or account to another, except those to buckets. So both streams would store the events
+	// of both sinks, whatever their filters are.
+	apart := cfg.API() != b.API()
 	same, ours, theirs := cfg.Stream.Name == b.Stream.Name && !apart, cfg.subjects(), b.subjects()
 	switch {
 	case same && (cfg.LettersOf == "" || b.LettersOf == ""):
@@ -200,7 +201,7 @@ func (cfg *Config) streamConflict(at *strictyaml.Section, b *Config, name string
 		if n := slices.IndexFunc(theirs, func(s string) bool { return server.SubjectsCollide(subject, s) }); n >= 0 {
 			problem := "%q overlaps with %q of %s: two streams cannot have the same subject"
 			if apart {
-				problem += ", even in different domains"
+				problem += ", even in different domains or accounts"
 			}
 			at.Report(subjectKey, fmt.Sprintf(problem, subject, theirs[n], name),
 				"begin the subjects of each stream with a different word")
