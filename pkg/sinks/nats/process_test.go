@@ -55,6 +55,7 @@ func startProgram(t testing.TB, program string, opts *server.Options) (stop func
 	}
 	// The shell also stops the server if the test process ends without calling stop, because its standard input then ends.
 	cmd := exec.Command("sh", "-c", `"$0" -c "$1" & read -r line; kill $!; wait $!`, program, config)
+	cmd.Stderr = t.Output() // nats-server's log
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
