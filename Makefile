@@ -138,6 +138,12 @@ test-long: ## All tests with their full counts and durations: takes about an hou
 test-node: ## Install the chart on a real Kubernetes node, upgrade it and break it: requires Linux, root and Debian's packages
 	DELTABRIDGE_TEST_NODE=1 go test ./test/node -count=1 -v -timeout=90m
 
+# Not part of `make test`: it compiles older Kubernetes API servers.
+ONLY ?=
+.PHONY: test-matrix
+test-matrix: ## Test with the older servers in docs/support.md, and write the date there: ONLY=REGEXP selects rows
+	go run ./test/matrix -only='$(ONLY)'
+
 # The control plane of the tests: the first time this takes minutes, longer than a test may. It shows its progress.
 .PHONY: prebuild
 prebuild:

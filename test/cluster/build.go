@@ -19,6 +19,10 @@ const (
 	modulePath     = "github.com/deltabridge/deltabridge"
 	progressPeriod = 10 * time.Second
 	lockPoll       = 200 * time.Millisecond
+
+	// versionVariable names an environment variable with another version of Kubernetes than that of
+	// test/controlplane/go.mod, such as 1.36.3: test/matrix.
+	versionVariable = "DELTABRIDGE_TEST_KUBERNETES"
 )
 
 // Binaries are the paths of the programs that Build made.
@@ -30,7 +34,8 @@ type Binaries struct {
 
 // Build compiles the programs of the control plane, from the module
 // test/controlplane of the repository around the working directory into its
-// directory .work/bin. Of the options only ControllerManager counts.
+// directory .work/bin. Of the options only ControllerManager counts. With another version
+// of Kubernetes (versionVariable) it is the directory .work/kubernetes-VERSION.
 //
 // The first build takes minutes, and Build writes its progress to log. Later
 // ones are left to Go's build cache, and while no file of the module is newer
@@ -42,7 +47,11 @@ func Build(ctx context.Context, log io.Writer, opts Options) (Binaries, error) {
 	if err != nil {
 		return Binaries{}, fmt.Errorf("build control plane: %w", err)
 	}
+	version := os.Getenv(versionVariable)
 	bin := filepath.Join(root, ".work", "bin")
+	if version != "" {
+		bin = filepath.Join(root, ".work", "kubernetes-"+version)
+	}
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return Binaries{}, fmt.Errorf("build control plane: %w", err)
 	}
@@ -53,6 +62,12 @@ func Build(ctx context.Context, log io.Writer, opts Options) (Binaries, error) {
 	defer unlock()
 
 	b := builder{module: filepath.Join(root, "test", "controlplane"), log: log}
+	if version != "" {
+		b.modfile = filepath.Join(bin, "go.mod")
+		if err := b.writeModfile(ctx, version); err != nil {
+			return Binaries{}, fmt.Errorf("build control plane of Kubernetes %s: %w", version, err)
+		}
+	}
 	made := Binaries{ControlPlane: filepath.Join(bin, "controlplane")}
 	if err := b.build(ctx, ".", made.ControlPlane); err != nil {
 		return Binaries{}, err
@@ -68,8 +83,9 @@ func Build(ctx context.Context, log io.Writer, opts Options) (Binaries, error) {
 
 // builder compiles packages of one module.
 type builder struct {
-	module string // directory
-	log    io.Writer
+	module  string // directory
+	modfile string // replaces the module's go.mod; empty: nothing does
+	log     io.Writer
 }
 
 // build compiles the package into the file target, if that is needed.
@@ -89,14 +105,7 @@ func (b builder) build(ctx context.Context, pkg, target string) error {
 	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(b.log, "building %s from the Kubernetes sources: the first time this takes minutes\n", name)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-C", b.module, "-v", "-buildvcs=false",
-		"-ldflags", flags, "-o", target, pkg)
-	// The module stands alone, whatever workspace the main one is used in. Without cgo: a second setting would mean to
-	// compile Kubernetes a second time.
-	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
-	// Interrupted, the go command ends the compilers that it started.
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = stopTimeout
+	cmd := b.command(ctx, "build", "-modfile="+b.modfile, "-v", "-buildvcs=false", "-ldflags", flags, "-o", target, pkg)
 	output, err := cmd.StderrPipe()
 	if err != nil {
 		return fmt.Errorf("build %s: %w", name, err)
@@ -114,6 +123,19 @@ func (b builder) build(ctx context.Context, pkg, target string) error {
 		return fmt.Errorf("build %s: %w", name, err)
 	}
 	return nil
+}
+
+// command returns a go command in the module's directory.
+func (b builder) command(ctx context.Context, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = b.module
+	// The module stands alone, whatever workspace the main one is used in. Without cgo: a second setting would mean to
+	// compile Kubernetes a second time.
+	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
+	// Interrupted, the go command ends the compilers that it started.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = stopTimeout
+	return cmd
 }
 
 // upToDate reports whether no file of the module is newer than target.
@@ -189,7 +211,11 @@ var kubernetesVersion = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v(\d+)\.
 // versionFlags tell the linker which version the programs should say they are.
 // Without them it is v0.0.0, which clients that look at the version refuse.
 func (b builder) versionFlags() (string, error) {
-	gomod, err := os.ReadFile(filepath.Join(b.module, "go.mod"))
+	path := b.modfile
+	if path == "" {
+		path = filepath.Join(b.module, "go.mod")
+	}
+	gomod, err := os.ReadFile(path)
 	if err != nil {
 		return "", err
 	}

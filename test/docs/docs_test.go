@@ -285,6 +285,23 @@ func TestSupport(t *testing.T) {
 			t.Errorf("docs/support.md: the tests use %s %s", row, used[1])
 		}
 	}
+	// make test-matrix reads the versions from these rows, and writes the results there.
+	older := regexp.MustCompile(`^\| ([\w -]+) \| \d+\.\d+\.\d+ \| (?:\d+ \| \d{4}-\d\d-\d\d|- \| not tested) \|$`)
+	tested := map[string]int{}
+	for _, line := range section(t, page, "Older versions") {
+		if m := older.FindStringSubmatch(line); m != nil {
+			if !strings.Contains(line, "not tested") {
+				tested[m[1]]++
+			}
+		} else if strings.HasPrefix(line, "| ") && !strings.HasPrefix(line, "| server |") {
+			t.Errorf("docs/support.md: make test-matrix does not read the row %s", line)
+		}
+	}
+	for server, atLeast := range map[string]int{"Kubernetes API server": 3, "nats-server": 2, "Apache Kafka": 1} {
+		if tested[server] < atLeast {
+			t.Errorf("docs/support.md: %d older versions of %s are tested, want %d", tested[server], server, atLeast)
+		}
+	}
 }
 
 // TestFormats: docs/compatibility.md has the format of each file of the state directory.

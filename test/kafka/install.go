@@ -10,11 +10,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"syscall"
 )
 
 //go:embed pom.xml
 var pom []byte
+
+// versionVariable names an environment variable with another version of Kafka than that of pom.xml: test/matrix.
+const versionVariable = "DELTABRIDGE_TEST_KAFKA"
+
+var versionInPOM = regexp.MustCompile(`(<artifactId>kafka_2\.13</artifactId>\s*<version>)[^<]+`)
 
 // copyPlugin is pinned, so that what Maven runs does not depend on the day.
 const copyPlugin = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -34,11 +40,15 @@ func install(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	project := pom
+	if version := os.Getenv(versionVariable); version != "" {
+		project = versionInPOM.ReplaceAll(pom, []byte("${1}"+version))
+	}
 	base := filepath.Join(root, ".work", "kafka")
 	if err := os.MkdirAll(base, 0o755); err != nil {
 		return "", err
 	}
-	jars := filepath.Join(base, fmt.Sprintf("jars-%x", sha256.Sum256(pom))[:21])
+	jars := filepath.Join(base, fmt.Sprintf("jars-%x", sha256.Sum256(project))[:21])
 
 	unlock, err := lock(filepath.Join(base, "lock"))
 	if err != nil {
@@ -50,17 +60,17 @@ func install(ctx context.Context) (string, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	return jars, copyJars(ctx, base, jars)
+	return jars, copyJars(ctx, project, base, jars)
 }
 
 // copyJars lets Maven fill a temporary folder, which gets its name when it is complete.
-func copyJars(ctx context.Context, base, jars string) error {
+func copyJars(ctx context.Context, project []byte, base, jars string) error {
 	tmp, err := os.MkdirTemp(base, "tmp-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	if err := os.WriteFile(filepath.Join(tmp, "pom.xml"), pom, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(tmp, "pom.xml"), project, 0o644); err != nil {
 		return err
 	}
 	out := filepath.Join(tmp, "jars")

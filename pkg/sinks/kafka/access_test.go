@@ -105,7 +105,8 @@ func allow(t *testing.T, addr, topic string, op kmsg.ACLOperation) {
 		AllowHosts().
 		Operations(op).
 		ResourcePatternType(kadm.ACLPatternLiteral)
-	results, err := kadm.NewClient(client).CreateACLs(t.Context(), acls)
+	admin := kadm.NewClient(client)
+	results, err := admin.CreateACLs(t.Context(), acls)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,4 +115,8 @@ func allow(t *testing.T, addr, topic string, op kmsg.ACLOperation) {
 			t.Fatal(r.Err)
 		}
 	}
+	waitUntil(t, func() bool { // the controller has it; the broker may not have it yet
+		described, err := admin.DescribeACLs(t.Context(), acls)
+		return err == nil && len(described) == 1 && len(described[0].Described) == 1
+	})
 }

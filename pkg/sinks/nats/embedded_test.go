@@ -15,7 +15,7 @@ import (
 )
 
 // freePort is a loopback address on which nothing listens at this moment.
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
-	"strconv"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -25,7 +24,8 @@ import (
 type broker struct {
 	*sinktest.Proxy
 	opts  *server.Options
-	srv   *server.Server
+	srv   *server.Server // nil if the server is a program of its own
+	stop  func()
 	edit  func(*nats.Config) // changes the sinks' configuration
 	parts []string           // subjects of the stream, if it was divided
 }
@@ -38,17 +38,17 @@ func newBroker(t testing.TB) *broker {
 	}}
 	b.Start(t)
 	t.Cleanup(func() { b.Stop(t) })
-	u, err := url.Parse(b.srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.Proxy = sinktest.NewProxy(t, u.Host)
+	b.Proxy = sinktest.NewProxy(t, strings.TrimPrefix(clientURL(b.opts), "nats://"))
 	return b
 }
 
 // Start implements sinktest.Stopper. The first start chooses the port for the later ones.
 func (b *broker) Start(t testing.TB) {
 	t.Helper()
+	if program := os.Getenv(programVariable); program != "" {
+		b.stop = startProgram(t, program, b.opts)
+		return
+	}
 	srv, err := server.NewServer(b.opts.Clone())
 	if err != nil {
 		t.Fatalf("nats-server: %v", err)
@@ -58,6 +58,7 @@ func (b *broker) Start(t testing.TB) {
 		t.Fatal("nats-server does not get ready")
 	}
 	b.srv = srv
+	b.stop = func() { srv.Shutdown(); srv.WaitForShutdown() }
 	if b.opts.Port == server.RANDOM_PORT {
 		u, _ := url.Parse(srv.ClientURL())
 		if _, err := fmt.Sscan(u.Port(), &b.opts.Port); err != nil {
@@ -67,10 +68,7 @@ func (b *broker) Start(t testing.TB) {
 }
 
 // Stop implements sinktest.Stopper.
-func (b *broker) Stop(testing.TB) {
-	b.srv.Shutdown()
-	b.srv.WaitForShutdown()
-}
+func (b *broker) Stop(testing.TB) { b.stop() }
 
 const (
 	streamName = "K8S"
@@ -105,7 +103,7 @@ func (b *broker) NewSink(t testing.TB) sinks.Sink {
 func (b *broker) Takes(ctx context.Context) error {
 	deadline, _ := ctx.Deadline()
 	conn, err := natsgo.Connect(
-		"nats://"+net.JoinHostPort(b.opts.Host, strconv.Itoa(b.opts.Port)),
+		clientURL(b.opts),
 		natsgo.NoReconnect(),
 		natsgo.Timeout(time.Until(deadline)),
 	)
@@ -148,7 +146,7 @@ func (b *broker) Add(t *testing.T, resource string) {
 // js is a client of the server's own, not through the proxy.
 func (b *broker) js(t testing.TB) jetstream.JetStream {
 	t.Helper()
-	conn, err := natsgo.Connect(b.srv.ClientURL())
+	conn, err := natsgo.Connect(clientURL(b.opts))
 	if err != nil {
 		t.Fatalf("reader: %v", err)
 	}

@@ -95,7 +95,7 @@ func TestCheck(t *testing.T) {
 			"would be created, but with too many replicas",
 			kafka.Config{Topic: "check.missing", CreateTopics: &kafka.CreateTopics{ReplicationFactor: 3}},
 			append(slices.Clone(reached), "FAIL topic topic check.missing: topic: create topic check.missing: Invalid Replication Factor: "+
-				"Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered or some brokers have all their log directories cordoned. (see kafka.createTopics.replicationFactor)"+
+				"Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only 1 broker(s) are registered. (see kafka.createTopics.replicationFactor)"+
 				" -> see kafka.createTopics.replicationFactor"),
 		},
 		{
@@ -112,7 +112,11 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.cfg.Brokers = []string{broker.Addr()}
-			if diff := cmp.Diff(c.want, sinktest.Table(newSink(t, c.cfg).Check(t.Context()), broker.Addr())); diff != "" {
+			got := sinktest.Table(newSink(t, c.cfg).Check(t.Context()), broker.Addr())
+			for i := range got { // brokers of version 4 add this
+				got[i] = strings.ReplaceAll(got[i], " or some brokers have all their log directories cordoned", "")
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -1,0 +1,86 @@
+package nats_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+)
+
+// programVariable names an environment variable with the path of a nats-server program: test/matrix. If it is set, a
+// broker is this program, and not the nats-server of go.mod in the test process.
+const programVariable = "DELTABRIDGE_TEST_NATS_SERVER"
+
+const serverConfig = `
+server_name: test
+host: %s
+port: %d
+max_payload: %d
+jetstream { store_dir: %q, max_file_store: %d, max_memory_store: %d }
+`
+
+// startProgram starts a nats-server program and waits until it accepts connections. If the port of opts is random, it
+// chooses one and sets it. A test that requires options other than those of serverConfig fails.
+func startProgram(t testing.TB, program string, opts *server.Options) (stop func()) {
+	t.Helper()
+	if opts.Port == server.RANDOM_PORT {
+		if _, err := fmt.Sscanf(freePort(t), "127.0.0.1:%d", &opts.Port); err != nil {
+			t.Fatal(err)
+		}
+	}
+	supported := &server.Options{
+		Host: opts.Host, Port: opts.Port, MaxPayload: opts.MaxPayload, JetStream: true, StoreDir: opts.StoreDir,
+		JetStreamMaxStore: opts.JetStreamMaxStore, JetStreamMaxMemory: opts.JetStreamMaxMemory, NoLog: true, NoSigs: true,
+	}
+	if !reflect.DeepEqual(supported, opts) {
+		t.Fatalf("with %s, the server cannot have the options %+v", programVariable, opts)
+	}
+	limit := opts.MaxPayload
+	if limit == 0 {
+		limit = server.MAX_PAYLOAD_SIZE
+	}
+	text := fmt.Sprintf(serverConfig,
+		opts.Host, opts.Port, limit, opts.StoreDir, opts.JetStreamMaxStore, opts.JetStreamMaxMemory)
+	config := filepath.Join(t.TempDir(), "nats.conf")
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// The shell also stops the server if the test process ends without calling stop, because its standard input then ends.
+	cmd := exec.Command("sh", "-c", `"$0" -c "$1" & read -r line; kill $!; wait $!`, program, config)
+	cmd.Stderr = t.Output() // nats-server's log
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop = func() {
+		_ = stdin.Close()
+		_ = cmd.Wait() // the exit code of a server that was killed
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		conn, err := natsgo.Connect(clientURL(opts), natsgo.NoReconnect())
+		if err == nil {
+			conn.Close()
+			return stop
+		}
+		if time.Now().After(deadline) {
+			stop()
+			t.Fatalf("%s does not accept connections: %v", program, err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+func clientURL(opts *server.Options) string {
+	return "nats://" + net.JoinHostPort(opts.Host, strconv.Itoa(opts.Port))
+}
