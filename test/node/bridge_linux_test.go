@@ -23,7 +23,8 @@ import (
 
 const (
 	bridgePod = "deltabridge-0"
-	values    = `image: {repository: deltabridge, tag: %s}
+	image     = "ghcr.io/deltabridge/deltabridge:dev" // the name that the image contains
+	values    = `image: %s
 config:
   cluster: node
   watch: [{resources: [configmaps, serviceaccounts, pods]}]
@@ -115,12 +116,12 @@ func (n *node) gettingStarted(t *testing.T) {
 func (n *node) installRestricted(t *testing.T) {
 	shell(t, dir, "kubectl create namespace "+loadNamespace+` && kubectl create namespace deltabridge &&
 kubectl label namespace deltabridge pod-security.kubernetes.io/enforce=restricted`)
-	if out, err := tryShell(t, dir, "kubectl -n deltabridge run other --image=deltabridge:dev"); err == nil ||
+	if out, err := tryShell(t, dir, "kubectl -n deltabridge run other --image="+image); err == nil ||
 		!strings.Contains(out, "violates PodSecurity") {
 		t.Errorf("the namespace admits any Pod: %v\n%s", err, out)
 	}
-	for name, tag := range map[string]string{"earlier": "earlier", "now": "dev"} {
-		must(t, os.WriteFile(filepath.Join(dir, name, "values.yaml"), fmt.Appendf(nil, values, tag), 0o600))
+	for name, image := range map[string]string{"earlier": "{repository: deltabridge, tag: earlier}", "now": "{tag: dev}"} {
+		must(t, os.WriteFile(filepath.Join(dir, name, "values.yaml"), fmt.Appendf(nil, values, image), 0o600))
 	}
 	if out := shell(t, filepath.Join(dir, "earlier"), install+" && "+rollout); strings.Contains(out, "would violate") {
 		t.Error(out)
@@ -146,7 +147,7 @@ func (n *node) upgradeFromEarlier(t *testing.T) {
 			t.Errorf("an upgrade without the manual step: %v\n%s", err, out)
 		}
 		shell(t, now(), orphan+" && "+upgrade+" --wait")
-		n.wait(t, func(pod *corev1.Pod) bool { return pod.Spec.Containers[0].Image == "deltabridge:dev" })
+		n.wait(t, func(pod *corev1.Pod) bool { return pod.Spec.Containers[0].Image == image })
 	})
 	shell(t, now(), upgrade+" --wait") // later upgrades require no manual step
 }
