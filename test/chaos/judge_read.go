@@ -93,7 +93,7 @@ func (j *sinkJudge) repeats(before, again *Event) bool {
 			}
 		}
 	}
-	return j.restarted(again) || j.behindAList(before, again) ||
+	return j.restarted(again) || j.behindAList(before, again) || j.differenceAgain(before, again) ||
 		slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
 			switch {
 			case f.Sink == j.dest:

@@ -4,6 +4,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -247,6 +248,21 @@ func (j *sinkJudge) behindAList(before, again *Event) bool {
 	for n, p := range j.Timeline.Processes {
 		onDisk := before.made().Before(p.Start) && !before.At.Before(p.Start)
 		if j.unfinished(n) && onDisk && !again.made().Before(p.Start) {
+			return true
+		}
+	}
+	return false
+}
+
+// differenceAgain reports whether an event repeats one of the difference between filters that an earlier process left on
+// disk. If the queue was full, that process did not finish the difference, and the next one sends all of it again.
+func (j *sinkJudge) differenceAgain(before, again *Event) bool {
+	for n, p := range j.Timeline.Processes {
+		if n == 0 || !strings.Contains(again.ID, ".filter.") || again.made().Before(p.Start) ||
+			!before.made().Before(p.Start) || before.At.Before(p.Start) {
+			continue
+		}
+		if s := j.Timeline.Processes[n-1].Config.At(j.dest); s != nil && (s.Small || s.Overflow != "") {
 			return true
 		}
 	}

@@ -779,6 +779,24 @@ func TestJudgeNewStarts(t *testing.T) {
 	}
 }
 
+// The difference between filters filled the queue before it was complete. What was on disk of it comes again.
+func TestJudgeADifferenceInPart(t *testing.T) {
+	for small, want := range map[bool][]Class{true: nil, false: {Repeated}} {
+		sink := stream(Filter{Team: "red"})
+		sink.Small = small
+		s := tell(t, "x:red y:blue y y y y", sink)
+		after := s.config()
+		after.Sinks[0].Filter.Team = "blue"
+		s.process(0, 3, Term, s.config()).process(3, 3, Term, after).process(5, 0, "", after)
+		s.got("s", "added 1", "left 1@5.1", "left 1@5.2", "initial 3@5.3", "updated 4@5.4", "updated 5@5.5", "updated 6")
+		for n, made := range []float64{3.1, 5.05} {
+			e := s.in.Events["s"][n+1]
+			e.ID, e.Made = e.ID+".filter.c", second(made)
+		}
+		s.ends(want...)
+	}
+}
+
 // A sink that is new at a destination does not know what it excludes, so what the destination shows of that stays.
 func TestJudgeANewSinkWithAnotherWatch(t *testing.T) {
 	for name, want := range map[string][]Class{"new": nil, "s": {StillThere, StillThere}} {
