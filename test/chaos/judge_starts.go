@@ -254,8 +254,8 @@ func (j *sinkJudge) behindAList(before, again *Event) bool {
 	return false
 }
 
-// differenceAgain reports whether an event repeats one of the difference between filters that an earlier process left on
-// disk. If the queue was full, that process did not finish the difference, and the next one sends all of it again.
+// differenceAgain reports whether an event repeats one of the difference between filters that an earlier process left
+// on disk. If the queue was full, that process did not finish the difference, and the next one sends all of it again.
 func (j *sinkJudge) differenceAgain(before, again *Event) bool {
 	for n, p := range j.Timeline.Processes {
 		if n == 0 || !strings.Contains(again.ID, ".filter.") || again.made().Before(p.Start) ||
