@@ -122,19 +122,20 @@ func (j *sinkJudge) abrupt(p *Process) bool {
 }
 
 // unknown reports whether the bridge may have forgotten that it sent a state, because the API server had lost the
-// history too. The gap event covers it ("Limits" in delivery.md). A deletion that was found in a list carries an older
-// state, so the gap event of a later list covers it.
+// history too. The gap event covers it ("Limits" in delivery.md). A deletion or a leave can carry an older state, so the
+// gap event of a later list covers it.
 func (j *sinkJudge) unknown(last *Event) bool {
 	if last == nil {
 		return false
 	}
+	removal := last.Operation == "deleted"
 	covers := func(g Gap) bool {
-		return g.Resource == last.Resource && g.Reason == "relist" && (g.From < last.RV || last.Unknown) && last.RV <= g.To
+		return g.Resource == last.Resource && g.Reason == "relist" && (g.From < last.RV || removal) && last.RV <= g.To
 	}
 	return slices.ContainsFunc(j.Timeline.Processes, func(p Process) bool {
 		return j.forgot(&p, last) && (j.sink.Kind.LastOnly() && slices.ContainsFunc(j.Timeline.Relists, covers) ||
 			slices.ContainsFunc(j.gaps, func(g *Event) bool {
-				return covers(*g.Gap) && (!last.Unknown || g.At.After(p.End))
+				return covers(*g.Gap) && (!removal || g.At.After(p.End))
 			}))
 	})
 }

@@ -553,6 +553,20 @@ func TestJudgeAForgottenLeave(t *testing.T) {
 	}
 }
 
+// A killed process sent the leaves of a changed filter. An object of them is deleted while the history is lost.
+func TestJudgeADeletionAfterAForgottenLeave(t *testing.T) {
+	for how, want := range map[Action][]Class{Kill: nil, Term: {Operation}} {
+		s := tell(t, "y:red x:blue y x- y y", stream(Filter{}))
+		after := s.config()
+		after.Sinks[0].Filter.Team = "red"
+		s.process(0, 2, Term, s.config()).process(2, 3, how, after).fault(Forget, "", 4, 4).process(5, 0, "", after)
+		s.in.Timeline.Processes[0].End, s.in.Timeline.Processes[1].Start = second(2.4), second(2.5)
+		s.in.Timeline.Processes[1].End = second(3.5)
+		s.got("s", "added 1", "added 2", "left 2@2.6", "updated 3", "gap relist 3 5@5.1", "unknown 2@5.2", "updated 5@5.3",
+			"updated 6").ends(want...)
+	}
+}
+
 // An object left while the bridge was down and its checkpoint was lost. It came back and left again unseen: the
 // destination shows it since before the loss.
 func TestJudgeALeaveAfterALostCheckpoint(t *testing.T) {
