@@ -141,7 +141,8 @@ func (j *sinkJudge) unknown(last *Event) bool {
 }
 
 // uncommitted reports whether the bridge may have forgotten that it sent a state, and the next process that certainly
-// read what came before it had another configuration: then it counts as not sent ("Limits" in delivery.md).
+// read what came before it had another configuration, or continued with a change of what is watched: then it counts as
+// not sent ("Limits" in delivery.md).
 func (j *sinkJudge) uncommitted(last *Event) bool {
 	if last == nil {
 		return false
@@ -150,6 +151,9 @@ func (j *sinkJudge) uncommitted(last *Event) bool {
 	for n := range processes {
 		if !j.forgot(&processes[n], last) {
 			continue
+		}
+		if n+1 < len(processes) && j.changing(n+1) {
+			return true
 		}
 		unread := func(m int) bool { return j.abrupt(&processes[m]) || m > n && !j.caughtUp(&processes[m]) }
 		for m := n + 1; m < len(processes) && unread(m-1); m++ {

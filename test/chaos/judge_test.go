@@ -553,6 +553,20 @@ func TestJudgeAForgottenLeave(t *testing.T) {
 	}
 }
 
+// A process is killed soon after its start with another watch. The next one lists again, and knows only what was
+// committed: the leave carries an older state than what the killed process sent.
+func TestJudgeALeaveAfterAForgottenChange(t *testing.T) {
+	for how, want := range map[Action][]Class{Kill: nil, Term: {Order}} {
+		s := tell(t, "y:blue x:red x:blue x:red y y", stream(Filter{}))
+		after := s.config()
+		after.Watch[0].Team = "blue"
+		s.process(0, 2, Term, s.config()).process(2, 3, how, after).fault(Forget, "", 4, 4).process(4, 0, "", after)
+		s.in.Timeline.Processes[0].End, s.in.Timeline.Processes[1].Start = second(2.4), second(2.5)
+		s.in.Timeline.Processes[1].End = second(3.5)
+		s.got("s", "added 1", "added 2", "updated 3", "gap relist 2 4@4.1", "left 2@4.2", "updated 5", "updated 6").ends(want...)
+	}
+}
+
 // A killed process sent the leaves of a changed filter. An object of them is deleted while the history is lost.
 func TestJudgeADeletionAfterAForgottenLeave(t *testing.T) {
 	for how, want := range map[Action][]Class{Kill: nil, Term: {Operation}} {
