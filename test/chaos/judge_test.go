@@ -563,7 +563,8 @@ func TestJudgeALeaveAfterAForgottenChange(t *testing.T) {
 		s.process(0, 2, Term, s.config()).process(2, 3, how, after).fault(Forget, "", 4, 4).process(4, 0, "", after)
 		s.in.Timeline.Processes[0].End, s.in.Timeline.Processes[1].Start = second(2.4), second(2.5)
 		s.in.Timeline.Processes[1].End = second(3.5)
-		s.got("s", "added 1", "added 2", "updated 3", "gap relist 2 4@4.1", "left 2@4.2", "updated 5", "updated 6").ends(want...)
+		s.got("s", "added 1", "added 2", "updated 3", "gap relist 2 4@4.1", "left 2@4.2", "updated 5", "updated 6")
+		s.ends(want...)
 	}
 }
 
