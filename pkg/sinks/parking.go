@@ -183,8 +183,10 @@ func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
 		late := short.Err() != nil
 		cancel()
 		switch {
-		case err == nil || errors.Is(err, fifo.ErrClosed) || ctx.Err() != nil || !late:
+		case err == nil || errors.Is(err, fifo.ErrClosed) || !late:
 			return batch, err
+		case ctx.Err() != nil: // err can be that of short, which ended at the same moment
+			return batch, ctx.Err()
 		case waiting:
 			return batch, nil
 		}
