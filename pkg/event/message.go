@@ -40,6 +40,14 @@ type Message struct {
 	// empty if the checkpoint was created by a version without epochs, and nothing has changed since.
 	Epoch string `json:"ep,omitempty"`
 
+	// History names the history of etcd that the resourceVersions belong to. It is empty until etcd is restored to an
+	// earlier revision, and differs after each restore. ResourceVersions of two histories cannot be compared.
+	History string `json:"h,omitempty"`
+
+	// Delivery identifies this delivery of an event that is repeated on purpose: a restated event, or an event that is
+	// sent again to a new destination. It is empty for all other events, which are delivered once.
+	Delivery string `json:"d,omitempty"`
+
 	// Again reports whether the destination must accept the event even if it already contains an event with this id.
 	Again bool `json:"o,omitempty"`
 

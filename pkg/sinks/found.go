@@ -1,0 +1,177 @@
+package sinks
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+)
+
+// maxFound is the maximum number of objects and single events that a Found remembers. It uses about 150 bytes for each.
+const maxFound = 1 << 18
+
+// Found contains what a sink found when it read back the records that earlier processes wrote. It decides which events
+// need not be sent. The zero value is ready to use.
+//
+// The events of an object are written in order. The last record of an object therefore decides for all events up to it,
+// even if the records of the others are gone because of compaction or retention, or were never written because they
+// were merged or rejected. Only an event for which the order of resourceVersions means nothing is recognized by its own
+// record: a control event, an addition or leave that a changed configuration caused, a deletion that a list showed, and
+// an event that is repeated on purpose.
+//
+// If more objects were written than Found remembers, the others are sent again.
+type Found struct {
+	// Writer is the writer whose records count.
+	Writer string
+
+	objects map[string]last // by uid
+	single  map[string]int  // events that only their own record shows, by id or delivery, with the number of records
+	dropped int
+}
+
+// last is the last state of an object that the destination was sent.
+type last struct {
+	version        uint64
+	absent         bool // the last record is a deletion or a leave
+	deleted        bool // the last record is a deletion, which nothing can follow
+	history, epoch string
+}
+
+// FoundRecord is a record in the destination, as far as Found needs it.
+type FoundRecord struct {
+	Mark    string // the header MarkHeader
+	ID      string // the event's id
+	UID     string // the object's uid; empty for a control event
+	Version string // the resourceVersion
+	// Unknown is the attribute finalstateunknown: the deletion was found by a list, and Version is that of the last known
+	// state.
+	Unknown bool
+}
+
+// Note adds a record. The records of an object must be added in the order in which they were written.
+func (f *Found) Note(r FoundRecord) {
+	mark := strings.Split(r.Mark, " ")
+	if mark[0] != f.Writer || f.Writer == "" {
+		return
+	}
+	mark = append(mark, "", "", "")
+	history, epoch, delivery := mark[1], mark[2], mark[3]
+	switch {
+	case delivery != "":
+		f.noteSingle(delivery)
+	case r.UID == "" || r.Unknown || isConfigured(r.ID):
+		f.noteSingle(r.ID)
+	}
+	version, err := strconv.ParseUint(r.Version, 10, 64)
+	if r.UID == "" || err != nil {
+		return
+	}
+	s, known := f.objects[r.UID]
+	if known && s.history == history {
+		version = max(version, s.version)
+	} else if !known && !f.hasRoom() {
+		return
+	}
+	if f.objects == nil {
+		f.objects = map[string]last{}
+	}
+	left, gone := endsObject(r.UID, r.ID)
+	f.objects[r.UID] = last{
+		version: version, absent: left || gone, deleted: gone && r.ID == r.UID+deletedSuffix, history: history, epoch: epoch,
+	}
+}
+
+func (f *Found) hasRoom() bool {
+	if len(f.objects)+len(f.single) < maxFound {
+		return true
+	}
+	f.dropped++
+	return false
+}
+
+func (f *Found) noteSingle(id string) {
+	if f.single[id] == 0 && !f.hasRoom() {
+		return
+	}
+	if f.single == nil {
+		f.single = map[string]int{}
+	}
+	f.single[id]++
+}
+
+// Dropped returns the number of records that were not remembered because there were too many.
+func (f *Found) Dropped() int { return f.dropped }
+
+// The parts of an event id that follow the uid; see package event.
+const (
+	deletedSuffix = ".deleted"
+	leftPart      = ".left"
+	filterPart    = ".filter."
+)
+
+// endsObject reports whether the id is that of a leave or of a deletion.
+func endsObject(uid, id string) (left, deleted bool) {
+	rest := strings.TrimPrefix(id, uid)
+	rest, _, _ = strings.Cut(rest, filterPart)
+	return strings.HasSuffix(rest, leftPart), strings.HasSuffix(rest, deletedSuffix)
+}
+
+// isConfigured reports whether the id is that of an addition or leave that a changed configuration caused.
+func isConfigured(id string) bool { return strings.Contains(id, filterPart) }
+
+// Has reports whether the destination has the event or a later event of the same object, so that the event must not be
+// sent. If it returns false, the event is sent, and from then on no earlier record decides about the object.
+func (f *Found) Has(m *event.Message) bool {
+	if len(f.objects) == 0 && len(f.single) == 0 {
+		return false
+	}
+	if m.Delivery != "" {
+		return f.takeSingle(m.Delivery)
+	}
+	uid := string(m.Identity.UID)
+	configured := isConfigured(m.ID)
+	if (m.Type.IsControl() || configured || m.FinalStateUnknown) && f.takeSingle(m.ID) {
+		return true
+	}
+	s, known := f.objects[uid]
+	if m.Type.IsControl() || !known {
+		return false
+	}
+	if s.covers(m, configured) {
+		return true
+	}
+	delete(f.objects, uid)
+	return false
+}
+
+func (f *Found) takeSingle(id string) bool {
+	n := f.single[id]
+	if n > 1 {
+		f.single[id] = n - 1
+	} else {
+		delete(f.single, id)
+	}
+	return n > 0
+}
+
+// covers reports whether the event precedes the state, or leads to it.
+func (s *last) covers(m *event.Message, configured bool) bool {
+	version, err := strconv.ParseUint(m.Identity.ResourceVersion, 10, 64)
+	absent := m.Type == event.Deleted
+	switch {
+	case err != nil || s.history != m.History:
+		return false
+	case s.deleted:
+		return true
+	case absent && m.FinalStateUnknown: // it may be newer than the state
+		return false
+	case configured:
+		return absent == s.absent && version <= s.version
+	case version >= s.version:
+		return version == s.version && absent == s.absent
+	case m.LeftFilter && !s.absent: // with another filter the object may have left
+		return m.Epoch == s.epoch
+	default:
+		return true
+	}
+}

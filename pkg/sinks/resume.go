@@ -1,0 +1,57 @@
+package sinks
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+)
+
+// ErrStored is the result of a message that Send did not send, because the destination already had it (see Resumer).
+// The message is settled.
+var ErrStored = errors.New("the destination already has the event")
+
+// Resumer is a Sink that reads back, after a restart, which events its destination already has, and does not send these
+// events again. For each part of the destination, the checkpoint contains the position from which the sink must read.
+type Resumer interface {
+	Sink
+	// Resume is called once, before the first Connect. A sink for which it was not called reads nothing back.
+	Resume(from Resume)
+	// Positions returns the position of each part that this process has used: the place after the last record of this
+	// sink of which all records before it were acknowledged. No message is in flight when it is called, but some may
+	// have been perhaps written; these come after the position.
+	Positions() Positions
+}
+
+// Resume contains what a Resumer must know of earlier processes.
+type Resume struct {
+	// Writer identifies the sink of this installation. It stays the same over restarts. All records that the sink writes
+	// contain it (see Mark), and only records that contain it are read back.
+	Writer string
+	// Positions contains the stored positions.
+	Positions Positions
+	// Store adds positions to the stored ones. They are durable when it returns. The sink calls it before it writes to a
+	// part for the first time. Otherwise a restart would not know where the part's first records are.
+	Store func(Positions) error
+}
+
+// Positions contains positions by part of the destination. The names of parts also identify the server.
+type Positions map[string]Position
+
+// Position is a position in one part of a destination, which is a log of numbered records.
+type Position struct {
+	// Next is the number of the first record that may contain an event which a restart brings again: a Kafka offset, or
+	// the sequence of a JetStream stream.
+	Next int64 `json:"next"`
+	// Producer is the id of the Kafka producer that wrote the last records.
+	Producer int64 `json:"producer,omitempty"`
+}
+
+// MarkHeader is the name of the header that contains the result of Mark.
+const MarkHeader = "deltabridge"
+
+// Mark returns the value of the header that shows who wrote a record, and how its event relates to other events: the
+// writer, History, Epoch and Delivery of the event, separated by spaces.
+func Mark(writer string, m *event.Message) string {
+	return strings.TrimRight(writer+" "+m.History+" "+m.Epoch+" "+m.Delivery, " ")
+}
