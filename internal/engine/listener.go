@@ -48,8 +48,6 @@ type listener struct {
 	// The changes in a list have no positions of their own.
 	position string
 	inList   bool
-	// restored is added to the epoch of events after etcd was restored: an earlier event can have the same id.
-	restored string
 }
 
 var (
@@ -173,7 +171,7 @@ func (l *listener) OnGap(from, to, why string) {
 	l.inList = true
 	switch {
 	case tracker.WentBack(from, to):
-		l.position, l.floor, l.restored = "", "", "."+to
+		l.position, l.floor = "", ""
 	case l.floor != "" && l.refilter == nil && !past(l.floor, to):
 		return
 	default:
@@ -232,7 +230,7 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	}
 	at = ev.Time
 	m, err := l.pipeline.Encoder.Encode(ev)
-	m.ClusterUID, m.Epoch = l.pipeline.clusterUID, l.pipeline.epoch+l.restored
+	l.pipeline.label(m, l.ledger.History())
 	if err != nil {
 		l.pipeline.log.Error("cannot encode the object, so a gap event is sent in its place", "err", err)
 		l.counters.Rejected.Inc()

@@ -125,19 +125,16 @@ func (f *Found) Has(m *event.Message) bool {
 	if len(f.objects) == 0 && len(f.single) == 0 {
 		return false
 	}
-	if m.Delivery != "" {
-		return f.takeSingle(m.Delivery)
-	}
-	uid := string(m.Identity.UID)
-	configured := isConfigured(m.ID)
-	if (m.Type.IsControl() || configured || m.FinalStateUnknown) && f.takeSingle(m.ID) {
-		return true
-	}
+	uid, configured := string(m.Identity.UID), isConfigured(m.ID)
 	s, known := f.objects[uid]
-	if m.Type.IsControl() || !known {
-		return false
-	}
-	if s.covers(m, configured) {
+	switch {
+	case m.Delivery != "":
+		if f.takeSingle(m.Delivery) {
+			return true
+		}
+	case (m.Type.IsControl() || configured || m.FinalStateUnknown) && f.takeSingle(m.ID):
+		return true
+	case known && s.covers(m, configured):
 		return true
 	}
 	delete(f.objects, uid)
@@ -170,7 +167,8 @@ func (s *last) covers(m *event.Message, configured bool) bool {
 	case version >= s.version:
 		return version == s.version && absent == s.absent
 	case m.LeftFilter && !s.absent: // with another filter the object may have left
-		return m.Epoch == s.epoch
+		epoch, _, _ := strings.Cut(m.Epoch, ".")
+		return epoch == s.epoch
 	default:
 		return true
 	}
