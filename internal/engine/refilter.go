@@ -63,6 +63,7 @@ func (l *listener) refilterChange(old, now *object.Object) {
 // difference sends the event that an object requires under the current filter: an added or updated event if the object
 // passes, or a leave if it does not pass. It sends nothing if the sink is up to date. mayKnow reports whether the sink
 // may know the object, and isKnown whether the sink certainly knows it. If old equals now, the object has not changed.
+// The previous process may have sent the change too, which nothing but the destination shows.
 func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 	switch passes := l.filter.Belongs(now); {
 	case passes && isKnown && old != now:
@@ -71,6 +72,10 @@ func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 		l.send(event.Event{Type: event.Added, Object: now, InitialList: old == now, Change: l.refilter.change})
 	case !passes && mayKnow && !mutant.On("no-leave-on-change"):
 		l.leave(event.Event{Type: event.Deleted, Object: old, LeftAt: now.ResourceVersion, Change: l.refilter.change})
+	case !passes && l.refilter.mayKnow(now):
+		l.leave(event.Event{
+			Type: event.Deleted, Object: now, LeftAt: now.ResourceVersion, Change: l.refilter.change, IfFound: true,
+		})
 	}
 }
 

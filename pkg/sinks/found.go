@@ -119,15 +119,18 @@ func endsObject(uid, id string) (left, deleted bool) {
 // isConfigured reports whether the id is that of an addition or leave that a changed configuration caused.
 func isConfigured(id string) bool { return strings.Contains(id, filterPart) }
 
-// Has reports whether the destination has the event or a later event of the same object, so that the event must not be
-// sent. If it returns false, the event is sent, and from then on no earlier record decides about the object.
+// Has reports whether the event must not be sent, because the destination has it or a later event of the same object,
+// or because of Message.IfFound. If it returns false, the event is sent, and from then on no earlier record decides about
+// the object.
 func (f *Found) Has(m *event.Message) bool {
 	if len(f.objects) == 0 && len(f.single) == 0 {
-		return false
+		return m.IfFound
 	}
 	uid, configured := string(m.Identity.UID), isConfigured(m.ID)
 	s, known := f.objects[uid]
 	switch {
+	case m.IfFound && (!known || s.absent || s.history != m.History):
+		return true
 	case m.Delivery != "":
 		if f.takeSingle(m.Delivery) {
 			return true
