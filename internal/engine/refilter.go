@@ -63,7 +63,6 @@ func (l *listener) refilterChange(old, now *object.Object) {
 // difference sends the event that an object requires under the current filter: an added or updated event if the object
 // passes, or a leave if it does not pass. It sends nothing if the sink is up to date. mayKnow reports whether the sink
 // may know the object, and isKnown whether the sink certainly knows it. If old equals now, the object has not changed.
-// The previous process may have sent the change too, which nothing but the destination shows.
 func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 	switch passes := l.filter.Belongs(now); {
 	case passes && isKnown && old != now:
@@ -72,9 +71,17 @@ func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 		l.send(event.Event{Type: event.Added, Object: now, InitialList: old == now, Change: l.refilter.change})
 	case !passes && mayKnow && !mutant.On("no-leave-on-change"):
 		l.leave(event.Event{Type: event.Deleted, Object: old, LeftAt: now.ResourceVersion, Change: l.refilter.change})
-	case !passes && l.refilter.mayKnow(now):
+	case !passes:
+		l.endIfFound(l.refilter, now)
+	}
+}
+
+// endIfFound sends a leave for a state that the sink should not have, but that the previous process may have sent before
+// the filter was changed. Only the destination shows whether it did.
+func (l *listener) endIfFound(former *refilter, o *object.Object) {
+	if former != nil && former.mayKnow(o) {
 		l.leave(event.Event{
-			Type: event.Deleted, Object: now, LeftAt: now.ResourceVersion, Change: l.refilter.change, IfFound: true,
+			Type: event.Deleted, Object: o, LeftAt: o.ResourceVersion, Change: former.change, IfFound: true,
 		})
 	}
 }
@@ -102,7 +109,7 @@ func (l *listener) tryRefilter() {
 			l.pass(func() { l.difference(o, o, r.mayKnow(o), r.isKnown(o)) })
 		}
 	}
-	l.refilter = nil
+	l.refilter, l.former = nil, r
 	l.synced(l.position, len(objects))
 	l.inList = false
 }
