@@ -48,7 +48,8 @@ type FoundRecord struct {
 	Unknown bool
 }
 
-// Note adds a record. The records of an object must be added in the order in which they were written.
+// Note adds a record. The records of an object must be added in the order in which they were written, except that the
+// parts of a destination can be read one after another.
 func (f *Found) Note(r FoundRecord) {
 	mark := strings.Split(r.Mark, " ")
 	if mark[0] != f.Writer || f.Writer == "" {
@@ -67,18 +68,18 @@ func (f *Found) Note(r FoundRecord) {
 		return
 	}
 	s, known := f.objects[r.UID]
-	if known && s.history == history {
-		version = max(version, s.version)
-	} else if !known && !f.hasRoom() {
+	left, gone := endsObject(r.UID, r.ID)
+	deleted := gone && r.ID == r.UID+deletedSuffix
+	switch {
+	case known && s.history == history && (s.deleted || version < s.version && !deleted):
+		return // The newer record is in another part of the destination that was read earlier.
+	case !known && !f.hasRoom():
 		return
 	}
 	if f.objects == nil {
 		f.objects = map[string]last{}
 	}
-	left, gone := endsObject(r.UID, r.ID)
-	f.objects[r.UID] = last{
-		version: version, absent: left || gone, deleted: gone && r.ID == r.UID+deletedSuffix, history: history, epoch: epoch,
-	}
+	f.objects[r.UID] = last{version: version, absent: left || gone, deleted: deleted, history: history, epoch: epoch}
 }
 
 func (f *Found) hasRoom() bool {
