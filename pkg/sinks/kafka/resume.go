@@ -115,6 +115,16 @@ func (s *Sink) goWithoutFence(p *partition) bool {
 // beginFence begins to fence a partition, or to renew its fence.
 func (s *Sink) beginFence(p *partition, renewal bool) {
 	p.stopFence()
+	f := s.newFence(p, renewal)
+	ctx, cancel := context.WithCancel(s.fences.ctx)
+	f.cancel, p.fence, p.unsettled = cancel, f, false
+	s.fences.wg.Go(func() {
+		defer cancel()
+		f.run(ctx)
+	})
+}
+
+func (s *Sink) newFence(p *partition, renewal bool) *fence {
 	f := &fence{
 		sink: s, Partition: wire.Partition{Topic: p.topic.name, ID: p.id, Leader: p.leader},
 		txn: wire.Transactions{
@@ -132,12 +142,7 @@ func (s *Sink) beginFence(p *partition, renewal bool) {
 	if renewal {
 		f.producer, f.next = f.own, wire.Latest
 	}
-	ctx, cancel := context.WithCancel(s.fences.ctx)
-	f.cancel, p.fence, p.unsettled = cancel, f, false
-	s.fences.wg.Go(func() {
-		defer cancel()
-		f.run(ctx)
-	})
+	return f
 }
 
 // advance applies the results of fences that are done, and begins to renew others.

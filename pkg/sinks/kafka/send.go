@@ -162,7 +162,7 @@ func (s *Sink) split(batch []*event.Message, results []error, start, end int) (w
 		p, leader := s.routes[i], ""
 		if p.isReady() {
 			leader = p.leader
-			if p.fenced && s.fences.has(batch[i]) {
+			if s.fences.resume != nil && s.fences.has(batch[i]) {
 				results[i] = sinks.ErrStored
 				continue
 			}
