@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +31,7 @@ const (
 type fences struct {
 	resume   *sinks.Resume   // nil if Resume was not called
 	stored   sinks.Positions // the positions that a restart would find
+	all      bool            // reports whether the fences of all partitions with a stored position have begun
 	denied   bool            // reports whether a permission on transactional ids is missing
 	warned   bool            // reports whether a missing permission was logged
 	advanced time.Time       // when advance last looked at all partitions
@@ -99,6 +101,61 @@ func (s *Sink) prepare(ctx context.Context) error {
 		s.goWithoutFence(p)
 	}
 	return err
+}
+
+// decidable returns the messages up to the first whose result depends on partitions that are not read yet. This can be a
+// message with IfFound if the events of an object can be in several partitions.
+func (s *Sink) decidable(ctx context.Context, batch []*event.Message, results []error) []*event.Message {
+	first := slices.IndexFunc(batch, func(m *event.Message) bool { return m.IfFound })
+	if first < 0 || !s.volatile || s.fences.resume == nil || s.fences.denied {
+		return batch
+	}
+	err := s.fenceAll(ctx)
+	for _, t := range s.topics {
+		for _, p := range t.partitions {
+			if p.fence != nil && !p.fence.renewal {
+				err = s.unavailable(t, p.notReady())
+			}
+		}
+	}
+	if err == nil {
+		return batch
+	}
+	results[first] = err
+	return batch[:first]
+}
+
+// fenceAll begins to fence all partitions with a stored position, unless it has done so before.
+func (s *Sink) fenceAll(ctx context.Context) error {
+	if s.fences.all {
+		return nil
+	}
+	var topics []*topic
+	for name := range s.fences.stored {
+		if place, ok := strings.CutPrefix(name, s.client.ClusterID()+"/"); ok {
+			name, _, _ := strings.Cut(place, "/")
+			if t := s.topic([]byte(name)); !slices.Contains(topics, t) {
+				topics = append(topics, t)
+			}
+		}
+	}
+	if len(topics) > 0 {
+		s.fetch(ctx, topics)
+	}
+	for _, t := range topics {
+		if t.err != nil && !t.isMissing() {
+			return t.err
+		}
+	}
+	s.fences.all = true
+	for _, t := range topics {
+		for _, p := range t.partitions {
+			if _, known := s.fences.stored[s.partName(p)]; known && p.fence == nil && !p.fenced && !t.denied {
+				s.beginFence(p, false)
+			}
+		}
+	}
+	return nil
 }
 
 // goWithoutFence makes a partition ready that can't be fenced. It reports whether it did so.

@@ -8,9 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,70 +19,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
-
-// stored contains the positions that a process would find after a restart.
-type stored struct {
-	mu  sync.Mutex
-	all sinks.Positions
-}
-
-func (s *stored) add(more sinks.Positions) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = sinks.Positions{}
-	}
-	maps.Copy(s.all, more)
-	return nil
-}
-
-// process returns the sink of a process that begins with these positions. A process that is killed is not closed, so
-// its sink is simply not used any more.
-func process(t testing.TB, cfg Config, at *stored) *Sink {
-	t.Helper()
-	s := newSink(t, cfg)
-	s.Resume(sinks.Resume{Writer: "w1", Positions: maps.Clone(at.all), Store: at.add})
-	waitUntil(t, func() bool { return s.Connect(t.Context()) == nil })
-	return s
-}
-
-// sendAll sends like a drain, and returns the last result of each message.
-func sendAll(t testing.TB, s *Sink, batch ...*event.Message) []string {
-	t.Helper()
-	words := make([]string, len(batch))
-	rest := slices.Collect(maps.Keys(maps.Collect(slices.All(batch))))
-	slices.Sort(rest)
-	waitUntil(t, func() bool {
-		var again []int
-		part := make([]*event.Message, 0, len(rest))
-		for _, i := range rest {
-			part = append(part, batch[i])
-		}
-		for k, err := range send(t, s, part...) {
-			words[rest[k]] = describe([]error{err})[0]
-			if w := words[rest[k]]; w != "ok" && w != "stored" && w != "permanent" {
-				again = append(again, rest[k])
-			}
-		}
-		rest = again
-		return len(rest) == 0
-	})
-	return words
-}
-
-// removed is a deletion, with the id of a real one.
-func removed(name string, version int) *event.Message {
-	m := change(event.Deleted, name, version)
-	m.ID = "u-" + name + ".deleted"
-	return m
-}
-
-func wantIDs(t *testing.T, broker *testkafka.Broker, topic string, want ...string) {
-	t.Helper()
-	if diff := cmp.Diff(want, ids(testkafka.ReadAll(t, broker.Addr(), topic))); diff != "" {
-		t.Errorf("%s contains (-want +got):\n%s", topic, diff)
-	}
-}
 
 // TestNothingTwiceAfterKill: a process that is killed, and its successor, which gets the same events and newer ones.
 func TestNothingTwiceAfterKill(t *testing.T) {
@@ -228,21 +162,6 @@ func TestZombie(t *testing.T) {
 		t.Errorf("the own process: %v", got)
 	}
 	wantIDs(t, broker, "zombie", "u-a.1", "u-a.2", "u-a.4")
-}
-
-// lossy loses the next response if this is requested: the connection ends when it arrives.
-type lossy struct {
-	net.Conn
-	lose *atomic.Bool
-}
-
-func (c lossy) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if c.lose.CompareAndSwap(true, false) {
-		_ = c.Conn.Close()
-		return 0, io.ErrUnexpectedEOF
-	}
-	return n, err
 }
 
 // TestSettledByReading: a batch that was written, without an acknowledgement, and does not come again as it was.
@@ -404,4 +323,26 @@ func TestStoreFails(t *testing.T) {
 	full = nil
 	sendAll(t, s, change(event.Added, "a", 1))
 	wantIDs(t, broker, "unstored", "u-a.1")
+}
+
+// TestIfFoundInAnyPartition: an object that only the destination knows, with a template that sends its leave to another
+// topic than its addition.
+func TestIfFoundInAnyPartition(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	cfg := Config{
+		Brokers: []string{broker.Addr()}, Topic: "iffound-{operation}",
+		CreateTopics: &CreateTopics{Partitions: 3, ReplicationFactor: 1},
+	}
+	leave := func(name string, version int) *event.Message {
+		m := change(event.Deleted, name, version)
+		m.ID += ".left.filter.1"
+		m.LeftFilter, m.IfFound = true, true
+		return m
+	}
+	var at stored
+	sendAll(t, process(t, cfg, &at), change(event.Added, "a", 1), change(event.Added, "b", 2))
+	got := sendAll(t, process(t, cfg, &at), leave("unknown", 3), leave("a", 4), change(event.Updated, "b", 5))
+	if diff := cmp.Diff([]string{"stored", "ok", "ok"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 }

@@ -42,6 +42,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 		results[0] = err
 		return
 	}
+	batch = s.decidable(ctx, batch, results)
 	for start := 0; start < len(batch); {
 		end := s.endOfRound(batch, start)
 		if !s.sendRound(ctx, batch, results, start, end) {
