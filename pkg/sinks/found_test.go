@@ -62,6 +62,9 @@ func TestFound(t *testing.T) {
 	}
 	epoch := func(m *event.Message) { m.Epoch = "e2.17" }
 	history := func(m *event.Message) { m.History = "500" }
+	of := func(uid types.UID, m *event.Message) *event.Message {
+		return with(m, func(m *event.Message) { m.Identity.UID, m.ID = uid, string(uid)+m.ID[1:] })
+	}
 	for name, test := range map[string]struct {
 		found []*event.Message
 		again []*event.Message
@@ -75,6 +78,19 @@ func TestFound(t *testing.T) {
 		"the records before the last one are gone": {
 			found: []*event.Message{ev("update", 12, "")},
 			again: []*event.Message{ev("update", 10, ""), ev("left", 11, ""), ev("update", 12, "")},
+		},
+		"the next object of this name": {
+			found: []*event.Message{ev("deleted", 11, ""), of("b", ev("update", 12, ""))},
+			again: []*event.Message{ev("deleted", 11, ""), of("b", ev("update", 12, ""))},
+		},
+		"the next object of this name, and compaction has removed the deletion": {
+			found: []*event.Message{of("b", ev("update", 12, ""))},
+			again: []*event.Message{ev("deleted", 11, ""), of("b", ev("update", 12, ""))},
+			sent:  []int{0, 1},
+		},
+		"parts that are read one after another": {
+			found: []*event.Message{ev("update", 12, ""), ev("update", 10, ""), of("b", ev("deleted", 9, "")), of("b", ev("update", 8, ""))},
+			again: []*event.Message{ev("update", 12, ""), of("b", ev("deleted", 9, ""))},
 		},
 		"a deletion": {
 			found: []*event.Message{ev("deleted", 12, "")},

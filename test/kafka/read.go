@@ -83,7 +83,7 @@ func ReadAll(t testing.TB, addr, topic string) [][]*kgo.Record {
 	if err != nil {
 		t.Fatalf("reading the starts of %s: %v", topic, err)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.FetchMaxWait(200*time.Millisecond))
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.FetchMaxWait(200*time.Millisecond), kgo.KeepControlRecords())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +91,7 @@ func ReadAll(t testing.TB, addr, topic string) [][]*kgo.Record {
 
 	from := map[string]map[int32]kgo.Offset{topic: {}}
 	open := map[int32]int64{} // partition to its end, while records are missing
+	last := map[int32]int64{} // partition to the last offset read, also that of a control record
 	records := make([][]*kgo.Record, len(ends[topic]))
 	ends.Each(func(end kadm.ListedOffset) {
 		start, _ := starts.Lookup(topic, end.Partition)
@@ -108,11 +109,14 @@ func ReadAll(t testing.TB, addr, topic string) [][]*kgo.Record {
 			t.Fatalf("reading %s: %v", topic, err)
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			records[r.Partition] = append(records[r.Partition], r)
+			last[r.Partition] = r.Offset
+			if !r.Attrs.IsControl() {
+				records[r.Partition] = append(records[r.Partition], r)
+			}
 		})
 		for p, end := range open {
 			// A compacted partition's last offset is always there: the active segment is never compacted.
-			if n := len(records[p]); n > 0 && records[p][n-1].Offset >= end-1 {
+			if last[p] >= end-1 {
 				delete(open, p)
 			}
 		}
