@@ -26,8 +26,8 @@ type Found struct {
 
 	objects map[string]last        // by uid
 	newest  uint64                 // the highest resourceVersion
+	single  map[string]int         // events that only their own record shows, by id or delivery: the number of records
 	ended   map[event.Key]struct{} // names of objects whose deletion is sent again
-	single  map[string]int         // events that only their own record shows, by id or delivery, with the number of records
 	dropped int
 }
 
@@ -124,8 +124,8 @@ func endsObject(uid, id string) (left, deleted bool) {
 func isConfigured(id string) bool { return strings.Contains(id, filterPart) }
 
 // Has reports whether the event must not be sent, because the destination has it or a later event of the same object,
-// or because of Message.IfFound. If it returns false, the event is sent, and from then on no earlier record decides about
-// the object.
+// or because of Message.IfFound. If it returns false, the event is sent, and from then on no earlier record decides
+// about the object.
 func (f *Found) Has(m *event.Message) bool {
 	if len(f.objects) == 0 && len(f.single) == 0 {
 		return m.IfFound
@@ -154,8 +154,8 @@ func (f *Found) Has(m *event.Message) bool {
 }
 
 // mayPrecede reports whether records of another object with the same name can be newer than the deletion m. If
-// compaction has removed the records of the deleted object, its deletion is sent again, and then all events of the other
-// object must follow it.
+// compaction has removed the records of the deleted object, its deletion is sent again, and then all events of the
+// other object must follow it.
 func (f *Found) mayPrecede(m *event.Message) bool {
 	version, err := strconv.ParseUint(m.Identity.ResourceVersion, 10, 64)
 	return err == nil && version <= f.newest && f.objects != nil

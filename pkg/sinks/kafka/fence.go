@@ -95,7 +95,7 @@ func (f *fence) run(ctx context.Context) {
 
 // attempt continues the fence from the step that failed.
 func (f *fence) attempt(ctx context.Context) error {
-	if f.producer == wire.NoProducer {
+	if f.producer == wire.NoProducer() {
 		if err := f.init(ctx); err != nil {
 			return err
 		}
@@ -128,7 +128,7 @@ func (f *fence) init(ctx context.Context) (err error) {
 		return f.init(ctx)
 	case code == kafkago.ProducerFenced || code == kafkago.InvalidProducerEpoch:
 		if !f.restart && !f.opened.IsZero() && time.Since(f.opened) > f.timeout {
-			f.own, f.restart = wire.NoProducer, true // The coordinator has aborted the transaction.
+			f.own, f.restart = wire.NoProducer(), true // The coordinator has aborted the transaction.
 			return f.init(ctx)
 		}
 		return fmt.Errorf("%w: %w", errFenced, err)
@@ -159,12 +159,12 @@ func (f *fence) transact(ctx context.Context) (err error) {
 		if f.renewal {
 			return fmt.Errorf("%w: %w", errFenced, err)
 		}
-		f.own, f.producer = f.producer, wire.NoProducer // InitProducerId decides whether there is another process.
+		f.own, f.producer = f.producer, wire.NoProducer() // InitProducerId decides whether there is another process.
 	case kafkago.InvalidProducerIDMapping: // The coordinator has forgotten the transactional id.
 		if f.renewal {
 			return fmt.Errorf("%w: %w", errFenced, err)
 		}
-		f.own, f.producer = wire.NoProducer, wire.NoProducer
+		f.own, f.producer = wire.NoProducer(), wire.NoProducer()
 	case kafkago.TransactionalIDAuthorizationFailed:
 		return fmt.Errorf("%w: %w", errNoACL, err)
 	case kafkago.TopicAuthorizationFailed, kafkago.UnknownTopicOrPartition:

@@ -93,7 +93,8 @@ func TestFenceDelaysOnlyItsPartition(t *testing.T) {
 	s := process(t, Config{Brokers: fake.ListenAddrs()}, &at)
 	sick := partitionFor("/pods/default/n0", 6)
 	fault := fake.Fault(kfake.Fault{
-		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Partitions: []int32{int32(sick)}, Err: kerr.ConcurrentTransactions, Count: -1,
+		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Partitions: []int32{int32(sick)},
+		Err: kerr.ConcurrentTransactions, Count: -1,
 	})
 	var batch, waiting []*event.Message
 	for i := range 30 {

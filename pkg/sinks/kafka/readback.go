@@ -57,8 +57,8 @@ func (f *fence) read(ctx context.Context) error {
 	}
 }
 
-// fetch reads from f.next on. If f.next is not in the log, fetch begins at the start: either the records are deleted, or
-// the topic is another one.
+// fetch reads from f.next on. If f.next is not in the log, fetch begins at the start: either the records are deleted,
+// or the topic is another one.
 func (f *fence) fetch(ctx context.Context) (found *fetch.ResponsePartition, err error) {
 	for {
 		if err := f.findLeader(ctx); err != nil {

@@ -103,8 +103,8 @@ func (s *Sink) prepare(ctx context.Context) error {
 	return err
 }
 
-// decidable returns the messages up to the first whose result depends on partitions that are not read yet. This can be a
-// message with IfFound if the events of an object can be in several partitions.
+// decidable returns the messages up to the first whose result depends on partitions that are not read yet. This can be
+// a message with IfFound if the events of an object can be in several partitions.
 func (s *Sink) decidable(ctx context.Context, batch []*event.Message, results []error) []*event.Message {
 	first := slices.IndexFunc(batch, func(m *event.Message) bool { return m.IfFound })
 	if first < 0 || !s.volatile || s.fences.resume == nil || s.fences.denied {
@@ -187,7 +187,7 @@ func (s *Sink) newFence(p *partition, renewal bool) *fence {
 		txn: wire.Transactions{
 			Client: s.client, ID: fmt.Sprintf("deltabridge.%s.%s.%d", s.fences.resume.Writer, p.topic.name, p.id),
 		},
-		own: wire.NoProducer, producer: wire.NoProducer, next: wire.Latest, timeout: maxTransaction, renewal: renewal,
+		own: wire.NoProducer(), producer: wire.NoProducer(), next: wire.Latest, timeout: maxTransaction, renewal: renewal,
 		began: time.Now(), done: make(chan struct{}),
 	}
 	stored, known := s.fences.stored[s.partName(p)]

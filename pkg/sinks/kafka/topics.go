@@ -93,8 +93,8 @@ func (p *partition) isReady() bool {
 }
 
 // unsettle records that a batch was perhaps written and will not be repeated unchanged. The broker could still write it
-// after newer events, so it must be fenced first. Without a fence, the sink begins a new producer epoch: the broker then
-// rejects all batches of older epochs. The epoch becomes negative if the producer id has no epochs left.
+// after newer events, so it must be fenced first. Without a fence, the sink begins a new producer epoch: the broker
+// then rejects all batches of older epochs. The epoch becomes negative if the producer id has no epochs left.
 func (p *partition) unsettle() {
 	if p.fenced {
 		p.unsettled = true

@@ -51,8 +51,8 @@ func (cfg *Config) CheckFiles() error {
 	return errors.Join(err, cfg.SASL.OAuth.checkFiles())
 }
 
-// Client knows the brokers of a cluster and keeps open connections to the brokers that it has used. Its methods are safe
-// for concurrent use. Concurrent requests to a broker use several connections.
+// Client knows the brokers of a cluster and keeps open connections to the brokers that it has used. Its methods are
+// safe for concurrent use. Concurrent requests to a broker use several connections.
 type Client struct {
 	Config *Config
 	// CheckFiles is the interval at which the client checks whether the files of an open connection have changed.

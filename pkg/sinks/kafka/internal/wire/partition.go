@@ -11,8 +11,11 @@ import (
 	"github.com/segmentio/kafka-go/protocol/listoffsets"
 )
 
-// The values of at for [Partition.Offset] that are not a time: the offset of the first record, and the high watermark.
-const Earliest, Latest = -2, -1
+// The values of at for [Partition.Offset] that are not a time.
+const (
+	Earliest = -2 // the offset of the first record
+	Latest   = -1 // the high watermark, which is the offset after the last record that all replicas in sync have
+)
 
 // Partition is a partition that is read.
 type Partition struct {

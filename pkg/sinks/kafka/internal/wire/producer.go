@@ -25,8 +25,8 @@ type Producer struct {
 	Epoch int16
 }
 
-// NoProducer is the Producer in a request for a new producer.
-var NoProducer = Producer{ID: -1, Epoch: -1}
+// NoProducer returns the Producer in a request for a new producer.
+func NoProducer() Producer { return Producer{ID: -1, Epoch: -1} }
 
 // ProducerID requests an id for an idempotent producer without a transactional id. The first epoch is 0.
 func (c *Client) ProducerID(ctx context.Context) (int64, error) {
@@ -95,7 +95,7 @@ func (t *Transactions) error(what string, code int16) error {
 func (t *Transactions) Init(ctx context.Context, timeout time.Duration, own Producer) (Producer, error) {
 	addr, err := t.find(ctx)
 	if err != nil {
-		return NoProducer, err
+		return NoProducer(), err
 	}
 	msg, err := t.Client.Send(ctx, addr, &initproducerid.Request{
 		TransactionalID: t.ID, TransactionTimeoutMs: int32(timeout.Milliseconds()),
@@ -103,7 +103,7 @@ func (t *Transactions) Init(ctx context.Context, timeout time.Duration, own Prod
 	})
 	if err != nil {
 		t.Coordinator = ""
-		return NoProducer, err
+		return NoProducer(), err
 	}
 	res := msg.(*initproducerid.Response)
 	return Producer{res.ProducerID, res.ProducerEpoch}, t.error("request a producer", res.ErrorCode)

@@ -118,14 +118,14 @@ func TestFenceOfBroker(t *testing.T) {
 		}
 	}
 
-	old := fenced(t, p, c, txn, NoProducer)
+	old := fenced(t, p, c, txn, NoProducer())
 	expect("the first batch", write(t, p, c, old, 0), 0)
 	expect("in another partition", write(t, other, c, old, 0), 0)
 	mark(t, p, c, txn, old) // a renewal
 	expect("after the renewal, with the next sequence number", write(t, p, c, old, 1), 0)
 	expect("with a number left out", write(t, p, c, old, 3), kafkago.OutOfOrderSequenceNumber)
 
-	own := fenced(t, p, c, txn, NoProducer)
+	own := fenced(t, p, c, txn, NoProducer())
 	if own.ID != old.ID || own.Epoch <= old.Epoch {
 		t.Errorf("the next process is %v, after %v", own, old)
 	}
@@ -161,13 +161,13 @@ func TestCoordinatorMoves(t *testing.T) {
 	c := newClient(t, Config{Brokers: []string{broker.Addr()}})
 	txn := &Transactions{Client: c, ID: "moves", Coordinator: "127.0.0.1:1"}
 	waitUntil(t, func() bool {
-		_, err := txn.Init(t.Context(), time.Minute, NoProducer)
+		_, err := txn.Init(t.Context(), time.Minute, NoProducer())
 		return err == nil
 	})
 	if txn.Coordinator != broker.Addr() {
 		t.Errorf("the coordinator is %s, want %s", txn.Coordinator, broker.Addr())
 	}
-	if err := txn.Add(t.Context(), NoProducer, "not.there", 0); err == nil {
+	if err := txn.Add(t.Context(), NoProducer(), "not.there", 0); err == nil {
 		t.Error("a transaction without a producer")
 	}
 }
