@@ -20,9 +20,6 @@ import (
 const (
 	// fenceWait is how long Send waits for a fence, from its beginning. Until it is done, the events wait.
 	fenceWait = time.Second
-	// renewEvery is the interval at which fences are renewed, so that neither the partition (producer.id.expiration.ms, by
-	// default a day) nor the coordinator (transactional.id.expiration.ms, a week) forgets the producer.
-	renewEvery = 4 * time.Hour
 	// advanceEvery is the interval at which the sink looks for fences that must be renewed.
 	advanceEvery = time.Second
 )
@@ -185,7 +182,7 @@ func (s *Sink) newFence(p *partition, renewal bool) *fence {
 	f := &fence{
 		sink: s, Partition: wire.Partition{Topic: p.topic.name, ID: p.id, Leader: p.leader},
 		txn: wire.Transactions{
-			Client: s.client, ID: fmt.Sprintf("deltabridge.%s.%s.%d", s.fences.resume.Writer, p.topic.name, p.id),
+			Client: s.client, ID: fmt.Sprintf("%s%s.%s.%d", wire.TransactionPrefix, s.fences.resume.Writer, p.topic.name, p.id),
 		},
 		own: wire.NoProducer(), producer: wire.NoProducer(), next: wire.Latest, timeout: maxTransaction, renewal: renewal,
 		began: time.Now(), done: make(chan struct{}),
@@ -214,7 +211,7 @@ func (s *Sink) advance() error {
 	for _, t := range s.topics {
 		for _, p := range t.partitions {
 			switch {
-			case p.fence == nil && p.fenced && now.Sub(p.fencedAt) > renewEvery:
+			case p.fence == nil && p.fenced && now.Sub(p.fencedAt) > wire.FenceInterval:
 				s.beginFence(p, true)
 			case p.fence != nil && p.fence.isDone():
 				done = append(done, p)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -261,7 +262,7 @@ func TestRenewal(t *testing.T) {
 	sendAll(t, s, change(event.Added, "a", 1))
 	p := s.topics["renewed"].partitions[0]
 	before := p.producer
-	p.fencedAt, s.fences.advanced = time.Now().Add(-renewEvery-time.Minute), time.Time{}
+	p.fencedAt, s.fences.advanced = time.Now().Add(-wire.FenceInterval-time.Minute), time.Time{}
 	if err := s.Connect(t.Context()); err != nil || p.fence == nil {
 		t.Fatalf("no renewal: %v", err)
 	}

@@ -50,6 +50,15 @@ func (c *Client) ProducerID(ctx context.Context) (int64, error) {
 	}
 }
 
+const (
+	// TransactionPrefix is the beginning of all transactional ids, for prefixed ACLs.
+	TransactionPrefix = "deltabridge."
+	// FenceInterval is the interval at which fences are renewed, so that neither the partition
+	// (producer.id.expiration.ms, by default a day) nor the coordinator (transactional.id.expiration.ms, a week) forgets the
+	// producer.
+	FenceInterval = 4 * time.Hour
+)
+
 // Transactions sends the requests of a transactional id to its coordinator. It must not be used by several goroutines
 // at a time. The errors of its methods wrap the broker's kafkago.Error.
 type Transactions struct {
@@ -59,8 +68,8 @@ type Transactions struct {
 	Coordinator string
 }
 
-// find returns the address of the coordinator.
-func (t *Transactions) find(ctx context.Context) (string, error) {
+// Find returns the address of the coordinator. It requires the permission Describe on the transactional id.
+func (t *Transactions) Find(ctx context.Context) (string, error) {
 	if t.Coordinator != "" {
 		return t.Coordinator, nil
 	}
@@ -93,7 +102,7 @@ func (t *Transactions) error(what string, code int16) error {
 // Init requests a producer. The coordinator increments the epoch that the transactional id had, and ends its open
 // transaction. If own is not NoProducer, the request fails if another process has requested a producer since then.
 func (t *Transactions) Init(ctx context.Context, timeout time.Duration, own Producer) (Producer, error) {
-	addr, err := t.find(ctx)
+	addr, err := t.Find(ctx)
 	if err != nil {
 		return NoProducer(), err
 	}
@@ -111,7 +120,7 @@ func (t *Transactions) Init(ctx context.Context, timeout time.Duration, own Prod
 
 // Add adds a partition to the transaction of p. It begins a transaction if none is open.
 func (t *Transactions) Add(ctx context.Context, p Producer, topic string, partition int32) error {
-	addr, err := t.find(ctx)
+	addr, err := t.Find(ctx)
 	if err != nil {
 		return err
 	}
@@ -132,7 +141,7 @@ func (t *Transactions) Add(ctx context.Context, p Producer, topic string, partit
 
 // End aborts the transaction of p. The coordinator then writes a control batch to each of its partitions.
 func (t *Transactions) End(ctx context.Context, p Producer) error {
-	addr, err := t.find(ctx)
+	addr, err := t.Find(ctx)
 	if err != nil {
 		return err
 	}
