@@ -15,13 +15,14 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // TestConformance runs the suite that every sink must pass against a real broker, with and without fences.
 func TestConformance(t *testing.T) {
 	broker := testkafka.NewForTest(t)
 	topics := 0
-	for _, resumes := range []bool{false, true} {
+	for _, resumes := range []bool{true, false}[:scale.Of(1, 2)] {
 		t.Run(fmt.Sprintf("resumes=%t", resumes), func(t *testing.T) {
 			sinktest.Run(t, sinktest.Harness{
 				Oversize: 2 << 20,
