@@ -206,11 +206,9 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 
 // lookUpDenied continues without looking up messages: the last writer of a subject wins.
 func (s *Sink) lookUpDenied() {
-	if !s.blind {
-		const warning = "cannot look up the last message of a subject: an older state can replace a newer one"
-		s.cfg.Logger.Warn(warning, "stream", s.cfg.Stream.Name, "err",
-			s.client.Denied("not looked up", errors.New(`Permissions Violation for Publish to "`+s.lookUpSubject()+`"`), ""))
-	}
+	err := errors.New(`Permissions Violation for Publish to "` + s.lookUpSubject() + `"`)
+	s.warn("cannot look up the last message of a subject: an older state can replace a newer one",
+		s.client.Denied("not looked up", err, ""))
 	s.blind = true
 	f := &s.flight
 	for i, status := range f.status {

@@ -329,6 +329,43 @@ func TestDoubt(t *testing.T) {
 	}
 }
 
+// An outage outlasts the duplicate window. What was written before it without an acknowledgement is not written again.
+func TestDoubtOutlastsTheWindow(t *testing.T) {
+	in := install(newBroker(t))
+	in.edit = func(c *nats.Config) { shortWindow(c); c.AckTimeout = 200 * time.Millisecond }
+	sink := in.start(t)
+	gap := sinktest.Gap()
+	send(t, sink, sinktest.Message("a", 1, 100), gap)
+	conn := in.js(t).Conn()
+	stored, err := conn.SubscribeSync("k8s.>")
+	if err == nil {
+		err = conn.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Freeze()
+	batch := []*event.Message{sinktest.Message("a", 2, 100), sinktest.Message("b", 1, 100)}
+	for _, err := range try(t, sink, batch...) {
+		if !sinks.IsMaybeWritten(err) {
+			t.Fatal(err)
+		}
+	}
+	in.Thaw()
+	for range batch {
+		if _, err := stored.NextMsg(10 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outlastWindow(t, in.broker)
+	expectStored(t, sink, "11", batch...)
+	expectStored(t, sink, "000", sinktest.Message("a", 3, 100), sinktest.Message("b", 2, 100), gap)
+	in.commit(sink)
+	if next := in.next(t); next != 10 {
+		t.Errorf("position %d", next)
+	}
+}
+
 // warnings collects the warnings of a sink.
 type warnings struct {
 	mu   sync.Mutex
