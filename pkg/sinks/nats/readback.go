@@ -19,7 +19,7 @@ import (
 const (
 	// maxStalls is the number of attempts to read the stream back that end without an error and without the messages.
 	maxStalls = 3
-	// replicaLag is how long the reader waits for messages that the leader has and the replica that it reads from has not.
+	// replicaLag is how long the reader waits for messages that its replica may not have received from the leader yet.
 	replicaLag = time.Second
 	// readerKept is the time after which the server removes the consumer that read the stream back.
 	readerKept = time.Minute
@@ -112,7 +112,7 @@ func (s *Sink) begin(ctx context.Context, last uint64) error {
 	next := uint64(stored.Next)
 	switch {
 	case known:
-	case s.headers.latest, s.progress.part != "": // a new stream in place of another one may have messages of this process
+	case s.headers.latest, s.progress.part != "": // this process may have written to the stream before it noticed it
 		next = 1
 	default:
 		next = last + 1
@@ -141,19 +141,21 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 	err := errors.New("its retention is by consumption")
 	if s.info.Config.Retention == jetstream.LimitsPolicy {
 		s.client.Forget() // denials of earlier requests
+		reconnects := s.client.Conn().Stats().Reconnects
 		err = s.client.Ask(ctx, func(ctx context.Context) error { return s.readHeaders(ctx, next, last) })
 		s.client.Forget()
-	}
-	if errors.Is(err, errStalled) {
-		s.progress.stalls++
+		if errors.Is(err, errStalled) && s.client.Conn().Stats().Reconnects == reconnects {
+			s.progress.stalls++
+		}
 	}
 	switch {
 	case err == nil:
+		s.progress.stalls = 0
 		return nil
 	case s.info.Config.Retention != jetstream.LimitsPolicy, errors.Is(err, natsgo.ErrPermissionViolation),
 		natscheck.IsAnswer(err) && !errors.Is(err, jetstream.ErrStreamNotFound), s.progress.stalls >= maxStalls:
 		if !s.headers.latest { // the refusals of a latest-state stream tell the same
-			s.warn("cannot read the stream back: events that are sent again are only recognized within its duplicate window", err)
+			s.warn("cannot read the stream back: repeated events are only recognized within its duplicate window", err)
 		}
 		return nil
 	}
@@ -186,7 +188,7 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 		}
 		m, err := messages.Next(jetstream.NextMaxWait(wait))
 		if errors.Is(err, natsgo.ErrTimeout) {
-			if err := s.isRead(ctx, consumer); err != nil {
+			if err := isRead(ctx, consumer, read); err != nil {
 				return err
 			}
 			break
@@ -213,11 +215,11 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 	return nil
 }
 
-// isRead returns nil if the consumer has no more messages. The number that came with the last message can be too high,
-// because messages expire and are deleted.
-func (s *Sink) isRead(ctx context.Context, consumer jetstream.Consumer) error {
+// isRead returns nil if the consumer has no more messages, and has delivered no more than were read. The number of
+// pending messages that came with the last message can be too high, because messages expire and are deleted.
+func isRead(ctx context.Context, consumer jetstream.Consumer, read uint64) error {
 	info, err := consumer.Info(ctx)
-	if err == nil && info.NumPending > 0 {
+	if err == nil && (info.NumPending > 0 || info.Delivered.Consumer > read) {
 		err = errStalled
 	}
 	return err

@@ -227,8 +227,8 @@ func (s *Sink) publish(i int32) error {
 	return nil
 }
 
-// stored returns [sinks.ErrStored] if the stream has message i or a newer one. Otherwise it returns the sequence that the
-// last message of the subject is expected to have in a latest-state stream.
+// stored returns [sinks.ErrStored] if the stream has message i or a newer one. Otherwise it returns the sequence that
+// the last message of the subject is expected to have in a latest-state stream.
 func (s *Sink) stored(i int32, subject []byte) (before uint64, err error) {
 	f := &s.flight
 	switch {
