@@ -135,11 +135,15 @@ func (h *headers) mark(m *event.Message) string {
 
 // identify adds the attributes that a restart requires to recognize the event.
 func (h *headers) identify(m *event.Message) {
-	for name, value := range m.Attributes {
-		switch name {
-		case "id", "uid", "resourceversion", "finalstateunknown":
-			h.put(attributePrefix, name, value)
-		}
+	h.put(attributePrefix, "id", m.ID)
+	if m.Identity.UID != "" {
+		h.put(attributePrefix, "uid", string(m.Identity.UID))
+	}
+	if m.Identity.ResourceVersion != "" {
+		h.put(attributePrefix, "resourceversion", m.Identity.ResourceVersion)
+	}
+	if m.FinalStateUnknown {
+		h.put(attributePrefix, "finalstateunknown", "true")
 	}
 }
 

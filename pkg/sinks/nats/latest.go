@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// maxSequences is the maximum number of subjects of which a latest knows only the last sequence. It uses about 20 bytes
-	// for each.
+	// maxSequences is the maximum number of subjects of which a latest knows only the last sequence. It uses about 20
+	// bytes for each.
 	maxSequences = 1 << 20
-	// maxRecords is the maximum number of subjects of which a latest knows the last message. It uses about 300 bytes for
-	// each.
+	// maxRecords is the maximum number of subjects of which a latest knows the last message. It uses about 300 bytes
+	// for each.
 	maxRecords = 1 << 16
 	// maxRefusals is the maximum number of refusals of one message before it is tried again later.
 	maxRefusals = 16
 )
 
-// latest is what the sink knows of the last message of each subject of a latest-state stream. If it knows too little, or
-// something wrong, the stream refuses a message, and its last message is looked up.
+// latest is what the sink knows of the last message of each subject of a latest-state stream. If that is too little or
+// wrong, the stream refuses a message, and the last message of its subject is looked up.
 type latest struct {
 	writer  string
 	seed    maphash.Seed
@@ -208,11 +208,9 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 
 // lookUpDenied continues without looking up messages: the last writer of a subject wins.
 func (s *Sink) lookUpDenied() {
-	if !s.blind {
-		const warning = "cannot look up the last message of a subject: an older state can replace a newer one"
-		s.cfg.Logger.Warn(warning, "stream", s.cfg.Stream.Name, "err",
-			s.client.Denied("not looked up", errors.New(`Permissions Violation for Publish to "`+s.lookUpSubject()+`"`), ""))
-	}
+	err := errors.New(`Permissions Violation for Publish to "` + s.lookUpSubject() + `"`)
+	s.warn("cannot look up the last message of a subject: an older state can replace a newer one",
+		s.client.Denied("not looked up", err, ""))
 	s.blind = true
 	f := &s.flight
 	for i, status := range f.status {

@@ -131,9 +131,8 @@ func TestMirrorNothingTwice(t *testing.T) {
 	expectStored(t, after, "11111011",
 		m("a", 2), m("a", 3), deletion("b", 2), m("b", 3), again, m("c", 2), m("d", 1), sinktest.Gap())
 	expectStored(t, after, "00000",
-		m("a", 4), m("b", 4), repeated(restated("d", 1), "d2"), m("c", 3), copyOf(sinktest.Gap(), func(m *event.Message) {
-			m.ID += ".2"
-		}))
+		m("a", 4), m("b", 4), repeated(restated("d", 1), "d2"), m("c", 3),
+		copyOf(sinktest.Gap(), func(m *event.Message) { m.ID += ".2" }))
 	if n := lookedUp(); n != 0 {
 		t.Errorf("%d messages were looked up", n)
 	}
@@ -280,8 +279,8 @@ func TestMirrorFilledStream(t *testing.T) {
 	}
 }
 
-// Without the permission to read the stream back, every last message is looked up, and nothing is written twice. Without
-// the permission to look up messages either, the last writer of an object wins.
+// Without the permission to read the stream back, every last message is looked up, and nothing is written twice.
+// Without the permission to look up messages either, the last writer of an object wins.
 func TestMirrorWithoutPermissions(t *testing.T) {
 	for _, c := range []struct {
 		permission string

@@ -19,7 +19,7 @@ import (
 const (
 	// maxStalls is the number of attempts to read the stream back that end without an error and without the messages.
 	maxStalls = 3
-	// replicaLag is how long the reader waits for messages that the leader has and the replica that it reads from has not.
+	// replicaLag is how long the reader waits for messages that its replica may not have received from the leader yet.
 	replicaLag = time.Second
 	// readerKept is the time after which the server removes the consumer that read the stream back.
 	readerKept = time.Minute
@@ -36,7 +36,9 @@ type progress struct {
 	// doubtful contains, for each object with a message that was perhaps written, the highest sequence that was
 	// acknowledged before that message was sent.
 	doubtful map[event.Key]uint64
-	stalls   int // attempts to read the stream back that ended with errStalled
+	unsure   bool   // a message was perhaps written since the stream was read back
+	read     uint64 // the sequence up to which the stream was read back
+	stalls   int    // attempts to read the stream back that ended with errStalled
 }
 
 var _ sinks.Resumer = (*Sink)(nil)
@@ -51,11 +53,16 @@ func (s *Sink) Positions() sinks.Positions {
 	if s.progress.part == "" {
 		return nil
 	}
-	last := s.progress.acked
-	for _, before := range s.progress.doubtful {
+	return sinks.Positions{s.progress.part: {Next: int64(s.progress.settled()) + 1}}
+}
+
+// settled returns a sequence up to which no message was perhaps written.
+func (p *progress) settled() uint64 {
+	last := p.acked
+	for _, before := range p.doubtful {
 		last = min(last, before)
 	}
-	return sinks.Positions{s.progress.part: {Next: int64(last) + 1}}
+	return last
 }
 
 // note records the results of a batch. before is the highest sequence that was acknowledged when the batch began.
@@ -67,6 +74,7 @@ func (p *progress) note(batch []*event.Message, results []error, before uint64) 
 				delete(p.doubtful, batch[i].Key())
 			}
 		case sinks.IsMaybeWritten(err):
+			p.unsure = true
 			key := batch[i].Key()
 			if _, known := p.doubtful[key]; !known {
 				if p.doubtful == nil {
@@ -79,17 +87,32 @@ func (p *progress) note(batch []*event.Message, results []error, before uint64) 
 }
 
 // readBack finds out what earlier processes wrote to the stream, and stores the position from which the next process
-// must read. It does both once for each stream.
+// must read. It does both once for each stream. It also finds out which messages of this process were written without
+// an acknowledgement: after an outage, the stream may no longer know their ids.
 func (s *Sink) readBack(ctx context.Context) error {
-	if s.resume == nil || s.progress.part == s.destination {
+	p, last := &s.progress, s.info.State.LastSeq
+	switch {
+	case s.resume == nil:
 		return nil
+	case p.part != s.destination:
+		return s.begin(ctx, last)
+	case p.unsure && !s.headers.latest: // a refusal by a latest-state stream shows it for each message
+		if err := s.read(ctx, max(p.settled(), p.read)+1, last); err != nil {
+			return err
+		}
+		p.read = last
 	}
+	p.unsure = false
+	return nil
+}
+
+// begin reads a stream back that this process has not written to. last is its last sequence.
+func (s *Sink) begin(ctx context.Context, last uint64) error {
 	stored, known := s.resume.Positions[s.destination]
-	last := s.info.State.LastSeq
 	next := uint64(stored.Next)
 	switch {
 	case known:
-	case s.headers.latest, s.progress.part != "": // a new stream in place of another one may have messages of this process
+	case s.headers.latest, s.progress.part != "": // this process may have written to the stream before it noticed it
 		next = 1
 	default:
 		next = last + 1
@@ -97,40 +120,42 @@ func (s *Sink) readBack(ctx context.Context) error {
 	next = min(next, last+1) // the stream has lost messages if its last sequence is lower
 	s.found = sinks.Found{Writer: s.resume.Writer}
 	s.latest.reset(next)
-	if next <= last {
-		if err := s.read(ctx, next, last); err != nil {
-			return err
-		}
+	if err := s.read(ctx, next, last); err != nil {
+		return err
 	}
 	if from := (sinks.Position{Next: int64(next)}); from != stored {
 		if err := s.resume.Store(sinks.Positions{s.destination: from}); err != nil {
 			return fmt.Errorf("the position in stream %s was not stored: %w", s.cfg.Stream.Name, err)
 		}
 	}
-	s.progress = progress{part: s.destination, acked: next - 1}
+	s.progress = progress{part: s.destination, acked: next - 1, read: last}
 	return nil
 }
 
 // read notes the messages of earlier processes from one sequence to another. It returns nil if the stream can never be
 // read back.
 func (s *Sink) read(ctx context.Context, next, last uint64) error {
-	const warning = "cannot read the stream back: events that a restart repeats are only recognized within the duplicate window"
+	if next > last {
+		return nil
+	}
 	err := errors.New("its retention is by consumption")
 	if s.info.Config.Retention == jetstream.LimitsPolicy {
 		s.client.Forget() // denials of earlier requests
+		reconnects := s.client.Conn().Stats().Reconnects
 		err = s.client.Ask(ctx, func(ctx context.Context) error { return s.readHeaders(ctx, next, last) })
 		s.client.Forget()
-	}
-	if errors.Is(err, errStalled) {
-		s.progress.stalls++
+		if errors.Is(err, errStalled) && s.client.Conn().Stats().Reconnects == reconnects {
+			s.progress.stalls++
+		}
 	}
 	switch {
 	case err == nil:
+		s.progress.stalls = 0
 		return nil
 	case s.info.Config.Retention != jetstream.LimitsPolicy, errors.Is(err, natsgo.ErrPermissionViolation),
 		natscheck.IsAnswer(err) && !errors.Is(err, jetstream.ErrStreamNotFound), s.progress.stalls >= maxStalls:
-		if !s.headers.latest { // a latest-state stream shows it for each message
-			s.cfg.Logger.Warn(warning, "stream", s.cfg.Stream.Name, "err", err)
+		if !s.headers.latest { // the refusals of a latest-state stream tell the same
+			s.warn("cannot read the stream back: repeated events are only recognized within its duplicate window", err)
 		}
 		return nil
 	}
@@ -138,9 +163,11 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 }
 
 func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
-	consumer, err := s.client.JetStream().OrderedConsumer(ctx, s.cfg.Stream.Name, jetstream.OrderedConsumerConfig{
+	// An ordered consumer of nats.go is the same, but it recovers by itself, even after ctx has ended.
+	consumer, err := s.client.JetStream().CreateConsumer(ctx, s.cfg.Stream.Name, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next, FilterSubjects: s.readFilter(),
-		HeadersOnly: true, InactiveThreshold: readerKept, MaxResetAttempts: 1,
+		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, MemoryStorage: true, Replicas: 1,
+		InactiveThreshold: readerKept,
 	})
 	if err != nil {
 		return err
@@ -151,7 +178,7 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)()
-	read, start := 0, time.Now()
+	read, start := uint64(0), time.Now()
 	// The consumer may be on a replica that does not have the last messages yet.
 	replicated := s.info.Config.Replicas > 1
 	for at, pending := next-1, consumer.CachedInfo().NumPending; at < last && (pending > 0 || replicated); read++ {
@@ -161,7 +188,7 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 		}
 		m, err := messages.Next(jetstream.NextMaxWait(wait))
 		if errors.Is(err, natsgo.ErrTimeout) {
-			if err := s.isRead(ctx, consumer); err != nil {
+			if err := isRead(ctx, consumer, read); err != nil {
 				return err
 			}
 			break
@@ -170,6 +197,9 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 			return cmp.Or(ctx.Err(), err)
 		}
 		meta, err := m.Metadata()
+		if err == nil && meta.Sequence.Consumer != read+1 {
+			err = errors.New("messages were lost")
+		}
 		if err != nil {
 			return err
 		}
@@ -185,11 +215,11 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 	return nil
 }
 
-// isRead returns nil if the consumer has no more messages. The number that came with the last message can be too high,
-// because messages expire and are deleted.
-func (s *Sink) isRead(ctx context.Context, consumer jetstream.Consumer) error {
+// isRead returns nil if the consumer has no more messages, and has delivered no more than were read. The number of
+// pending messages that came with the last message can be too high, because messages expire and are deleted.
+func isRead(ctx context.Context, consumer jetstream.Consumer, read uint64) error {
 	info, err := consumer.Info(ctx)
-	if err == nil && info.NumPending > 0 {
+	if err == nil && (info.NumPending > 0 || info.Delivered.Consumer > read) {
 		err = errStalled
 	}
 	return err
@@ -203,6 +233,14 @@ func (s *Sink) readFilter() []string {
 		return nil
 	}
 	return own
+}
+
+// warn logs a warning once.
+func (s *Sink) warn(warning string, err error) {
+	if !s.warned[warning] {
+		s.warned[warning] = true
+		s.cfg.Logger.Warn(warning, "stream", s.cfg.Stream.Name, "err", err)
+	}
 }
 
 // foundRecord returns what the headers of a message say about its event.

@@ -138,7 +138,10 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	f := &s.flight
 	f.begin(batch, results)
 	defer f.end()
-	defer func() { s.progress.note(batch, results, f.before) }()
+	defer func() {
+		s.progress.note(batch, results, f.before)
+		s.recheck = s.recheck || s.progress.unsure && s.resume != nil && !s.headers.latest
+	}()
 	// If the server does not read, a publish can block in the socket while nats.go holds its lock.
 	defer context.AfterFunc(ctx, s.client.Interrupt)()
 	if err := s.prepare(ctx); err != nil {
@@ -224,8 +227,8 @@ func (s *Sink) publish(i int32) error {
 	return nil
 }
 
-// stored returns [sinks.ErrStored] if the stream has message i or a newer one. Otherwise it returns the sequence that the
-// last message of the subject is expected to have in a latest-state stream.
+// stored returns [sinks.ErrStored] if the stream has message i or a newer one. Otherwise it returns the sequence that
+// the last message of the subject is expected to have in a latest-state stream.
 func (s *Sink) stored(i int32, subject []byte) (before uint64, err error) {
 	f := &s.flight
 	switch {
