@@ -19,6 +19,8 @@ const (
 	maxTransaction = 15 * time.Minute
 	// requestsAtOnce is the maximum number of requests of fences to one broker that are in flight.
 	requestsAtOnce = 16
+	// requestTimeout is the time limit of these requests. Other fences wait while a broker does not answer.
+	requestTimeout = 10 * time.Second
 	// markerWait is how long a fence waits at the end of the log for its marker before it writes another one.
 	markerWait = time.Second
 )
@@ -118,7 +120,7 @@ func (f *fence) attempt(ctx context.Context) error {
 // init requests a producer.
 func (f *fence) init(ctx context.Context) (err error) {
 	var p wire.Producer
-	f.request(ctx, f.txn.Coordinator, func() { p, err = f.txn.Init(ctx, f.timeout, f.own) })
+	f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { p, err = f.txn.Init(ctx, f.timeout, f.own) })
 	code := codeOf(err)
 	switch {
 	case err == nil:
@@ -132,6 +134,9 @@ func (f *fence) init(ctx context.Context) (err error) {
 			return f.init(ctx)
 		}
 		return fmt.Errorf("%w: %w", errFenced, err)
+	case code == kafkago.InvalidProducerIDMapping && f.own != wire.NoProducer(): // The coordinator has forgotten it.
+		f.own = wire.NoProducer()
+		return f.init(ctx)
 	case code == kafkago.TransactionalIDAuthorizationFailed || code == kafkago.ClusterAuthorizationFailed:
 		return fmt.Errorf("%w: %w", errNoACL, err)
 	}
@@ -143,9 +148,9 @@ func (f *fence) transact(ctx context.Context) (err error) {
 	if f.opened.IsZero() {
 		f.opened = time.Now()
 	}
-	f.request(ctx, f.txn.Coordinator, func() { err = f.txn.Add(ctx, f.producer, f.Topic, f.ID) })
+	f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { err = f.txn.Add(ctx, f.producer, f.Topic, f.ID) })
 	if err == nil {
-		f.request(ctx, f.txn.Coordinator, func() { err = f.txn.End(ctx, f.producer) })
+		f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { err = f.txn.End(ctx, f.producer) })
 		if code := codeOf(err); err == nil || code == kafkago.InvalidTransactionState { // The transaction has ended.
 			f.ended, f.opened = true, time.Time{}
 			return nil
@@ -180,14 +185,16 @@ func codeOf(err error) kafkago.Error {
 }
 
 // request calls do, which sends requests to the broker at addr. It limits the number of requests of all fences.
-func (f *fence) request(ctx context.Context, addr string, do func()) {
+func (f *fence) request(ctx context.Context, addr string, do func(context.Context)) {
 	limit := f.sink.fences.limit(addr)
 	select {
 	case limit <- struct{}{}:
 		defer func() { <-limit }()
 	case <-ctx.Done():
 	}
-	do()
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	do(ctx)
 }
 
 // failure explains why the partition is not fenced yet.

@@ -65,7 +65,7 @@ func (f *fence) fetch(ctx context.Context) (found *fetch.ResponsePartition, err 
 			return nil, err
 		}
 		wait := min(markerWait, f.sink.cfg.RequestTimeout) / 2
-		f.request(ctx, f.Leader, func() {
+		f.request(ctx, f.Leader, func(ctx context.Context) {
 			found, err = f.Fetch(ctx, f.sink.client, f.next, readBackBytes, wait)
 		})
 		if !errors.Is(err, kafkago.OffsetOutOfRange) {
@@ -81,7 +81,7 @@ func (f *fence) offset(ctx context.Context, at int64) (offset int64, err error) 
 	if err := f.findLeader(ctx); err != nil {
 		return 0, err
 	}
-	f.request(ctx, f.Leader, func() { offset, err = f.Offset(ctx, f.sink.client, at) })
+	f.request(ctx, f.Leader, func(ctx context.Context) { offset, err = f.Offset(ctx, f.sink.client, at) })
 	return offset, f.readError(err)
 }
 
@@ -183,7 +183,9 @@ func (f *fence) note(record *protocol.Record) {
 		return
 	}
 	f.lastID = r.ID
-	f.sink.fences.note(r)
+	if f.sink.fences.note(r) {
+		f.sink.cfg.Logger.Warn("too many records to read back, some events may be written again")
+	}
 }
 
 // rival returns the error of a partition that another process has fenced. It says since when, and names the source of

@@ -330,10 +330,13 @@ func (s *fences) limit(addr string) chan struct{} {
 	return limit
 }
 
-func (s *fences) note(r sinks.FoundRecord) {
+// note adds a record to what was found. It reports whether this is the first for which there is no room.
+func (s *fences) note(r sinks.FoundRecord) (full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	before := s.found.Dropped()
 	s.found.Note(r)
+	return before == 0 && s.found.Dropped() > 0
 }
 
 func (s *fences) has(m *event.Message) bool {

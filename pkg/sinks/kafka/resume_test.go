@@ -253,6 +253,30 @@ func TestPositionOutOfRange(t *testing.T) {
 	}
 }
 
+// TestTopicRecreatedMeanwhile: a topic is deleted and created again while the process runs. It contains no marker, so
+// the partition is fenced again.
+func TestTopicRecreatedMeanwhile(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	testkafka.CreateTopic(t, broker.Addr(), "meanwhile", 1, nil)
+	cfg := Config{Brokers: []string{broker.Addr()}, Topic: "meanwhile"}
+	var at stored
+	s := process(t, cfg, &at)
+	for i := range 5 {
+		sendAll(t, s, change(event.Updated, "a", i+1))
+	}
+	testkafka.DeleteTopic(t, broker.Addr(), "meanwhile")
+	waitUntil(t, func() bool { return !testkafka.HasTopic(t, broker.Addr(), "meanwhile") })
+	testkafka.CreateTopic(t, broker.Addr(), "meanwhile", 1, nil)
+	before := s.topics["meanwhile"].partitions[0].producer
+	sendAll(t, s, change(event.Updated, "a", 6))
+	sendAll(t, s, change(event.Updated, "a", 7))
+	after := s.topics["meanwhile"].partitions[0].producer
+	if after.id != before.id || after.epoch == before.epoch {
+		t.Errorf("the producer is %v, was %v", after, before)
+	}
+	wantIDs(t, broker, "meanwhile", "u-a.6", "u-a.7")
+}
+
 // TestRenewal: a fence is renewed under the same epoch, and writing goes on meanwhile.
 func TestRenewal(t *testing.T) {
 	broker := testkafka.ForTest(t)
