@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/deltabridge/deltabridge/test/certs"
+	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -52,19 +54,24 @@ type jetStream struct {
 
 func newJetStream(t *testing.T) *jetStream {
 	t.Helper()
-	js := &jetStream{t: t, dir: t.TempDir(), port: freePort(t)}
+	js := &jetStream{t: t, dir: t.TempDir(), port: freePorts(t, 1)[0]}
 	t.Cleanup(js.stop)
 	return js
 }
 
-func freePort(t *testing.T) int {
+// freePorts returns different ports on which nobody listens.
+func freePorts(t *testing.T, count int) (ports []int) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for len(ports) < count {
+		port, err := cluster.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return ports
 }
 
 // startJetStreamCluster starts a cluster of three servers.
@@ -72,9 +79,10 @@ func startJetStreamCluster(t *testing.T) []*jetStream {
 	t.Helper()
 	var members []*jetStream
 	var routes []*url.URL
-	for range 3 {
+	ports := freePorts(t, 6)
+	for n := range 3 {
 		js := newJetStream(t)
-		js.route = freePort(t)
+		js.port, js.route = ports[n], ports[n+3]
 		routes = append(routes, &url.URL{Scheme: "nats", Host: net.JoinHostPort("127.0.0.1", itoa(js.route))})
 		members = append(members, js)
 	}

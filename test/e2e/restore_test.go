@@ -63,14 +63,18 @@ func TestARestoredEtcd(t *testing.T) {
 			if err := oneLife(t.Context(), cs, namespace, "lost", 0, false); err != nil {
 				t.Fatal(err)
 			}
-			upTo(t, b, c, namespace)
+			sent := upTo(t, b, c, namespace)
 			before := 0.0 // lists after which the watch went on
 			switch process {
 			case "running":
 				before = b.metric("deltabridge_informer_relists_total", "resource=configmaps")
 			case "stopped":
 				b.stop()
-			case "killed":
+			case "killed": // with changes that the checkpoint does not have
+				eventually(t, 10*time.Second, func() error { return b.committed(sent) })
+				if err := oneLife(t.Context(), cs, namespace, "changed", 50, false); err != nil {
+					t.Fatal(err)
+				}
 				b.kill()
 			}
 			stopAll()
