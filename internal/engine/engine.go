@@ -98,6 +98,7 @@ func (e *Engine) buildPipelines() error {
 		if err := p.open(o.State, owner); err != nil {
 			return err
 		}
+		p.resume(e.tracker)
 		if o.OnSettled != nil {
 			count := p.drain.Hooks.OnSettled
 			p.drain.Hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {

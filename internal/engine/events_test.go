@@ -20,6 +20,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 )
 
@@ -214,6 +215,7 @@ func oneThroughJetStream(t *testing.T, m *event.Message) jetstream.Msg {
 		Stream: nats.StreamConfig{Name: "K8S", Create: true},
 	})
 	defer sink.Close(t.Context())
+	sink.Resume(sinks.Resume{Writer: "k3v7q2ma/live", Store: func(sinks.Positions) error { return nil }})
 	if err := sink.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}

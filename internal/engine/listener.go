@@ -41,15 +41,18 @@ type listener struct {
 	partial bool
 	// refilter is set until the sink was sent the difference that its new filter makes.
 	refilter *refilter
+	// former is the refilter of which the difference was sent, until a bookmark shows that the changes that follow are
+	// newer than the previous process.
+	former *refilter
 
+	// changed reports whether a change was passed on since the last position.
+	changed bool
 	// sent reports whether the change that is being filtered was pushed.
 	sent bool
 	// position is the last position that the informer reached. inList reports whether the informer is passing on a list.
 	// The changes in a list have no positions of their own.
 	position string
 	inList   bool
-	// restored is added to the epoch of events after etcd was restored: an earlier event can have the same id.
-	restored string
 }
 
 var (
@@ -81,6 +84,8 @@ func (l *listener) OnAdd(obj any, initial bool) {
 		l.pass(func() {
 			if l.filter.Belongs(o) {
 				l.enter(o, initial)
+			} else {
+				l.endIfFound(l.former, o)
 			}
 		})
 	case !initial: // existing objects are sent by tryRefilter
@@ -103,6 +108,8 @@ func (l *listener) OnUpdate(oldObj, newObj any) {
 			l.enter(now, false)
 		case passed && !mutant.On("no-leave"):
 			l.send(l.deletion(old, now))
+		default:
+			l.endIfFound(l.former, now)
 		}
 	})
 }
@@ -128,7 +135,7 @@ func (l *listener) remove(last, now *object.Object) {
 // pass counts a change as received, calls change, and counts the change as filtered if no event was pushed.
 func (l *listener) pass(change func()) {
 	l.counters.Received.Inc()
-	l.sent = false
+	l.sent, l.changed = false, true
 	change()
 	if !l.sent {
 		l.counters.Filtered.Inc()
@@ -159,7 +166,10 @@ func (l *listener) synced(resourceVersion string, objects int) {
 
 // OnPosition implements informer.Positioner.
 func (l *listener) OnPosition(resourceVersion string) {
-	l.position, l.inList, l.entering = resourceVersion, false, false
+	if !l.changed {
+		l.former = nil
+	}
+	l.position, l.inList, l.entering, l.changed = resourceVersion, false, false, false
 	l.tryRefilter()
 	if tracker.Past(l.floor, resourceVersion) {
 		l.floor = ""
@@ -173,7 +183,7 @@ func (l *listener) OnGap(from, to, why string) {
 	l.inList = true
 	switch {
 	case tracker.WentBack(from, to):
-		l.position, l.floor, l.restored = "", "", "."+to
+		l.position, l.floor = "", ""
 	case l.floor != "" && l.refilter == nil && !past(l.floor, to):
 		return
 	default:
@@ -232,7 +242,7 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	}
 	at = ev.Time
 	m, err := l.pipeline.Encoder.Encode(ev)
-	m.ClusterUID, m.Epoch = l.pipeline.clusterUID, l.pipeline.epoch+l.restored
+	l.pipeline.label(m, l.ledger.History())
 	if err != nil {
 		l.pipeline.log.Error("cannot encode the object, so a gap event is sent in its place", "err", err)
 		l.counters.Rejected.Inc()

@@ -2,9 +2,12 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -69,6 +72,9 @@ type pipeline struct {
 	stop       context.CancelFunc // stops the drain immediately
 	drained    chan struct{}      // closed when the drain has ended
 
+	run        string        // a random name of this process
+	deliveries atomic.Uint64 // number of deliveries that repeat an event on purpose
+
 	unreadable atomic.Int64 // spilled events that could not be read back
 	abandoned  atomic.Int64 // events that could not be queued because the bridge was shutting down
 }
@@ -87,6 +93,7 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		books:        e.tracker,
 		old:          map[string]*filter.Filter{},
 		drained:      make(chan struct{}),
+		run:          strings.ToLower(rand.Text()[:8]) + "-",
 	}
 	p.delivering, p.stop = context.WithCancel(context.Background())
 	p.Encoder.OnOldMissing = func(err error) {
@@ -121,6 +128,23 @@ func (p *pipeline) open(state string, owner func() sinks.Owner) error {
 	return p.restorePause()
 }
 
+// resume makes the sink read back what earlier processes wrote, and has its positions stored. It must be called before
+// the drain runs.
+func (p *pipeline) resume(t *tracker.Tracker) {
+	sink, ok := p.Destination.(sinks.Resumer)
+	if !ok {
+		return
+	}
+	sink.Resume(t.Resumes(p.Name))
+	p.drain.ReadsBack = true
+	p.drain.Hooks.Between = func() {
+		if t.NeedsBookmark(p.Name) {
+			taken := p.queue.Taken()
+			t.Bookmark(p.Name, sink.Positions(), func() bool { return p.queue.Gone(taken) })
+		}
+	}
+}
+
 // compile compiles filter rules. The filter sees only the part of an object that the sink may see.
 func (p *pipeline) compile(rules []filter.Rule, slot int) (*filter.Filter, error) {
 	compiled, mistakes := filter.Compile(rules, filter.Options{
@@ -145,6 +169,17 @@ func (p *pipeline) compileOld(text string) (*filter.Filter, error) {
 		return nil, err
 	}
 	return p.compile(rules, object.Slots) // a slot number beyond the last slot means that decisions are not cached
+}
+
+// label sets what a message contains in addition to its event. history is that of its source.
+func (p *pipeline) label(m *event.Message, history string) {
+	m.ClusterUID, m.Epoch, m.History = p.clusterUID, p.epoch, history
+	if history != "" { // an event from before etcd was restored can have the same id
+		m.Epoch += "." + history
+	}
+	if m.Again || m.Type == event.Restated {
+		m.Delivery = p.run + strconv.FormatUint(p.deliveries.Add(1), 36)
+	}
 }
 
 // settle records that the sink has settled a message.

@@ -140,7 +140,7 @@ func (m *Metrics) ForSink(name string) *Sink {
 // use.
 type Resource struct {
 	Received, Filtered, Sent, Acknowledged, Retried, Dropped, Merged, Oversize, Rejected, Gaps prometheus.Counter
-	Restated                                                                                   prometheus.Counter
+	Stored, Restated                                                                           prometheus.Counter
 	Events, Bytes                                                                              prometheus.Gauge
 	// Suppressed counts suppressed changes, by the label "reason".
 	Suppressed *prometheus.CounterVec
@@ -176,7 +176,9 @@ func (s *Sink) newResource(name string) *Resource {
 		Filtered:     f.counter("events_filtered_total", "Changes that do not pass the sink's filter."),
 		Sent:         f.counter("events_sent_total", "Attempts to deliver an event to the sink's destination."),
 		Acknowledged: f.counter("events_acknowledged_total", "Events that the destination acknowledged."),
-		Retried:      f.counter("events_retried_total", "Failed attempts after which the event is tried again."),
+		Stored: f.counter("events_already_stored_total", "Events that were not sent after a restart or a failed attempt, "+
+			"because the destination already had them."),
+		Retried: f.counter("events_retried_total", "Failed attempts after which the event is tried again."),
 		Dropped: f.counter("events_dropped_total",
 			"Events that a full queue dropped (overflow: drop-oldest). A gap event replaces them."),
 		Merged: f.counter("events_merged_total",
@@ -240,6 +242,11 @@ func (s *Sink) Hooks() sinks.Hooks {
 			s.done(c, m)
 			s.send.Observe(latency.Seconds())
 			s.lag.Observe(sent.Sub(m.Time).Seconds())
+		},
+		OnStored: func(m *event.Message) {
+			c := s.Of(m)
+			c.Stored.Inc()
+			s.done(c, m)
 		},
 		OnRetry: func(m *event.Message, err error) {
 			c := s.Of(m)

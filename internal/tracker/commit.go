@@ -34,7 +34,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 // Commit writes everything that was settled since the previous commit, in one transaction. Then it removes the sources
 // that are no longer watched. It returns the error of the last write to the store.
 func (t *Tracker) Commit() error {
-	ledgers := t.ledgers()
+	bookmarks, ledgers := t.goneBookmarks(), t.ledgers()
 	var updates []ledger.Update
 	var from []*ledger.Ledger
 	for _, name := range slices.Sorted(maps.Keys(ledgers)) {
@@ -42,8 +42,9 @@ func (t *Tracker) Commit() error {
 			updates, from = append(updates, u), append(from, ledgers[name])
 		}
 	}
+	var err error
 	if len(updates) > 0 {
-		err := t.store.Commit(updates, t.filters)
+		err = t.store.Commit(updates, t.filters)
 		for _, l := range from {
 			if err != nil {
 				l.TakeBack()
@@ -52,6 +53,11 @@ func (t *Tracker) Commit() error {
 			}
 		}
 		t.report(err)
+	}
+	if err == nil {
+		if wrote, err := t.storePositions(bookmarks); wrote {
+			t.report(err)
+		}
 	}
 	t.left.Store(t.held.Load())
 	t.finishLeaving()

@@ -51,7 +51,7 @@ func (s *source) Reached(resourceVersion string) {
 // Gap implements informer.Record.
 func (s *source) Gap(from, to string) {
 	if WentBack(from, to) {
-		s.ledger.StartOver()
+		s.ledger.StartOver(to)
 	}
 }
 

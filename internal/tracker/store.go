@@ -4,6 +4,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // Store stores the data that a restart requires. [checkpoint.Store] implements it with a file and documents what the
@@ -23,11 +24,14 @@ type Store interface {
 	Forget(source string) error
 	SetWatch(watch string) (change, epoch string, err error)
 	SetDestination(sink, name string) error
+	AddPositions(positions map[string]sinks.Positions) error
 
 	States() ([]ledger.State, error)
 	Load(source string) (ledger.State, []*object.Object, error)
 	Fetch(source, key string, id object.Identity) ([]byte, error)
 	Destination(sink string) string
+	Positions(sink string) sinks.Positions
+	Installation() string
 	Stats() checkpoint.Stats
 
 	Close() error

@@ -67,9 +67,10 @@ type Tracker struct {
 	mu sync.Mutex
 	// change is the name of the last change to the watch configuration, or empty if it never changed. Identify sets both.
 	change, epoch string
-	sources       map[string]*source // by name: the sources in the store, and the sources that were resumed
-	opened        uint64             // number of ledgers that were opened; it gives every ledger its own sequence numbers
-	failure       error              // why the checkpoint prevents readiness; nil if it does not
+	sources       map[string]*source   // by name: the sources in the store, and the sources that were resumed
+	opened        uint64               // number of ledgers that were opened; gives every ledger its own sequence numbers
+	bookmarks     map[string]*bookmark // by sink: positions that are not stored yet
+	failure       error                // why the checkpoint prevents readiness; nil if it does not
 }
 
 // New returns a Tracker that uses the given store. The content of the store is not used before Identify.
@@ -84,6 +85,8 @@ func New(o Options) *Tracker {
 		crowded: make(chan struct{}, 1),
 		filters: map[string]string{},
 		sources: map[string]*source{},
+
+		bookmarks: map[string]*bookmark{},
 	}
 	for _, s := range o.Sinks {
 		t.sinks = append(t.sinks, s.Name)

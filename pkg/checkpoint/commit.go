@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // fillPercent is the fill level of the pages that bbolt splits. Rows are written in key order, and most of them are
@@ -76,6 +77,7 @@ func (t *transaction) setSinks(configs map[string]string) error {
 	t.record.Sinks, t.record.Epoch = maps.Clone(configs), newChange()
 	removed := func(sink string) bool { _, ok := configs[sink]; return !ok }
 	maps.DeleteFunc(t.record.Destinations, func(sink, _ string) bool { return removed(sink) })
+	maps.DeleteFunc(t.record.Positions, func(sink string, _ sinks.Positions) bool { return removed(sink) })
 	for _, name := range t.record.Sources {
 		r, err := getSource(t.Tx, name)
 		if err != nil {
@@ -138,6 +140,23 @@ func (s *Store) SetDestination(sink, name string) error {
 			r.Destinations = map[string]string{}
 		}
 		r.Destinations[sink] = name
+	})
+}
+
+// AddPositions replaces the positions of parts of the sinks' destinations. They are on disk when AddPositions returns.
+func (s *Store) AddPositions(positions map[string]sinks.Positions) error {
+	return s.note(func(r *storeRecord) {
+		if r.Positions == nil {
+			r.Positions = map[string]sinks.Positions{}
+		}
+		for sink, of := range positions {
+			all := maps.Clone(r.Positions[sink])
+			if all == nil {
+				all = sinks.Positions{}
+			}
+			maps.Copy(all, of)
+			r.Positions[sink] = all
+		}
 	})
 }
 

@@ -1,11 +1,14 @@
 package checkpoint
 
 import (
+	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.etcd.io/bbolt"
 
@@ -84,6 +87,9 @@ func (s *Store) begin() error {
 	if err = s.rewriteIfNecessary(); err == nil {
 		err = s.sweep()
 	}
+	if err == nil {
+		err = s.nameInstallation()
+	}
 	if err != nil {
 		return errors.Join(err, s.file.Close())
 	}
@@ -92,6 +98,14 @@ func (s *Store) begin() error {
 			"was", record.ClusterName, "is", s.opts.ClusterName, "path", s.path)
 	}
 	return nil
+}
+
+// newInstallation returns a random name of 40 bits.
+func newInstallation() string { return strings.ToLower(rand.Text()[:8]) }
+
+// nameInstallation adds a name to a checkpoint that an earlier version created without one.
+func (s *Store) nameInstallation() error {
+	return s.note(func(r *storeRecord) { r.Installation = cmp.Or(r.Installation, newInstallation()) })
 }
 
 // sweep removes unusable sources: sources whose initial list was not completed, and sources whose record is damaged.
@@ -119,7 +133,10 @@ func (s *Store) sweep() error {
 
 // prepareEmpty creates a checkpoint without rows. install then moves it into place.
 func (s *Store) prepareEmpty(clusterUID string) (storeRecord, error) {
-	record := storeRecord{ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.opts.Privacy.Name}
+	record := storeRecord{
+		ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.opts.Privacy.Name,
+		Installation: newInstallation(),
+	}
 	err := boltfile.Prepare(s.path, s.fileOptions(), func(db *bbolt.DB) error { return putEmpty(db, record) })
 	return record, err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // The buckets of the file, and the keys in the first bucket. All values except the format are sealed.
@@ -39,11 +40,16 @@ type storeRecord struct {
 	Watch        string            `json:"watch,omitempty"`       // last argument of SetWatch
 	WatchChange  string            `json:"watchChange,omitempty"` // name of the last change to Watch; may be empty
 	Epoch        string            `json:"epoch,omitempty"`       // see SetWatch
+	// Installation is a random name, which tells this checkpoint from all others that write to the same destination.
+	Installation string `json:"installation,omitempty"`
+	// Positions contains, by sink, the positions in its destination.
+	Positions map[string]sinks.Positions `json:"positions,omitempty"`
 }
 
 // clone returns a copy. The copy shares only maps that are replaced but never modified.
 func (r storeRecord) clone() storeRecord {
 	r.Sources, r.Destinations = slices.Clone(r.Sources), maps.Clone(r.Destinations)
+	r.Positions = maps.Clone(r.Positions)
 	return r
 }
 

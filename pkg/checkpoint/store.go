@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/internal/files"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // Options configures a Store.
@@ -143,6 +144,12 @@ func (s *Store) ClusterUID() string { return s.noted().ClusterUID }
 
 // Destination returns the name that SetDestination stored for a sink; empty if there is none.
 func (s *Store) Destination(sink string) string { return s.noted().Destinations[sink] }
+
+// Installation returns a random name, which stays the same as long as the checkpoint is not replaced by an empty one.
+func (s *Store) Installation() string { return s.noted().Installation }
+
+// Positions returns the positions that AddPositions stored for a sink. The caller must not change the map.
+func (s *Store) Positions(sink string) sinks.Positions { return s.noted().Positions[sink] }
 
 // Stats returns the statistics of the store. It does not wait for transactions.
 func (s *Store) Stats() Stats {

@@ -308,6 +308,24 @@ func (q *Queue[T]) ackedUpTo() uint64 {
 	return q.headEnd
 }
 
+// Taken returns the number of the last item that Take returned, or 0 if there is none. The consumer calls it.
+func (q *Queue[T]) Taken() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := q.ready.oldest(); n != nil {
+		return n.seq - 1
+	}
+	return q.headEnd
+}
+
+// Gone reports whether the queue returns no item up to this number again, even after a crash: all are acknowledged, and
+// those that were on disk durably.
+func (q *Queue[T]) Gone(number uint64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ackedUpTo() >= number && (!q.spilling || q.log.Acked() >= number)
+}
+
 // inMemory returns the number and the total size of the items in memory, without gap items.
 func (q *Queue[T]) inMemory() (items int, bytes int64) {
 	items, bytes = q.head()

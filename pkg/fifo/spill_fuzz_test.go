@@ -34,6 +34,15 @@ type crashTest struct {
 	atFirst int // what was in it
 	gaps    int // how many gap items were made
 	taken   []item
+	took    []item     // what was taken at any time
+	mark    *crashMark // nil if there is none
+}
+
+// crashMark is a place in the queue behind which a restart must begin as soon as everything before it is gone.
+type crashMark struct {
+	number   uint64
+	took     []item
+	recorded []int // by source: what it had pushed
 }
 
 // crashSource is a source of a crashTest.
@@ -43,6 +52,7 @@ type crashSource struct {
 	unsettled map[int]bool // what it pushed in this run and is not settled
 	delivered map[int]bool // what was acknowledged at any time
 	merged    map[int]bool // what was merged into a newer item at any time
+	gone      map[int]bool // what must not come again after a restart
 
 	// Of this run of the queue:
 	first int // what it pushed first
@@ -65,6 +75,7 @@ func newCrashTest(t *testing.T, path, policy string, maxItems int, maxBytes, dis
 	for i := range d.sources {
 		d.sources[i] = crashSource{
 			next: 1, first: 1, unsettled: map[int]bool{}, delivered: map[int]bool{}, merged: map[int]bool{},
+			gone: map[int]bool{},
 		}
 	}
 	d.o.MaxItems, d.o.MaxBytes, d.o.MaxDiskBytes = maxItems, maxBytes, diskBytes
@@ -127,7 +138,7 @@ func (d *crashTest) open() {
 	d.opened++
 	d.Queue, d.c = q, &committer[item]{Queue: q}
 	d.opening = q.log.Size()
-	d.atFirst, d.gaps, d.taken = q.Stats().Items, 0, nil
+	d.atFirst, d.gaps, d.taken, d.took, d.mark = q.Stats().Items, 0, nil, nil, nil
 }
 
 func (d *crashTest) close() {
@@ -169,7 +180,7 @@ func (d *crashTest) take(limit int, maxBytes int64) {
 			d.follows(v, id)
 		}
 	}
-	d.taken = append(d.taken, batch...)
+	d.taken, d.took = append(d.taken, batch...), append(d.took, batch...)
 	d.admitMore()
 }
 
@@ -178,6 +189,9 @@ func (d *crashTest) take(limit int, maxBytes int64) {
 // it pushes first may have been on disk already.
 func (d *crashTest) follows(v item, id int) {
 	s := &d.sources[v.Key]
+	if s.gone[id] {
+		d.t.Fatalf("%d of source %d comes again, but it was gone", id, v.Key)
+	}
 	if id <= s.took {
 		if s.again || id != s.first {
 			d.t.Fatalf("source %d: took %d behind %d; it began with %d", v.Key, id, s.took, s.first)
@@ -225,6 +239,29 @@ func (d *crashTest) commit(fails bool) {
 			d.t.Fatal(err)
 		}
 	}
+}
+
+// bookmark checks whether everything before the mark is gone, or makes a new one.
+func (d *crashTest) bookmark() {
+	if d.mark == nil {
+		d.mark = &crashMark{number: d.Taken(), took: d.took}
+		for i := range d.sources {
+			d.mark.recorded = append(d.mark.recorded, d.sources[i].next-1)
+		}
+	}
+	gone := d.Gone(d.mark.number)
+	for i, number := range d.mark.recorded {
+		gone = gone && d.sources[i].settledUpTo() >= number
+	}
+	if !gone {
+		return
+	}
+	for _, v := range d.mark.took {
+		for _, id := range ids(d.t, v) {
+			d.sources[v.Key].gone[id] = true
+		}
+	}
+	d.mark = nil
 }
 
 // restart ends the queue, in order or by a crash, and opens it again.
@@ -309,6 +346,7 @@ func (d *crashTest) step(op, arg byte) {
 			d.restart(arg%8 == 0)
 		}
 	}
+	d.bookmark()
 	d.check()
 }
 

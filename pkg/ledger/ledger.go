@@ -19,6 +19,7 @@ type Ledger struct {
 	source Source
 
 	mu      sync.Mutex
+	base    uint64 // value of seq when nothing is recorded
 	seq     uint64 // number of the last recorded change or event; it only grows
 	here    mark   // the last position
 	sinks   map[string]*sinkLedger
@@ -33,6 +34,7 @@ type Ledger struct {
 	unreached int64
 	total     *atomic.Int64 // see CountIn; may be nil
 	counted   int64         // this ledger's part of total
+	history   string        // State.History
 	written   State         // state that the last Collect returned
 	// scopeBefore is the scope of the rows while the watermark is below scopeFrom, which is the first position that this
 	// process reaches. From scopeFrom on, the rows have the scope of source.
@@ -59,7 +61,7 @@ type rowChange struct {
 func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
 		source: source, sinks: map[string]*sinkLedger{}, pending: map[string]*[]rowChange{},
-		seq: base, here: mark{base, state.ResourceVersion}, written: state,
+		base: base, seq: base, here: mark{base, state.ResourceVersion}, history: state.History, written: state,
 		scopeBefore: state.Source.Scope, scopeFrom: math.MaxUint64,
 	}
 	for _, name := range sinks {
@@ -109,13 +111,21 @@ func (l *Ledger) Begin(resourceVersion string) {
 }
 
 // StartOver drops the watermarks that the sinks had before the process started. It is called when etcd was restored to
-// an earlier revision, so that resourceVersions are lower than before.
-func (l *Ledger) StartOver() {
+// an earlier revision, so that resourceVersions are lower than before. history is the name of the new history.
+func (l *Ledger) StartOver(history string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.history = history
 	for _, s := range l.all {
 		s.floor = ""
 	}
+}
+
+// History returns the name of the history that the source's resourceVersions belong to.
+func (l *Ledger) History() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.history
 }
 
 // AddRow adds the row of a new object.
@@ -276,7 +286,7 @@ func (l *Ledger) Collect() (Update, bool) {
 		return Update{}, false
 	}
 	l.dirty = false
-	u := Update{State: State{Source: l.source, Sinks: map[string]string{}}}
+	u := Update{State: State{Source: l.source, Sinks: map[string]string{}, History: l.history}}
 	least := l.least()
 	if mutant.On("rows-early") {
 		least = l.here
@@ -286,7 +296,8 @@ func (l *Ledger) Collect() (Update, bool) {
 		if mutant.On("watermark-early") {
 			m = l.here
 		}
-		if fresh {
+		if s.collected = m.seq; fresh {
+			s.collected = 0
 			u.begin(name, s)
 		} else {
 			u.Sinks[name] = Later(m.resourceVersion, s.floor)

@@ -525,7 +525,7 @@ func TestStartOver(t *testing.T) {
 	if _, sinks, _, _ := collected(t, l); sinks["a"] != "90" {
 		t.Errorf("the watermark fell back: %v", sinks)
 	}
-	l.StartOver()
+	l.StartOver("5")
 	l.Advance("10")
 	if rv, sinks, _, _ := collected(t, l); rv != "10" || sinks["a"] != "10" {
 		t.Errorf("at %s, %v", rv, sinks)

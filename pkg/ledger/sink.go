@@ -15,6 +15,8 @@ type sinkLedger struct {
 	first uint64           // the lowest number in open, or last+1 if all events are settled
 	last  uint64           // the last number that track returned
 	empty uint64           // the value of last when open was created
+
+	collected uint64 // up to this number, the watermark of the last Collect covers everything
 }
 
 // renewAfter is the number of events after which open is replaced, to release the memory of events that were settled.
@@ -64,6 +66,24 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 		return e.before, e.fresh
 	}
 	return s.here, !s.caught
+}
+
+// Recorded returns the number of the last recorded change or event, or 0 if nothing was recorded yet.
+func (l *Ledger) Recorded() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seq == l.base {
+		return 0
+	}
+	return l.seq
+}
+
+// Covers reports whether a sink's watermark of the last Collect covers everything up to a number that Recorded
+// returned: a restart with this watermark does not bring an event up to there again.
+func (l *Ledger) Covers(sink string, number uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sinks[sink].collected >= number
 }
 
 // Lag describes how far a sink is behind the source.

@@ -17,6 +17,9 @@ type State struct {
 	// Sinks contains the watermarks of the sinks, which are not lower than ResourceVersion. If a sink is missing, no
 	// events were sent to it. If a sink's watermark is empty, a part of its initial list may have been sent.
 	Sinks map[string]string `json:"sinks"`
+	// History names the history of etcd that the resourceVersions belong to: see event.Message. It is empty until etcd
+	// is restored to an earlier revision.
+	History string `json:"history,omitempty"`
 	// Refilters contains the sinks with a changed filter that have not settled the difference between the filters yet.
 	Refilters map[string]Refilter `json:"refilters,omitempty"`
 }

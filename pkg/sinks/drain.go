@@ -46,6 +46,9 @@ type Drain struct {
 	Parked *parked.Store
 	Hooks  Hooks
 	Logger *slog.Logger // required; should name the sink
+	// ReadsBack means that the sink is a Resumer, whose Send decides about messages with IfFound. Otherwise the drain
+	// settles these messages.
+	ReadsBack bool
 
 	state       state
 	gate        gate
@@ -61,20 +64,6 @@ type Drain struct {
 	out     []*event.Message
 	outItem []int
 	results []error
-}
-
-// Hooks are functions that are called when something happens to a message. Each may be nil. They run in the goroutine
-// of Run and delay it, so they should only count messages or pass them on.
-type Hooks struct {
-	// OnSettled is called once for each delivered message. For one object, the calls are in order. A message that was
-	// parked is a copy. sent is the time when the Send that delivered m returned; latency is the duration of that Send.
-	OnSettled func(m *event.Message, sent time.Time, latency time.Duration)
-	// OnRetry is called every time a message will be tried again, with the error of the sink.
-	OnRetry func(m *event.Message, err error)
-	// OnRejected is called once for each rejected message: after its replacement is delivered, or after the gap event that
-	// replaces it is rejected too. If the replacement is the same event in another form (OutcomeMetadata,
-	// OutcomeClaimCheck), OnSettled is called too. In all cases the message is then settled.
-	OnRejected func(m *event.Message, r Rejection)
 }
 
 // item is one message of a batch that is being delivered.
@@ -179,6 +168,7 @@ func (d *Drain) check(ctx context.Context) {
 		return
 	}
 	defer d.gate.leave()
+	d.Hooks.between()
 	d.report(ctx, attempted{err: d.Sink.Connect(ctx)})
 }
 
@@ -221,6 +211,7 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 		if acked > from {
 			d.Queue.Ack(acked - from)
 		}
+		d.Hooks.between()
 		if acked == len(d.items) {
 			return nil
 		}
@@ -282,8 +273,11 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 		it := &d.items[d.outItem[k]]
 		switch {
 		case err == nil:
-			d.settle(it, sent, sent.Sub(start))
+			d.settle(it, func(m *event.Message) { d.Hooks.settled(m, sent, sent.Sub(start)) })
 			d.markAvailable(it.orig)
+			a.progress = true
+		case errors.Is(err, ErrStored):
+			d.settle(it, d.Hooks.stored)
 			a.progress = true
 		case IsPermanent(err):
 			d.reject(it, err)
@@ -306,7 +300,7 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 	}
 	// Otherwise these messages only waited for the replacement of an earlier event of their object.
 	if a.err != nil || len(a.parts) > 0 {
-		d.retry()
+		d.noteRetries()
 	}
 	if a.err == nil {
 		a.err = away
@@ -320,6 +314,9 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 	d.out, d.outItem = d.out[:0], d.outItem[:0]
 	for i := range d.items {
 		it := &d.items[i]
+		if it.send != nil && it.send.IfFound && !d.ReadsBack {
+			d.settle(it, d.Hooks.stored)
+		}
 		if it.done || it.park != "" {
 			continue
 		}
@@ -331,33 +328,6 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 		d.out, d.outItem = append(d.out, it.send), append(d.outItem, i)
 	}
 	return nil
-}
-
-// retry calls the hook for the messages that will be tried again.
-func (d *Drain) retry() {
-	if d.Hooks.OnRetry == nil {
-		return
-	}
-	for k, err := range d.results {
-		if err != nil && !IsPermanent(err) {
-			d.Hooks.OnRetry(d.items[d.outItem[k]].orig, err)
-		}
-	}
-}
-
-func (d *Drain) settle(it *item, sent time.Time, latency time.Duration) {
-	it.done = true
-	if it.rejection != nil {
-		if d.Hooks.OnRejected != nil {
-			d.Hooks.OnRejected(it.orig, Rejection{Reason: it.reason(), Err: it.rejection, Outcome: it.outcome})
-		}
-		if !it.outcome.InStream() {
-			return
-		}
-	}
-	if d.Hooks.OnSettled != nil {
-		d.Hooks.OnSettled(it.orig, sent, latency)
-	}
 }
 
 // pause waits before the next attempt. The duration depends on the cause of the last failure. cause is nil if only

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
@@ -87,7 +86,7 @@ func (d *Drain) reject(it *item, err error) {
 		it.rejection = fmt.Errorf("%w; sent again as %s, it was rejected too: %w", it.rejection, it.outcome, err)
 	default:
 		it.rejection = errors.Join(it.rejection, fmt.Errorf("the gap event that replaced it was rejected too: %w", err))
-		d.settle(it, time.Time{}, 0)
+		d.settle(it, nil) // only the gap event was to be in the stream
 		return
 	}
 	it.outcome = d.Rejections.next(it)

@@ -51,7 +51,9 @@ type Position struct {
 const MarkHeader = "deltabridge"
 
 // Mark returns the value of the header that shows who wrote a record, and how its event relates to other events: the
-// writer, History, Epoch and Delivery of the event, separated by spaces.
+// writer, and the event's History, Epoch and Delivery, separated by spaces. The part of the epoch that follows a dot
+// says nothing about the configuration.
 func Mark(writer string, m *event.Message) string {
-	return strings.TrimRight(writer+" "+m.History+" "+m.Epoch+" "+m.Delivery, " ")
+	epoch, _, _ := strings.Cut(m.Epoch, ".")
+	return strings.TrimRight(writer+" "+m.History+" "+epoch+" "+m.Delivery, " ")
 }

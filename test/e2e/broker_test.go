@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/url"
@@ -277,6 +278,33 @@ func kafkaTakes(ctx context.Context, addr, topic string) error {
 	return client.ProduceSync(ctx, &kgo.Record{Value: []byte("independent")}).FirstErr()
 }
 
+// receivedFrom returns the event of a record. A tombstone has no attributes.
+func receivedFrom(t *testing.T, record *kgo.Record) received {
+	t.Helper()
+	r := received{attributes: map[string]string{}, data: record.Value}
+	if record.Value == nil {
+		return r
+	}
+	structured := false
+	for _, h := range record.Headers {
+		if attribute, ok := strings.CutPrefix(h.Key, "ce_"); ok {
+			r.attributes[attribute] = string(h.Value)
+		}
+		structured = structured || h.Key == "content-type" && strings.HasPrefix(string(h.Value), "application/cloudevents+json")
+	}
+	if structured {
+		var event map[string]json.RawMessage
+		if err := json.Unmarshal(record.Value, &event); err != nil {
+			t.Fatal(err)
+		}
+		r.data = event["data"]
+		for name, value := range event {
+			r.attributes[name] = strings.Trim(string(value), `"`)
+		}
+	}
+	return r
+}
+
 // readKafka gives all records of a topic, one slice for each partition, in their order.
 func readKafka(t *testing.T, addr, topic string) [][]received {
 	t.Helper()
@@ -284,13 +312,7 @@ func readKafka(t *testing.T, addr, topic string) [][]received {
 	for _, partition := range kafka.ReadAll(t, addr, topic) {
 		var records []received
 		for _, record := range partition {
-			r := received{attributes: map[string]string{}, data: record.Value}
-			for _, h := range record.Headers {
-				if attribute, ok := strings.CutPrefix(h.Key, "ce_"); ok {
-					r.attributes[attribute] = string(h.Value)
-				}
-			}
-			records = append(records, r)
+			records = append(records, receivedFrom(t, record))
 		}
 		all = append(all, records)
 	}

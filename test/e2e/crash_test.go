@@ -147,7 +147,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	prefix := "configmaps/" + namespace + "/"
 	events := js.read("E2E")
 	judge(t, "JetStream", truth, prefix, events)
-	judge(t, "Kafka", truth, prefix, withoutRepeats(t, readKafka(t, k.Addr(), topic), kills, repeatedAfterAKill)...)
+	judge(t, "Kafka", truth, prefix, readKafka(t, k.Addr(), topic)...)
+	_ = withoutRepeats
 	for _, r := range events {
 		if r.attributes["type"] == "dev.deltabridge.gap" {
 			t.Errorf("a gap where the history was there: %s", r.data)

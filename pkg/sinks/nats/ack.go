@@ -26,6 +26,13 @@ var errFullSubject = errors.New("the stream has reached its maximum number of me
 type ack struct {
 	err     error // an error of one of the classes of package sinks, or nil
 	recheck bool  // the stream has changed and must be checked before the next batch
+	// sequence is the sequence of the message, or, if the message was refused, that of the last message of its subject.
+	sequence uint64
+	// duplicate reports whether the stream had the message already.
+	duplicate bool
+	// refused reports whether the last message of the subject is not the expected one. numbered reports whether sequence
+	// is known in this case.
+	refused, numbered bool
 	// foreign reports whether the answer is an acknowledgement from a stream in another domain.
 	foreign bool
 	// otherSubject reports whether the subject belongs to no stream or to another stream.
@@ -47,15 +54,20 @@ func ackPrefix(stream, domain string) []byte {
 func readAck(m *natsgo.Msg, prefix []byte, domain string) ack {
 	rest, ok := bytes.CutPrefix(m.Data, prefix)
 	if ok && len(rest) > 1 && string(bytes.TrimLeft(rest, "0123456789")) == "}" {
-		return ack{}
+		sequence, err := strconv.ParseUint(string(rest[:len(rest)-1]), 10, 64)
+		if err == nil {
+			return ack{sequence: sequence}
+		}
 	}
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return ack{err: errNoResponders, recheck: true, otherSubject: true}
 	}
 	var answer struct {
-		Error  *jetstream.APIError `json:"error"`
-		Stream string              `json:"stream"`
-		Domain string              `json:"domain"`
+		Error     *jetstream.APIError `json:"error"`
+		Stream    string              `json:"stream"`
+		Domain    string              `json:"domain"`
+		Sequence  uint64              `json:"seq"`
+		Duplicate bool                `json:"duplicate"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
 		return ack{err: sinks.MaybeWritten(fmt.Errorf("unreadable acknowledgement: %w", err))}
@@ -69,7 +81,7 @@ func readAck(m *natsgo.Msg, prefix []byte, domain string) ack {
 	if domain != "" && answer.Domain != domain {
 		return ack{foreign: true}
 	}
-	return ack{} // the message may have been dropped as a duplicate, which counts as stored
+	return ack{sequence: answer.Sequence, duplicate: answer.Duplicate} // a duplicate counts as stored
 }
 
 // rejection classifies an error from the server. Only errors that depend on nothing but the message are permanent. All
@@ -83,6 +95,10 @@ func rejection(e *jetstream.APIError) ack {
 	case server.JSStreamNotMatchErr:
 		err := fmt.Errorf("another stream has this subject: assign the subject only to the expected stream: %w", e)
 		return ack{err: sinks.Rejected(err), recheck: true, otherSubject: true}
+	case server.JSStreamWrongLastSequenceErrF, server.JSStreamWrongLastSequenceConstantErr:
+		_, number, _ := strings.Cut(e.Description, ": ") // the answer has no field for it
+		sequence, err := strconv.ParseUint(number, 10, 64)
+		return ack{err: e, refused: true, sequence: sequence, numbered: err == nil}
 	case server.JSStreamNotFoundErr, server.JSMessageTTLDisabledErr:
 		return ack{err: e, recheck: true}
 	case server.JSStreamStoreFailedF:

@@ -69,9 +69,14 @@ func cpuTime() time.Duration {
 }
 
 func BenchmarkSend(b *testing.B) {
-	for name, structured := range map[string]bool{"binary": false, "structured": true} {
+	for _, name := range []string{"binary", "structured", "latest"} {
+		structured := name == "structured"
 		b.Run(name, func(b *testing.B) {
-			sink := connect(b, benchBroker(b))
+			srv := benchBroker(b)
+			if edit := srv.edit; name == "latest" {
+				srv.edit = func(c *nats.Config) { edit(c); c.Stream.LastPerSubject, c.Stream.MaxMsgs = true, 0 }
+			}
+			sink := install(srv).start(b)
 			results := make([]error, batchSize)
 			perMessage(b, func(batch []*event.Message) {
 				for _, m := range batch {

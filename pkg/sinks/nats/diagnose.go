@@ -33,7 +33,7 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 	}
 	headers := newHeaders(&s.cfg)
 	headers.ttl = s.cfg.Stream.deletionTTL()
-	header := headers.set(m)
+	header := headers.set(m, 0)
 	msg := natsgo.Msg{Subject: string(subject), Header: header, Data: m.Body()}
 	p := diagnose.Placement{
 		Stream: s.cfg.Stream.Name, Subject: msg.Subject,

@@ -7,16 +7,36 @@
 // headers named ce-<name>, percent-encoded where needed. In structured mode, the header content-type is set, and the
 // body is the CloudEvent as JSON (CloudEvents NATS Protocol Binding, working draft after 1.0.2, which added headers).
 //
-// Restated events, and events that are sent again to a new destination, have a different Nats-Msg-Id that only this
-// process uses. The stream must store such a message even if it already has the same event.
+// Restated events, and events that are sent again to a new destination, have a different Nats-Msg-Id, which contains
+// Message.Delivery. The stream must store such a message even if it already has the same event.
+//
+// If Sink.Resume was called, every message has the header deltabridge (sinks.Mark). In structured mode, a message then
+// also has the headers ce-id, ce-uid, ce-resourceversion and, if the attribute is set, ce-finalstateunknown.
+//
+// # Nothing twice
+//
+// Before the first message, the sink reads the headers of all messages from the stored position to the end of the
+// stream. It does not send an event that the stream has, or of whose object the stream has a later event (sinks.Found).
+// After an unclear failure, it does the same with the messages that this process wrote. The stored position is before
+// every message that was perhaps written. Messages of another process that arrive after they were looked for are dropped
+// by their Nats-Msg-Id, within the duplicate window.
+//
+// This is not possible without the permission to create consumers, or if consumers remove what they read (retention
+// interest and workqueue). Then only the duplicate window remains.
 //
 // # Latest-state streams
 //
 // With StreamConfig.LastPerSubject, the stream keeps the last message of every subject and therefore the current state
-// of every object. Then every message has a Nats-Msg-Id that only this process uses. The reason is that the bridge
-// repeats states after a crash. If the stream remembered the id of a newer state but not the id of an older one, it
-// would store the older state again as the last message. Deletions have a TTL if the stream allows TTLs. With
-// Config.Bucket, the stream is a key-value bucket, and a deletion deletes the key.
+// of every object. Every message names the sequence that the last message of its subject must have
+// (Nats-Expected-Last-Subject-Sequence), and has no Nats-Msg-Id. If the stream refuses a message, the sink looks up the
+// last message of the subject. If that message is the same event, or if a process with the same writer sent it and it is
+// newer, there is nothing to send. Otherwise, the sink sends its message again with the sequence of that message.
+// Therefore no process can replace a newer state by an older one, even if it continues while its successor runs, and a
+// repetition is never stored twice. Without Sink.Resume, or without the permission to look up messages, the last writer
+// wins. Without Sink.Resume, every message has a Nats-Msg-Id that only this process uses.
+//
+// Deletions have a TTL if the stream allows TTLs. With Config.Bucket, the stream is a key-value bucket, and a deletion
+// deletes the key.
 //
 // # Order
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 const (
@@ -32,6 +33,8 @@ type headers struct {
 	latest bool   // the destination is a latest-state stream, which keeps only the last message of each subject
 	ttl    string // TTL of deletions; empty if they have no TTL
 	run    string // unique to this process; used by ownID
+	writer string // see sinks.Resume; empty if messages are not marked
+	marks  mark   // of the previous message
 
 	suffix  string // added to every Nats-Msg-Id
 	encoder *strings.Replacer
@@ -60,17 +63,18 @@ func newHeaders(cfg *Config) *headers {
 }
 
 // set fills h with the headers of m and returns them. They are valid until the next call.
-func (h *headers) set(m *event.Message) natsgo.Header {
+// before is the sequence that the last message of the subject must have; it is used only if expects returns true.
+func (h *headers) set(m *event.Message, before uint64) natsgo.Header {
 	h.round++
 	h.n = 0
-	id := m.UniqueID()
-	switch {
-	case h.latest || m.Again || m.Type == event.Restated:
-		id = h.ownID(m)
-	case m.Epoch != "":
-		id += "." + m.Epoch
+	if h.expects() {
+		h.put("", jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(before, 10))
+	} else {
+		h.put("", jetstream.MsgIDHeader, h.messageID(m))
 	}
-	h.put("", jetstream.MsgIDHeader, id+h.suffix)
+	if h.writer != "" {
+		h.put("", sinks.MarkHeader, h.mark(m))
+	}
 	if h.latest && m.Type == event.Deleted {
 		if h.ttl != "" {
 			h.put("", jetstream.MsgTTLHeader, h.ttl)
@@ -81,6 +85,9 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 	}
 	if m.Structured {
 		h.put("", contentType, m.ContentType())
+		if h.writer != "" {
+			h.identify(m)
+		}
 	} else {
 		m.Attributes(func(name, value string) bool {
 			h.put(attributePrefix, name, value)
@@ -96,6 +103,48 @@ func (h *headers) set(m *event.Message) natsgo.Header {
 		}
 	}
 	return h.header
+}
+
+// expects reports whether a message names the sequence that the last message of its subject must have. It then has no
+// Nats-Msg-Id: on a stream with one replica, the server would refuse the repetition of a message that it has stored,
+// and 2.11 would refuse other attempts too.
+func (h *headers) expects() bool { return h.latest && h.writer != "" }
+
+func (h *headers) messageID(m *event.Message) string {
+	id := m.UniqueID()
+	switch {
+	case m.Delivery != "" && !h.latest:
+		id += "." + m.Delivery
+	case h.latest || m.Again || m.Type == event.Restated:
+		id = h.ownID(m)
+	case m.Epoch != "":
+		id += "." + m.Epoch
+	}
+	return id + h.suffix
+}
+
+// mark is a [sinks.Mark], which is the same for most messages, and the parts that it consists of.
+type mark struct{ history, epoch, delivery, text string }
+
+func (h *headers) mark(m *event.Message) string {
+	if k := &h.marks; k.text == "" || k.history != m.History || k.epoch != m.Epoch || k.delivery != m.Delivery {
+		*k = mark{m.History, m.Epoch, m.Delivery, sinks.Mark(h.writer, m)}
+	}
+	return h.marks.text
+}
+
+// identify adds the attributes that a restart requires to recognize the event.
+func (h *headers) identify(m *event.Message) {
+	h.put(attributePrefix, "id", m.ID)
+	if m.Identity.UID != "" {
+		h.put(attributePrefix, "uid", string(m.Identity.UID))
+	}
+	if m.Identity.ResourceVersion != "" {
+		h.put(attributePrefix, "resourceversion", m.Identity.ResourceVersion)
+	}
+	if m.FinalStateUnknown {
+		h.put(attributePrefix, "finalstateunknown", "true")
+	}
 }
 
 // ownID returns a Nats-Msg-Id that only this process uses, so the server drops only repetitions from this process. It

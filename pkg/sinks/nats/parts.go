@@ -45,6 +45,10 @@ func (s *Sink) partError(m *event.Message, a *ack) {
 
 // forbid settles the messages with a subject that the server denies. The server does not answer such messages.
 func (s *Sink) forbid(subject string) {
+	if subject == s.lookUpSubject() {
+		s.lookUpDenied()
+		return
+	}
 	f := &s.flight
 	for i, m := range f.batch {
 		if f.status[i] == flying && s.route+s.subject.Expand(m) == subject {

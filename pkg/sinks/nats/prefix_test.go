@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -198,13 +199,19 @@ func TestInboxPrefix(t *testing.T) {
 
 // TestAPIPrefix: the stream belongs to another account, which exports the API of JetStream and the subjects.
 func TestAPIPrefix(t *testing.T) {
-	const accounts = `
+	t.Run("one response", func(t *testing.T) { testAPIPrefix(t, "singleton", "10", 1) })
+	t.Run("any number of responses", func(t *testing.T) { testAPIPrefix(t, "stream", "11", 0) })
+}
+
+// testAPIPrefix also tests what a restart knows of the stream, for an export with the given type of response.
+func testAPIPrefix(t *testing.T, response, stored string, wantWarnings int) {
+	const format = `
 no_auth_user: admin
 accounts {
   STREAMS {
     jetstream: enabled
     users: [{user: admin, password: admin}]
-    exports: [{service: "$JS.API.>"}, {service: "k8s.>"}]
+    exports: [{service: "$JS.API.>", response_type: %s}, {service: "k8s.>"}]
   }
   APP {
     users: [{user: bridge, password: secret}]
@@ -214,6 +221,7 @@ accounts {
     ]
   }
 }`
+	accounts := fmt.Sprintf(format, response)
 	b := secured(t, func(o *server.Options) {
 		parsed, err := server.ProcessConfigFile(writeFile(t, "nats.conf", []byte(accounts)))
 		if err != nil {
@@ -221,9 +229,21 @@ accounts {
 		}
 		o.Accounts, o.Users, o.NoAuthUser = parsed.Accounts, parsed.Users, parsed.NoAuthUser
 	})
-	b.edit = func(c *nats.Config) { asBridge(t, c); c.APIPrefix = "JS.streams.API" }
-	sink := connect(t, b)
-	send(t, sink, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100))
+	var logged warnings
+	b.edit = func(c *nats.Config) {
+		asBridge(t, c)
+		c.APIPrefix, c.AckTimeout, c.Logger = "JS.streams.API", 300*time.Millisecond, logged.logger()
+	}
+	in := install(b)
+	send(t, in.start(t), sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100))
+	after := in.process(t)
+	for err := errors.New("not connected"); err != nil; {
+		err = after.Connect(t.Context())
+	}
+	expectStored(t, after, stored, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100))
+	if n := logged.count("cannot read the stream back"); n != wantWarnings {
+		t.Errorf("%d warnings: %s", n, logged.text.String())
+	}
 	if n := len(b.messages(t)); n != 2 {
 		t.Errorf("%d messages", n)
 	}

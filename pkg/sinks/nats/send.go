@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"strconv"
 	"strings"
 	"time"
@@ -37,6 +38,12 @@ type flight struct {
 	flying  int                 // number of published messages without a result
 	open    int                 // number of messages without a result
 	last    map[event.Key]int32 // the last message per key so far
+	before  uint64              // the highest sequence that was acknowledged when the batch began
+
+	// Only for latest-state streams:
+	hashes   []uint64 // hashes of the subjects
+	numbers  []uint64 // the sequences of the messages that are being looked up
+	refusals []uint8
 }
 
 type status uint8
@@ -44,6 +51,7 @@ type status uint8
 const (
 	waiting status = iota
 	flying
+	asking // the last message of the subject is being looked up; counts as flying
 	done
 )
 
@@ -53,6 +61,8 @@ func (f *flight) begin(batch []*event.Message, results []error) {
 	f.batch, f.results, f.open, f.flying = batch, results, n, 0
 	f.status = append(f.status[:0], make([]status, n)...)
 	f.next = append(f.next[:0], make([]int32, n)...)
+	f.hashes, f.numbers = append(f.hashes[:0], make([]uint64, n)...), append(f.numbers[:0], make([]uint64, n)...)
+	f.refusals = append(f.refusals[:0], make([]uint8, n)...)
 	f.ready, f.readyAt = f.ready[:0], 0
 	if f.last == nil {
 		f.last = make(map[event.Key]int32, n)
@@ -77,14 +87,14 @@ func (f *flight) end() {
 // settle sets the result of message i. If err is not nil, settle also sets the results of all later messages of the
 // same object.
 func (f *flight) settle(i int32, err error) {
-	if f.status[i] == flying {
+	if f.status[i] == flying || f.status[i] == asking {
 		f.flying--
 	}
 	f.status[i] = done
 	f.results[i] = err
 	f.open--
 	next := f.next[i]
-	if err == nil {
+	if err == nil || errors.Is(err, sinks.ErrStored) {
 		if next >= 0 {
 			f.ready = append(f.ready, next)
 		}
@@ -94,6 +104,13 @@ func (f *flight) settle(i int32, err error) {
 		f.status[next], f.results[next] = done, sinks.ErrNotAttempted
 		f.open--
 	}
+}
+
+// again makes message i ready again.
+func (f *flight) again(i int32) {
+	f.flying--
+	f.status[i] = waiting
+	f.ready = append(f.ready, i)
 }
 
 // giveUp sets all missing results. Flying messages may have been written. Ready messages were not sent. All other
@@ -106,6 +123,8 @@ func (f *flight) giveUp(err error) {
 		switch s {
 		case flying:
 			f.results[i] = sinks.MaybeWritten(err)
+		case asking:
+			f.results[i] = fmt.Errorf("%w: %w", errNotSent, err)
 		case waiting:
 			f.results[i] = sinks.ErrNotAttempted
 		}
@@ -119,12 +138,17 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	f := &s.flight
 	f.begin(batch, results)
 	defer f.end()
+	defer func() {
+		s.progress.note(batch, results, f.before)
+		s.recheck = s.recheck || s.progress.unsure && s.resume != nil && !s.headers.latest
+	}()
 	// If the server does not read, a publish can block in the socket while nats.go holds its lock.
 	defer context.AfterFunc(ctx, s.client.Interrupt)()
 	if err := s.prepare(ctx); err != nil {
 		f.giveUp(err)
 		return
 	}
+	f.before = s.progress.acked
 	silence := time.NewTicker(s.cfg.AckTimeout)
 	defer silence.Stop()
 	quiet := false // reports whether no answer has arrived since the last tick
@@ -169,7 +193,7 @@ func (s *Sink) fill(ctx context.Context) {
 		f.flying++
 		if err := s.publish(i); err != nil {
 			f.settle(i, err)
-			if !sinks.IsPermanent(err) { // the connection failed, so all other messages would fail too
+			if !sinks.IsPermanent(err) && !errors.Is(err, sinks.ErrStored) { // the connection failed, so all other messages would fail too
 				f.giveUp(fmt.Errorf("connection lost: %w", err))
 			}
 		}
@@ -183,10 +207,14 @@ func (s *Sink) publish(i int32) error {
 	if err != nil {
 		return err
 	}
+	before, err := s.stored(i, text[len(s.route):])
+	if err != nil {
+		return err
+	}
 	subject := len(text)
 	s.text = strconv.AppendUint(append(text, s.inbox...), f.base+uint64(i), 36)
 	both := string(s.text) // a single allocation for both strings
-	s.msg = natsgo.Msg{Subject: both[:subject], Reply: both[subject:], Header: s.headers.set(m), Data: m.Data}
+	s.msg = natsgo.Msg{Subject: both[:subject], Reply: both[subject:], Header: s.headers.set(m, before), Data: m.Data}
 	if m.Structured {
 		s.body = m.AppendStructured(s.body[:0])
 		s.msg.Data = s.body
@@ -197,6 +225,20 @@ func (s *Sink) publish(i int32) error {
 		return publishError(err)
 	}
 	return nil
+}
+
+// stored returns [sinks.ErrStored] if the stream has message i or a newer one. Otherwise it returns the sequence that
+// the last message of the subject is expected to have in a latest-state stream.
+func (s *Sink) stored(i int32, subject []byte) (before uint64, err error) {
+	f := &s.flight
+	switch {
+	case s.headers.expects():
+		f.hashes[i] = maphash.Bytes(s.latest.seed, subject)
+		return s.latest.expect(f.hashes[i], subject, f.batch[i])
+	case s.found.Has(f.batch[i]):
+		return 0, sinks.ErrStored
+	}
+	return 0, nil
 }
 
 // appendSubject appends the subject of m to dst. Any error is Permanent.
@@ -213,14 +255,36 @@ func (s *Sink) answer(m *natsgo.Msg) {
 	f := &s.flight
 	token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, s.inbox), 36, 64)
 	i := int32(token - f.base)
-	if err != nil || token < f.base || token >= f.base+uint64(len(f.batch)) || f.status[i] != flying {
+	if err != nil || token < f.base || token >= f.base+uint64(len(f.batch)) || f.status[i] != flying && f.status[i] != asking {
 		return // a late answer to a message that was given up
 	}
-	a := readAck(m, s.ackPrefix, s.cfg.Domain)
-	if a.foreign { // for example, a stream of the leaf node with the same name and subjects
+	if f.status[i] == asking {
+		s.lookedUp(i, m)
 		return
+	}
+	a := readAck(m, s.ackPrefix, s.cfg.Domain)
+	switch {
+	case a.foreign: // for example, a stream of the leaf node with the same name and subjects
+		return
+	case a.refused && s.headers.expects():
+		s.refused(i, &a)
+		return
+	case a.err == nil:
+		s.acknowledged(i, &a)
 	}
 	s.partError(f.batch[i], &a)
 	s.recheck = s.recheck || a.recheck
 	f.settle(i, a.err)
+}
+
+// acknowledged records the sequence of message i.
+func (s *Sink) acknowledged(i int32, a *ack) {
+	f := &s.flight
+	if s.headers.expects() {
+		s.latest.wrote(f.hashes[i], a.sequence)
+	}
+	if a.sequence <= f.before && !a.duplicate { // the stream has lost messages
+		f.before, s.progress.acked = a.sequence-1, a.sequence
+	}
+	s.progress.acked = max(s.progress.acked, a.sequence)
 }

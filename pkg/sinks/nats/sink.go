@@ -35,6 +35,12 @@ type Sink struct {
 
 	warned map[string]bool
 
+	resume   *sinks.Resume // nil if Resume was not called
+	progress progress
+	found    sinks.Found // what earlier processes wrote to a stream that keeps all messages
+	latest   latest
+	blind    bool // the client has no permission to look up messages
+
 	flight     flight
 	headers    *headers
 	text, body []byte
@@ -98,13 +104,16 @@ func (s *Sink) prepare(ctx context.Context) error {
 		if _, err := conn.ChanSubscribe(s.inbox+"*", s.acks); err != nil {
 			return fmt.Errorf("subscribe to the inbox: %w", err)
 		}
-		s.answered, s.recheck = conn, true
+		s.answered, s.recheck, s.blind = conn, true, false
 	}
 	discard(s.client.Lost)      // errors of a connection that was already replaced
 	discard(s.client.Forbidden) // denials for a batch that was given up
 	discard(s.acks)             // answers to messages that were given up
 	if s.recheck {
 		if err := s.checkStream(ctx); err != nil {
+			return err
+		}
+		if err := s.readBack(ctx); err != nil {
 			return err
 		}
 		s.recheck = false

@@ -124,7 +124,7 @@ func TestHeadersAreThoseOfTheMessage(t *testing.T) {
 				want["ce-"+name] = []string{h.encoder.Replace(value)}
 			}
 		}
-		if diff := cmp.Diff(want, h.set(m)); diff != "" {
+		if diff := cmp.Diff(want, h.set(m, 0)); diff != "" {
 			t.Errorf("message %d (-want +got):\n%s", i, diff)
 		}
 	}
@@ -185,9 +185,9 @@ func TestFlight(t *testing.T) {
 func TestTheIDHasTheEpoch(t *testing.T) {
 	h := newHeaders(&Config{Stream: StreamConfig{Name: "K8S"}})
 	m := sinktest.Message("a", 1, 10)
-	plain := h.set(m).Get("Nats-Msg-Id")
+	plain := h.set(m, 0).Get("Nats-Msg-Id")
 	m.Epoch = "e1"
-	if got := h.set(m).Get("Nats-Msg-Id"); got != plain+".e1" {
+	if got := h.set(m, 0).Get("Nats-Msg-Id"); got != plain+".e1" {
 		t.Errorf("%q, without an epoch %q", got, plain)
 	}
 }
@@ -200,11 +200,11 @@ func TestAgainHasAnIDOfItsOwn(t *testing.T) {
 		&Config{Stream: StreamConfig{Name: "K8S"}},
 	)
 	m := sinktest.Message("a", 1, 10)
-	plain := h.set(m).Get("Nats-Msg-Id")
+	plain := h.set(m, 0).Get("Nats-Msg-Id")
 	again := *m
 	again.Again = true
-	first := h.set(&again).Get("Nats-Msg-Id")
-	if first == plain || first != h.set(&again).Get("Nats-Msg-Id") || first == other.set(&again).Get("Nats-Msg-Id") {
+	first := h.set(&again, 0).Get("Nats-Msg-Id")
+	if first == plain || first != h.set(&again, 0).Get("Nats-Msg-Id") || first == other.set(&again, 0).Get("Nats-Msg-Id") {
 		t.Errorf("%q, and as an ordinary event %q", first, plain)
 	}
 }

@@ -107,7 +107,7 @@ func (s *Stream) record(m jetstream.Msg) (*diagnose.Record, error) {
 	r.Attributes, r.Data = make(map[string]string, len(headers)), m.Data()
 	for name, values := range headers {
 		if attribute, ok := strings.CutPrefix(name, "ce-"); ok && len(values) > 0 {
-			r.Attributes[attribute] = decode(values[0])
+			r.Attributes[attribute] = Decode(values[0])
 		}
 	}
 	if r.Attributes["id"] == "" {
@@ -116,8 +116,8 @@ func (s *Stream) record(m jetstream.Msg) (*diagnose.Record, error) {
 	return r, nil
 }
 
-// decode decodes the value of a header. If the encoding is invalid, decode returns the value unchanged.
-func decode(value string) string {
+// Decode decodes the percent-encoded value of a header. If the encoding is invalid, it returns the value unchanged.
+func Decode(value string) string {
 	if text, err := url.PathUnescape(value); err == nil {
 		return text
 	}

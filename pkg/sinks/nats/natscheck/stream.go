@@ -95,12 +95,9 @@ func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) (found []
 		"it keeps only the last %d messages of each subject (max_msgs_per_subject)", c.MaxMsgsPerSubject)
 	s.warn(&found, c.Retention == jetstream.InterestPolicy, "use retention: limits",
 		"its retention is interest: it removes messages for which it has no consumer")
-	effect := "an event that is sent again later is stored twice"
-	if s.isLatest() {
-		effect = "an event that is sent again later can replace a newer state"
-	}
-	s.warn(&found, c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge),
-		fmt.Sprintf("use %s or more", shortWindow), "its duplicate_window is only %s: %s", c.Duplicates, effect)
+	s.warn(&found, c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge) && !s.isLatest(),
+		fmt.Sprintf("use %s or more", shortWindow),
+		"its duplicate_window is only %s: an event that is sent again later is stored twice", c.Duplicates)
 	limit := maxMessage(c, maxPayload)
 	s.warn(&found, limit < largestObject, "raise max_payload of the server, and max_msg_size of the stream",
 		"it accepts messages of at most %d bytes, but objects can have up to %d bytes: see the sink's oversize setting",

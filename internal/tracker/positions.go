@@ -1,0 +1,95 @@
+package tracker
+
+import (
+	"maps"
+
+	"github.com/deltabridge/deltabridge/internal/mutant"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// bookmark contains positions of a sink that become valid when a restart no longer brings any of the events that were
+// sent before them.
+type bookmark struct {
+	positions sinks.Positions
+	// gone reports whether the queue of the sink brings none of these events again.
+	gone func() bool
+	// recorded contains, by source, the number up to which the watermark of the sink must cover everything.
+	recorded map[string]uint64
+}
+
+// Resumes returns what a sink must know of earlier processes to read back what they wrote.
+func (t *Tracker) Resumes(sink string) sinks.Resume {
+	return sinks.Resume{
+		Writer:    t.store.Installation() + "/" + sink,
+		Positions: t.store.Positions(sink),
+		Store: func(positions sinks.Positions) error {
+			return t.store.AddPositions(map[string]sinks.Positions{sink: positions})
+		},
+	}
+}
+
+// NeedsBookmark reports whether Bookmark would have an effect for a sink, so that the caller needs to find the
+// positions only then.
+func (t *Tracker) NeedsBookmark(sink string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bookmarks[sink] == nil
+}
+
+// Bookmark stores the positions of a sink as soon as a restart would bring none of the events again that were sent
+// before them: when gone returns true, and the watermarks of a commit cover what the ledgers have recorded until now.
+// No message of the sink may be in flight when it is called.
+func (t *Tracker) Bookmark(sink string, positions sinks.Positions, gone func() bool) {
+	b := &bookmark{positions: positions, gone: gone, recorded: map[string]uint64{}}
+	for name, l := range t.ledgers() {
+		if number := l.Recorded(); number > 0 {
+			b.recorded[name] = number
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	stored := t.store.Positions(sink)
+	maps.DeleteFunc(b.positions, func(part string, p sinks.Position) bool { return stored[part] == p })
+	if len(b.positions) > 0 && t.bookmarks[sink] == nil {
+		t.bookmarks[sink] = b
+	}
+}
+
+// goneBookmarks returns the bookmarks of which the queues bring no event again. It must be called before the ledgers
+// are collected.
+func (t *Tracker) goneBookmarks() map[string]*bookmark {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	gone := maps.Clone(t.bookmarks)
+	maps.DeleteFunc(gone, func(_ string, b *bookmark) bool { return !b.gone() && !mutant.On("position-early") })
+	return gone
+}
+
+// storePositions stores the positions of those bookmarks that the watermarks of the last commit cover. wrote reports
+// whether there were any.
+func (t *Tracker) storePositions(bookmarks map[string]*bookmark) (wrote bool, err error) {
+	ledgers := t.ledgers()
+	positions := map[string]sinks.Positions{}
+	for sink, b := range bookmarks {
+		covered := true
+		for source, number := range b.recorded {
+			l := ledgers[source]
+			covered = covered && (l == nil || l.Covers(sink, number))
+		}
+		if covered || mutant.On("position-early") {
+			positions[sink] = b.positions
+		}
+	}
+	if len(positions) == 0 {
+		return false, nil
+	}
+	if err := t.store.AddPositions(positions); err != nil {
+		return true, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for sink := range positions {
+		delete(t.bookmarks, sink)
+	}
+	return true, nil
+}

@@ -1,0 +1,127 @@
+package tracker
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// A position is stored when neither the queue nor a source would bring again what was sent before it, and not earlier.
+func TestPositions(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "fast"}, Sink{Name: "slow"})
+	begin(t, e, pods, "10", pod(t, "a", 3))
+	e.Resume(podsIn("idle"))
+	stored := func(want sinks.Positions) {
+		t.Helper()
+		if err := e.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, e.store.Positions("fast")); diff != "" {
+			t.Error(diff)
+		}
+	}
+	change := func(version string) (fast, slow func()) {
+		first, second := send(e, pods, "fast"), send(e, pods, "slow")
+		e.Record(pods).Reached(version)
+		return func() { e.Settle("fast", first) }, func() { e.Settle("slow", second) }
+	}
+
+	fast, slow := change("11")
+	gone := false
+	e.Bookmark("fast", sinks.Positions{"t/0": {Next: 7}}, func() bool { return gone })
+	stored(nil)
+	fast()
+	stored(nil)
+	gone = true
+	later, _ := change("12")
+	stored(sinks.Positions{"t/0": {Next: 7}}) // events of other sinks, and later ones, do not matter
+	slow()
+	later()
+
+	// Only one bookmark waits, and one that changes nothing does not.
+	e.Bookmark("fast", sinks.Positions{"t/0": {Next: 7}}, func() bool { return false })
+	if !e.NeedsBookmark("fast") {
+		t.Error("a position that is stored waits")
+	}
+	e.Bookmark("fast", sinks.Positions{"t/1": {Next: 3, Producer: 4}}, func() bool { return gone })
+	e.Bookmark("fast", sinks.Positions{"t/0": {Next: 9}}, func() bool { return gone })
+	if e.NeedsBookmark("fast") {
+		t.Error("two bookmarks")
+	}
+	stored(sinks.Positions{"t/0": {Next: 7}, "t/1": {Next: 3, Producer: 4}})
+
+	// A sink stores the position of a part before it writes there for the first time.
+	resume := e.Resumes("fast")
+	if err := resume.Store(sinks.Positions{"t/2": {Next: 5}}); err != nil {
+		t.Fatal(err)
+	}
+	writer := resume.Writer
+	kill(t, e)
+	e = start(t, folder, Sink{Name: "fast"}, Sink{Name: "slow"})
+	resume = e.Resumes("fast")
+	if diff := cmp.Diff(sinks.Positions{"t/0": {Next: 7}, "t/1": {Next: 3, Producer: 4}, "t/2": {Next: 5}},
+		resume.Positions); diff != "" || resume.Writer != writer {
+		t.Errorf("writer %s, was %s; %s", resume.Writer, writer, diff)
+	}
+	kill(t, e)
+
+	// A sink that is removed, and added again later, has no positions.
+	kill(t, start(t, folder, Sink{Name: "slow"}))
+	if got := start(t, folder, Sink{Name: "fast"}).Resumes("fast"); len(got.Positions) != 0 || got.Writer != writer {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A sink that is being sent its initial list keeps its position until it has all of it.
+func TestPositionDuringTheInitialList(t *testing.T) {
+	e := start(t, t.TempDir(), Sink{Name: "fast"})
+	e.Resume(pods)
+	if !e.Record(pods).FirstList(nil, "10") {
+		t.Fatal("the first list was not stored")
+	}
+	e.Settle("fast", send(e, pods, "fast"))
+	e.Record(pods).Reached("10")
+	e.Bookmark("fast", sinks.Positions{"t/0": {Next: 7}}, func() bool { return true })
+	if err := e.Commit(); err != nil || len(e.store.Positions("fast")) != 0 {
+		t.Errorf("%v, %v", e.store.Positions("fast"), err)
+	}
+	e.Ledger("pods").FinishList("fast")
+	if err := e.Commit(); err != nil || len(e.store.Positions("fast")) != 1 {
+		t.Errorf("%v, %v", e.store.Positions("fast"), err)
+	}
+}
+
+// A store that cannot be written keeps the position until it can be, and says so.
+func TestPositionsWaitForTheDisk(t *testing.T) {
+	e := start(t, t.TempDir(), Sink{Name: "fast"})
+	full := &noPositions{Store: e.store, full: true}
+	e.store = full
+	e.Bookmark("fast", sinks.Positions{"t/0": {Next: 7}}, func() bool { return true })
+	if err := e.Commit(); !errors.Is(err, errFull) {
+		t.Errorf("committed: %v", err)
+	}
+	full.full = false
+	if err := e.Commit(); err != nil || len(e.store.Positions("fast")) != 1 {
+		t.Errorf("%v, %v", e.store.Positions("fast"), err)
+	}
+}
+
+var errFull = errors.New("no space left")
+
+// noPositions is a store that has no room for positions while it is full.
+type noPositions struct {
+	Store
+
+	full bool
+}
+
+func (s *noPositions) AddPositions(p map[string]sinks.Positions) error {
+	if s.full {
+		return errFull
+	}
+	return s.Store.AddPositions(p)
+}

@@ -1,0 +1,257 @@
+package sinks_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const writer = "installation/sink"
+
+// ev returns a message about the object a in the form that the encoder gives it. kind is update, left, deleted,
+// unknown (a deletion that a list showed), or gap.
+func ev(kind string, version int, change string) *event.Message {
+	m := &event.Message{
+		Type: event.Updated, Epoch: "e1",
+		Identity: object.Identity{UID: "a", ResourceVersion: strconv.Itoa(version)},
+	}
+	m.ID = fmt.Sprintf("a.%d", version)
+	switch kind {
+	case "left":
+		m.Type, m.LeftFilter = event.Deleted, true
+		m.ID += ".left"
+	case "deleted":
+		m.Type, m.ID = event.Deleted, "a.deleted"
+	case "unknown":
+		m.Type, m.ID, m.FinalStateUnknown = event.Deleted, "a.deleted", true
+	case "gap":
+		m.Type, m.ID, m.Identity.UID = event.Gap, fmt.Sprintf("gap.%d", version), ""
+	}
+	if change != "" {
+		m.ID += ".filter." + change
+	}
+	return m
+}
+
+func with(m *event.Message, change func(*event.Message)) *event.Message {
+	change(m)
+	return m
+}
+
+func record(by string, m *event.Message) sinks.FoundRecord {
+	return sinks.FoundRecord{
+		Mark: sinks.Mark(by, m), ID: m.ID, UID: string(m.Identity.UID), Version: m.Identity.ResourceVersion,
+		Unknown: m.FinalStateUnknown,
+	}
+}
+
+// What has been read back decides which events are not sent again.
+func TestFound(t *testing.T) {
+	restated := func(version int, delivery string) *event.Message {
+		return with(ev("update", version, ""), func(m *event.Message) { m.Type, m.Delivery = event.Restated, delivery })
+	}
+	ifFound := func(uid types.UID) *event.Message {
+		return with(ev("left", 12, "c1"), func(m *event.Message) { m.Identity.UID, m.IfFound = uid, true })
+	}
+	epoch := func(m *event.Message) { m.Epoch = "e2.17" }
+	history := func(m *event.Message) { m.History = "500" }
+	of := func(uid types.UID, m *event.Message) *event.Message {
+		return with(m, func(m *event.Message) { m.Identity.UID, m.ID = uid, string(uid)+m.ID[1:] })
+	}
+	for name, test := range map[string]struct {
+		found []*event.Message
+		again []*event.Message
+		sent  []int // indices of again
+	}{
+		"everything up to the last record": {
+			found: []*event.Message{ev("update", 10, ""), ev("update", 12, "")},
+			again: []*event.Message{ev("update", 9, ""), ev("update", 10, ""), ev("update", 12, ""), ev("update", 13, "")},
+			sent:  []int{3},
+		},
+		"the records before the last one are gone": {
+			found: []*event.Message{ev("update", 12, "")},
+			again: []*event.Message{ev("update", 10, ""), ev("left", 11, ""), ev("update", 12, "")},
+		},
+		"the next object of this name": {
+			found: []*event.Message{ev("deleted", 11, ""), of("b", ev("update", 12, ""))},
+			again: []*event.Message{ev("deleted", 11, ""), of("b", ev("update", 12, ""))},
+		},
+		"the next object of this name, and compaction has removed the deletion": {
+			found: []*event.Message{of("b", ev("update", 12, ""))},
+			again: []*event.Message{ev("deleted", 11, ""), of("b", ev("update", 12, ""))},
+			sent:  []int{0, 1},
+		},
+		"parts that are read one after another": {
+			found: []*event.Message{ev("update", 12, ""), ev("update", 10, ""), of("b", ev("deleted", 9, "")), of("b", ev("update", 8, ""))},
+			again: []*event.Message{ev("update", 12, ""), of("b", ev("deleted", 9, ""))},
+		},
+		"a deletion": {
+			found: []*event.Message{ev("deleted", 12, "")},
+			again: []*event.Message{ev("update", 10, ""), ev("deleted", 12, ""), ev("unknown", 10, "")},
+		},
+		"a deletion that a list shows can be newer than the last record": {
+			found: []*event.Message{ev("update", 12, "")},
+			again: []*event.Message{ev("unknown", 10, "")},
+			sent:  []int{0},
+		},
+		"a gap is recognized by its id, once": {
+			found: []*event.Message{ev("gap", 12, "")},
+			again: []*event.Message{ev("gap", 11, ""), ev("gap", 12, ""), ev("gap", 12, "")},
+			sent:  []int{0, 2},
+		},
+		"restated, sent again by the spill, and restated once more": {
+			found: []*event.Message{ev("update", 10, ""), restated(10, "r1")},
+			again: []*event.Message{restated(10, "r1"), restated(10, "r2")},
+			sent:  []int{1},
+		},
+		"what follows a restated older state is sent": {
+			found: []*event.Message{ev("update", 12, "")},
+			again: []*event.Message{restated(10, "r1"), ev("update", 11, ""), ev("update", 12, "")},
+			sent:  []int{0, 1, 2},
+		},
+		"a changed filter: the leave and the return that it causes": {
+			found: []*event.Message{ev("update", 10, ""), ev("left", 10, "c1"), ev("update", 10, "c2")},
+			again: []*event.Message{ev("left", 10, "c1"), ev("update", 10, "c2"), ev("left", 10, "c3")},
+			sent:  []int{2},
+		},
+		"a changed filter: an older leave that the destination has": {
+			found: []*event.Message{ev("left", 10, "c1"), ev("update", 12, "")},
+			again: []*event.Message{ev("left", 10, "c1"), ev("update", 12, "")},
+		},
+		"a changed filter: the object entered before, with another id": {
+			found: []*event.Message{ev("update", 12, "")},
+			again: []*event.Message{ev("update", 12, "c1"), ev("update", 11, "c1")},
+		},
+		"a changed filter: the object left in between, and stays away": {
+			found: []*event.Message{ev("update", 12, "")},
+			again: []*event.Message{with(ev("left", 11, ""), epoch)},
+			sent:  []int{0},
+		},
+		"a changed filter: an object that an earlier process may have sent": {
+			found: []*event.Message{ev("update", 12, ""), with(ev("left", 5, ""), func(m *event.Message) { m.Identity.UID = "b" })},
+			again: []*event.Message{
+				ifFound("a"), ifFound("a"), ifFound("b"), ifFound("c"),
+			},
+			sent: []int{0},
+		},
+		"the same filter: the object left in between": {
+			found: []*event.Message{with(ev("update", 12, ""), func(m *event.Message) { m.Epoch = "e2.16" })},
+			again: []*event.Message{with(ev("left", 11, ""), epoch), with(ev("update", 12, ""), epoch)},
+		},
+		"a changed filter: the last state does not pass any more": {
+			found: []*event.Message{ev("update", 12, "")},
+			again: []*event.Message{with(ev("left", 12, ""), epoch)},
+			sent:  []int{0},
+		},
+		"a restored etcd": {
+			found: []*event.Message{ev("update", 12, "")},
+			again: []*event.Message{with(ev("update", 10, ""), history), with(ev("update", 12, ""), history)},
+			sent:  []int{0, 1},
+		},
+		"after a restored etcd": {
+			found: []*event.Message{ev("update", 12, ""), with(ev("update", 10, ""), history)},
+			again: []*event.Message{with(ev("update", 10, ""), history), with(ev("update", 11, ""), history)},
+			sent:  []int{1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, others := sinks.Found{Writer: writer}, sinks.Found{Writer: "another/sink"}
+			for _, m := range test.found {
+				found.Note(record(writer, m))
+				others.Note(record(writer, m))
+			}
+			var sent []int
+			for i, m := range test.again {
+				if !found.Has(m) {
+					sent = append(sent, i)
+				}
+				if others.Has(m) != m.IfFound {
+					t.Errorf("%s counts, but another sink wrote it", m.ID)
+				}
+			}
+			if !slices.Equal(sent, test.sent) {
+				t.Errorf("sent %d, want %d", sent, test.sent)
+			}
+		})
+	}
+}
+
+// FuzzFound compares the records in a destination, with crashes and compaction, with the events of a process that never
+// crashed: each event is there once, in order.
+func FuzzFound(f *testing.F) {
+	f.Add([]byte{1, 0, 7, 0, 1, 2, 9, 3})
+	f.Add([]byte{0, 0, 2, 250, 1, 1, 1, 9, 77, 200, 5})
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) > 60 {
+			t.Skip("longer histories show nothing else")
+		}
+		var all []*event.Message // what the watch brings, in order
+		here := map[string]bool{}
+		for i, b := range script {
+			uid := string(rune('a' + b%3))
+			m := ev([]string{"update", "update", "left", "deleted"}[b/3%4], i+1, "")
+			if !here[uid] && m.Type == event.Deleted {
+				continue
+			}
+			here[uid] = m.Type != event.Deleted
+			if m.Type == event.Deleted && !m.LeftFilter {
+				uid = fmt.Sprint(uid, i) // the next object of this name has another uid
+			}
+			m.Identity.UID, m.ID = types.UID(uid), uid+m.ID[1:]
+			all = append(all, m)
+		}
+		var stored []*event.Message
+		watermark := 0             // the first event that a restart brings again, and the position of its record
+		for i, b := range script { // each byte is a crash: the watermark is b/16 events behind, and b%16 more are sent
+			watermark = max(watermark, len(stored)-int(b/16))
+			found := sinks.Found{Writer: writer}
+			tail := stored[watermark:]
+			for k, m := range tail {
+				isLast := !slices.ContainsFunc(tail[k+1:], func(n *event.Message) bool { return n.Identity.UID == m.Identity.UID })
+				if isLast || i%2 == 0 { // otherwise compaction has removed it
+					found.Note(record(writer, m))
+				}
+			}
+			for _, m := range all[watermark:min(len(all), len(stored)+int(b%16))] {
+				if !found.Has(m) {
+					stored = append(stored, m)
+				}
+			}
+		}
+		for k, m := range stored {
+			if m != all[k] {
+				t.Fatalf("record %d is %s, want %s", k, m.ID, all[k].ID)
+			}
+		}
+	})
+}
+
+// Found forgets nothing that it has room for, and says what it had no room for.
+func TestFoundIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads many records")
+	}
+	found := sinks.Found{Writer: writer}
+	const n = 300_000
+	started := time.Now()
+	for i := range n {
+		found.Note(sinks.FoundRecord{Mark: writer, ID: fmt.Sprintf("%d.7", i), UID: strconv.Itoa(i), Version: "7"})
+	}
+	t.Logf("%d records in %s", n, time.Since(started))
+	if got := found.Dropped(); got != n-1<<18 {
+		t.Errorf("dropped %d", got)
+	}
+	for _, i := range []int{0, 1<<18 - 1} {
+		m := with(ev("update", 7, ""), func(m *event.Message) { m.Identity.UID = types.UID(strconv.Itoa(i)) })
+		if !found.Has(m) {
+			t.Errorf("object %d is forgotten", i)
+		}
+	}
+}

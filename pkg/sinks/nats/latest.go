@@ -1,0 +1,222 @@
+package nats
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+const (
+	// maxSequences is the maximum number of subjects of which a latest knows only the last sequence. It uses about 20
+	// bytes for each.
+	maxSequences = 1 << 20
+	// maxRecords is the maximum number of subjects of which a latest knows the last message. It uses about 300 bytes
+	// for each.
+	maxRecords = 1 << 16
+	// maxRefusals is the maximum number of refusals of one message before it is tried again later.
+	maxRefusals = 16
+)
+
+// latest is what the sink knows of the last message of each subject of a latest-state stream. If that is too little or
+// wrong, the stream refuses a message, and the last message of its subject is looked up.
+type latest struct {
+	writer  string
+	seed    maphash.Seed
+	settled uint64 // all messages before this sequence are older than all messages that the sink is going to send
+	// A subject is in at most one of the maps, by its hash. If two subjects have the same hash, the stream refuses the
+	// messages of one of them, because a sequence is that of one subject only.
+	sequences map[uint64]uint64
+	records   map[uint64]lastRecord
+}
+
+// lastRecord is the last message of a subject. This or another process with the same writer has sent it. Another
+// process may be ahead of this one, so that the message must not be replaced by just any other.
+type lastRecord struct {
+	sinks.FoundRecord
+
+	subject  string
+	sequence uint64
+}
+
+// reset forgets everything. All messages before the sequence settled are older than all messages that will be sent.
+func (l *latest) reset(settled uint64) {
+	l.seed, l.settled = maphash.MakeSeed(), settled
+	l.sequences, l.records = make(map[uint64]uint64), make(map[uint64]lastRecord)
+}
+
+// wrote records that the sink has written the last message of a subject, or that any message may follow it.
+func (l *latest) wrote(hash, sequence uint64) {
+	delete(l.records, hash)
+	if _, known := l.sequences[hash]; !known {
+		makeRoom(l.sequences, maxSequences)
+	}
+	l.sequences[hash] = sequence
+}
+
+// note records the last message of a subject as it was read from the stream.
+func (l *latest) note(subject string, sequence uint64, r sinks.FoundRecord) {
+	hash := maphash.String(l.seed, subject)
+	if !isFrom(l.writer, r.Mark) || sequence < l.settled {
+		l.wrote(hash, sequence)
+		return
+	}
+	delete(l.sequences, hash)
+	makeRoom(l.records, maxRecords)
+	l.records[hash] = lastRecord{r, subject, sequence}
+}
+
+// isFrom reports whether a message with a [sinks.Mark] is from a writer.
+func isFrom(writer, mark string) bool { return mark == writer || strings.HasPrefix(mark, writer+" ") }
+
+// makeRoom removes an entry if a map has as many as it may have.
+func makeRoom[V any](m map[uint64]V, limit int) {
+	if len(m) < limit {
+		return
+	}
+	for key := range m {
+		delete(m, key)
+		return
+	}
+}
+
+// expect returns the sequence that the last message of a subject is expected to have. It returns [sinks.ErrStored] if
+// m must not replace that message, because it is the same event or a newer one.
+func (l *latest) expect(hash uint64, subject []byte, m *event.Message) (sequence uint64, err error) {
+	r, known := l.records[hash]
+	switch {
+	case !known && m.IfFound:
+		return 0, sinks.ErrStored
+	case !known:
+		return l.sequences[hash], nil
+	case r.subject == string(subject) && l.covers(r.FoundRecord, m):
+		return 0, sinks.ErrStored
+	}
+	return r.sequence, nil
+}
+
+// covers reports whether a record is that of the event or of a newer event of the same subject. A message that is
+// repeated on purpose is new unless the object has changed since.
+func (l *latest) covers(r sinks.FoundRecord, m *event.Message) bool {
+	if l.has(r, m) {
+		return true
+	}
+	if r.UID == "" || m.Type.IsControl() || r.Version == m.Identity.ResourceVersion {
+		return false
+	}
+	c := *m
+	c.Delivery = ""
+	if uid := string(m.Identity.UID); uid != r.UID { // another object had the name; the order of versions decides
+		c.ID, r.UID = uid, uid
+		c.FinalStateUnknown, c.LeftFilter = false, false
+	}
+	return l.has(r, &c)
+}
+
+func (l *latest) has(r sinks.FoundRecord, m *event.Message) bool {
+	found := sinks.Found{Writer: l.writer}
+	found.Note(r)
+	return found.Has(m)
+}
+
+// refused handles the answer that message i was not stored, because its subject has another last message than was
+// expected.
+func (s *Sink) refused(i int32, a *ack) {
+	f := &s.flight
+	f.refusals[i]++
+	switch {
+	case f.refusals[i] > maxRefusals:
+		f.settle(i, fmt.Errorf("not stored, because others write to the same subject: %w", a.err))
+	case a.numbered && (a.sequence < s.latest.settled || s.blind):
+		s.latest.wrote(f.hashes[i], a.sequence)
+		f.again(i)
+	default:
+		if err := s.lookUpLast(i, a); err != nil {
+			f.settle(i, err)
+		}
+	}
+}
+
+// lookUpSubject returns the subject of requests for messages. The stream's leader answers them.
+func (s *Sink) lookUpSubject() string { return s.client.API() + ".STREAM.MSG.GET." + s.cfg.Stream.Name }
+
+// lookUpLast requests the last message of the subject of message i.
+func (s *Sink) lookUpLast(i int32, a *ack) error {
+	f := &s.flight
+	request := jetstreamGet{Sequence: a.sequence}
+	if !a.numbered {
+		request.LastFor = s.subject.Expand(f.batch[i])
+	}
+	data, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	f.status[i] = asking
+	f.numbers[i] = a.sequence
+	reply := s.inbox + strconv.FormatUint(f.base+uint64(i), 36)
+	if err := s.answered.PublishRequest(s.lookUpSubject(), reply, data); err != nil {
+		return fmt.Errorf("not sent: %w", err)
+	}
+	return nil
+}
+
+// jetstreamGet is a request for one message (ADR-31 of NATS calls it the regular message get).
+type jetstreamGet struct {
+	Sequence uint64 `json:"seq,omitempty"`
+	LastFor  string `json:"last_by_subj,omitempty"`
+}
+
+// lastMessageType is the type of the answer to a jetstreamGet.
+const lastMessageType = "io.nats.jetstream.api.v1.stream_msg_get_response"
+
+// lookedUp handles the answer to lookUpLast.
+func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
+	f := &s.flight
+	var answer struct {
+		Type    string              `json:"type"`
+		Error   *jetstream.APIError `json:"error"`
+		Message struct {
+			Subject  string `json:"subject"`
+			Sequence uint64 `json:"seq"`
+			Headers  []byte `json:"hdrs"`
+		} `json:"message"`
+	}
+	switch err := json.Unmarshal(m.Data, &answer); {
+	case len(m.Data) == 0 && m.Header.Get("Status") == "503":
+		f.settle(i, errNoResponders)
+	case err != nil || answer.Type != lastMessageType: // a late answer of another stream to the message itself
+	case answer.Error != nil && answer.Error.ErrorCode == jetstream.ErrorCode(server.JSNoMessageFoundErr):
+		s.latest.wrote(f.hashes[i], f.numbers[i]) // it is gone by now, but its number may still count
+		f.again(i)
+	case answer.Error != nil:
+		f.settle(i, rejection(answer.Error).err)
+	default:
+		headers, _ := natsgo.DecodeHeadersMsg(answer.Message.Headers) // none: it is not from the bridge
+		s.latest.note(s.subject.Expand(f.batch[i]), answer.Message.Sequence, foundRecord(headers))
+		f.again(i)
+	}
+}
+
+// lookUpDenied continues without looking up messages: the last writer of a subject wins.
+func (s *Sink) lookUpDenied() {
+	err := errors.New(`Permissions Violation for Publish to "` + s.lookUpSubject() + `"`)
+	s.warn("cannot look up the last message of a subject: an older state can replace a newer one",
+		s.client.Denied("not looked up", err, ""))
+	s.blind = true
+	f := &s.flight
+	for i, status := range f.status {
+		if status == asking {
+			s.latest.wrote(f.hashes[i], f.numbers[i])
+			f.again(int32(i))
+		}
+	}
+}

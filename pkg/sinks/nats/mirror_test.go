@@ -1,0 +1,369 @@
+package nats_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+)
+
+// installMirror returns an installation whose stream keeps the last message of each subject.
+func installMirror(t *testing.T) *installation {
+	in := install(newBroker(t))
+	in.edit = asMirror(time.Hour)
+	return in
+}
+
+// stream returns the stream as an administrator sees it.
+func (b *broker) stream(t testing.TB) jetstream.Stream {
+	t.Helper()
+	stream, err := b.js(t).Stream(t.Context(), streamName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// expectWritten fails the test if another number of messages was ever stored.
+func expectWritten(t testing.TB, b *broker, want uint64) {
+	t.Helper()
+	if got := b.stream(t).CachedInfo().State.LastSeq; got != want {
+		t.Errorf("%d messages were stored, want %d", got, want)
+	}
+}
+
+// countLookUps returns a function that returns how many messages were looked up until then.
+func (b *broker) countLookUps(t testing.TB) func() int {
+	t.Helper()
+	conn := b.js(t).Conn()
+	sub, err := conn.SubscribeSync("$JS.API.STREAM.MSG.GET.>")
+	if err == nil {
+		err = conn.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() int {
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		n, _, err := sub.Pending()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+}
+
+// The sink of a process that was believed dead writes at the same time as its successor. Whatever it does, the last
+// message of each object is that of its newest state, and no state is stored twice.
+func TestMirrorZombie(t *testing.T) {
+	for _, structured := range []bool{false, true} {
+		in := installMirror(t)
+		m := func(name string, v int) *event.Message {
+			m := sinktest.Message(name, v, 100)
+			m.Structured = structured
+			return m
+		}
+		zombie := in.start(t)
+		send(t, zombie, m("a", 1), m("b", 1), m("c", 1))
+		in.commit(zombie)
+		successor := in.start(t)
+		send(t, successor, m("a", 9), m("b", 9), deletion("c", 9), m("d", 9))
+
+		recreated := copyOf(m("b", 5), func(m *event.Message) {
+			m.Identity.UID, m.ID = "uid-old", "uid-old.1005"
+		})
+		unknown := copyOf(deletion("b", 5), func(m *event.Message) {
+			m.Identity.UID, m.ID, m.FinalStateUnknown = "uid-old", "uid-old.deleted", true
+		})
+		left := copyOf(recreated, func(m *event.Message) {
+			m.Type, m.LeftFilter, m.Epoch, m.ID = event.Deleted, true, "old", "uid-old.1005.left"
+		})
+		expectStored(t, zombie, "1111", m("a", 2), m("c", 2), m("d", 2), recreated)
+		expectStored(t, zombie, "111111", m("a", 3), m("a", 4), unknown, left, repeated(restated("a", 5), "d1"),
+			repeated(restated("c", 5), "d2"))
+		expectWritten(t, in.broker, 7)
+		// Both go on. Who is ahead writes, and the other one follows.
+		expectStored(t, successor, "0", m("a", 10))
+		expectStored(t, zombie, "1110", m("a", 9), m("a", 10), repeated(restated("a", 9), "d3"), m("a", 11))
+		expectStored(t, successor, "1", m("a", 11))
+		expectStored(t, successor, "00", m("a", 12), m("b", 10))
+		expectWritten(t, in.broker, 11)
+		expectLogSorted(t, in.broker, "uid-a.1012", "uid-b.1010", "uid-c.deleted", "uid-d.1009")
+	}
+}
+
+func expectLogSorted(t testing.TB, b *broker, want ...string) {
+	t.Helper()
+	got := map[string]bool{}
+	for _, m := range b.messages(t) {
+		got[m.Headers().Get("ce-id")] = true
+	}
+	expected := map[string]bool{}
+	for _, id := range want {
+		expected[id] = true
+	}
+	if diff := cmpDiff(expected, got); diff != "" {
+		t.Errorf("the stream (-want +got):\n%s", diff)
+	}
+}
+
+// After a restart, what the previous process wrote is not written again, and the rest is.
+func TestMirrorNothingTwice(t *testing.T) {
+	in := installMirror(t)
+	m := func(name string, v int) *event.Message { return sinktest.Message(name, v, 100) }
+	before := in.start(t)
+	send(t, before, m("a", 1), m("b", 1), m("c", 1))
+	in.commit(before)
+	again := repeated(restated("d", 1), "d1")
+	send(t, before, m("a", 2), m("a", 3), deletion("b", 2), m("b", 3), again, sinktest.Gap())
+	lookedUp := in.countLookUps(t)
+	after := in.start(t)
+	expectStored(t, after, "11111011",
+		m("a", 2), m("a", 3), deletion("b", 2), m("b", 3), again, m("c", 2), m("d", 1), sinktest.Gap())
+	expectStored(t, after, "00000",
+		m("a", 4), m("b", 4), repeated(restated("d", 1), "d2"), m("c", 3),
+		copyOf(sinktest.Gap(), func(m *event.Message) { m.ID += ".2" }))
+	if n := lookedUp(); n != 0 {
+		t.Errorf("%d messages were looked up", n)
+	}
+	expectWritten(t, in.broker, 15)
+	for _, m := range in.messages(t) {
+		h := m.Headers()
+		if h.Get("Nats-Msg-Id") != "" || h.Get("Nats-Expected-Last-Subject-Sequence") == "" {
+			t.Errorf("headers of %s: %v", m.Subject(), h)
+		}
+	}
+}
+
+// A message of the subject was removed in one way or another. The next one is stored.
+func TestMirrorAfterARemoval(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit   func(*jetstream.StreamConfig)
+		remove func(t *testing.T, stream jetstream.Stream)
+	}{
+		"purge": {nil, func(t *testing.T, stream jetstream.Stream) {
+			if err := stream.Purge(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}},
+		"purge of the subject": {nil, func(t *testing.T, stream jetstream.Stream) {
+			if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("k8s.*.*.*.*.a")); err != nil {
+				t.Error(err)
+			}
+		}},
+		"deletion": {nil, func(t *testing.T, stream jetstream.Stream) {
+			if err := stream.DeleteMsg(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+		}},
+		"expiry": {func(c *jetstream.StreamConfig) { c.MaxAge = 300 * time.Millisecond }, awaitExpiry},
+		"expiry with a marker": {func(c *jetstream.StreamConfig) {
+			c.MaxAge, c.AllowMsgTTL, c.SubjectDeleteMarkerTTL = 300*time.Millisecond, true, time.Hour
+			c.AllowRollup = true
+		}, awaitExpiry},
+		"the message of somebody else": {nil, func(t *testing.T, stream jetstream.Stream) {
+			_ = stream
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := installMirror(t)
+			config := jetstream.StreamConfig{
+				Name: streamName, Subjects: []string{"k8s.>"}, MaxMsgsPerSubject: 1, Storage: jetstream.MemoryStorage,
+				Duplicates: 100 * time.Millisecond,
+			}
+			if c.edit != nil {
+				c.edit(&config)
+			}
+			js := in.js(t)
+			if _, err := js.CreateStream(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			sink := in.start(t)
+			send(t, sink, sinktest.Message("a", 1, 100))
+			c.remove(t, in.stream(t))
+			if name == "the message of somebody else" {
+				for _, m := range in.messages(t) {
+					if _, err := js.Publish(t.Context(), m.Subject(), []byte("hello")); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			expectStored(t, sink, "0", sinktest.Message("a", 2, 100))
+			expectStored(t, sink, "0", sinktest.Message("a", 3, 100))
+		})
+	}
+}
+
+// awaitExpiry waits until the stream no longer has its first message.
+func awaitExpiry(t *testing.T, stream jetstream.Stream) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		if _, err := stream.GetMsg(t.Context(), 1); errors.Is(err, jetstream.ErrMsgNotFound) {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatal("the message does not expire")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// After etcd was restored, lower versions are newer.
+func TestMirrorAfterARestoredEtcd(t *testing.T) {
+	in := installMirror(t)
+	before := in.start(t)
+	send(t, before, sinktest.Message("a", 9, 100))
+	restoredState := copyOf(sinktest.Message("a", 5, 100), func(m *event.Message) { m.History = "1004" })
+	after := in.start(t)
+	expectStored(t, after, "10", sinktest.Message("a", 5, 100), restoredState)
+	expectStored(t, in.start(t), "1", restoredState)
+	expectWritten(t, in.broker, 2)
+}
+
+// An attempt that was not answered is repeated, and was stored or not. It is stored once.
+func TestMirrorInDoubt(t *testing.T) {
+	in := installMirror(t)
+	edit := in.edit
+	in.edit = func(c *nats.Config) { edit(c); c.AckTimeout = 200 * time.Millisecond }
+	sink := in.start(t)
+	send(t, sink, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100))
+	for v := 2; v < 7; v++ {
+		in.Freeze()
+		for i, err := range try(t, sink, sinktest.Message("a", v, 100), sinktest.Message("b", v, 100)) {
+			if !sinks.IsMaybeWritten(err) {
+				t.Fatalf("message %d without an answer: %v", i, err)
+			}
+		}
+		if v%2 == 0 {
+			in.Cut() // the messages are lost, or have been stored
+		}
+		in.Thaw()
+		for _, m := range []*event.Message{sinktest.Message("a", v, 100), sinktest.Message("b", v, 100)} {
+			for err := errors.New("not sent"); err != nil && !errors.Is(err, sinks.ErrStored); {
+				err = try(t, sink, m)[0]
+			}
+		}
+		expectWritten(t, in.broker, uint64(2*v))
+	}
+	expectLogSorted(t, in.broker, "uid-a.1006", "uid-b.1006")
+}
+
+// A sink that comes to a filled stream for the first time reads it once. Messages of others are replaced.
+func TestMirrorFilledStream(t *testing.T) {
+	for _, writer := range []string{"i1/live", "i2/live"} {
+		in := installMirror(t)
+		connect(t, in.broker) // creates the stream
+		const objects = 3000
+		publishRaw(t, in, objects, 1)
+		lookedUp := in.countLookUps(t)
+		in.writer = writer
+		sink := in.start(t)
+		stored := strings.Repeat(map[string]string{"i1/live": "1", "i2/live": "0"}[writer], objects)
+		expectStored(t, sink, stored, sinktest.Messages(objects, 1)...)
+		if n := lookedUp(); n != 0 {
+			t.Errorf("%s: %d messages were looked up", writer, n)
+		}
+		send(t, sink, sinktest.Messages(objects, 2)[objects:]...)
+	}
+}
+
+// Without the permission to read the stream back, every last message is looked up, and nothing is written twice.
+// Without the permission to look up messages either, the last writer of an object wins.
+func TestMirrorWithoutPermissions(t *testing.T) {
+	for _, c := range []struct {
+		permission string
+		stored     string
+	}{
+		{"$JS.API.STREAM.MSG.GET.K8S", "110"},
+		{"unused", "000"},
+	} {
+		b := secured(t, limited("k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S", c.permission))
+		var logged warnings
+		b.edit = func(cfg *nats.Config) {
+			asBridge(t, cfg)
+			asMirror(time.Hour)(cfg)
+			cfg.Logger = logged.logger()
+		}
+		in := install(b)
+		send(t, in.start(t), sinktest.Message("a", 2, 100), sinktest.Message("b", 1, 100))
+		after := in.start(t)
+		expectStored(t, after, c.stored, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100),
+			sinktest.Message("a", 3, 100))
+		if n, want := logged.count("cannot look up"), map[string]int{"unused": 1}[c.permission]; n != want {
+			t.Errorf("%s: %d warnings: %s", c.permission, n, logged.text.String())
+		}
+	}
+}
+
+// A bucket keeps the last state of each object too, in a domain too.
+func TestBucketZombie(t *testing.T) {
+	hub, leaf := leafNode(t, limited(">"))
+	hub.edit = func(cfg *nats.Config) {
+		asBridge(t, cfg)
+		cfg.URLs, cfg.Domain, cfg.Bucket = []string{"nats://" + leaf.Addr()}, "hub", "STATE"
+		cfg.Stream, cfg.Subject = nats.StreamConfig{Create: true}, "{group}.{resource}.{namespace}.{name}"
+	}
+	in := install(hub)
+	zombie := in.start(t)
+	send(t, zombie, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100))
+	successor := in.start(t)
+	expectStored(t, successor, "100", sinktest.Message("a", 1, 100), sinktest.Message("a", 2, 100), deletion("b", 2))
+	expectStored(t, zombie, "110", sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100),
+		sinktest.Message("b:c", 3, 100))
+	bucket, err := hub.js(t).KeyValue(t.Context(), "STATE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry, err := bucket.Get(t.Context(), "apps_example_com.things.default.a")
+	if err != nil || string(entry.Value()) != string(sinktest.Message("a", 2, 100).Data) {
+		t.Errorf("%+v, %v", entry, err)
+	}
+	if err := bucket.Purge(t.Context(), "apps_example_com.things.default.a"); err != nil {
+		t.Error(err)
+	}
+	expectStored(t, successor, "0", sinktest.Message("a", 3, 100))
+}
+
+// The subject changes all the time, because somebody else writes to it. The message is tried again later.
+func TestMirrorOthersKeepWriting(t *testing.T) {
+	in := installMirror(t)
+	sink := in.start(t)
+	js := in.js(t)
+	send(t, sink, sinktest.Message("a", 1, 100))
+	subject := in.messages(t)[0].Subject()
+	write := func(*natsgo.Msg) {
+		if _, err := js.Publish(t.Context(), subject, nil); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	}
+	write(nil)
+	sub, err := js.Conn().Subscribe("$JS.API.STREAM.MSG.GET.>", write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	// Whether the sink loses each of the races is a matter of luck.
+	if err := try(t, sink, sinktest.Message("a", 2, 100))[0]; err != nil && sinks.IsPermanent(err) {
+		t.Errorf("%v", err)
+	}
+	if err := sub.Unsubscribe(); err != nil {
+		t.Error(err)
+	}
+	for err := errors.New("not sent"); err != nil && !errors.Is(err, sinks.ErrStored); {
+		err = try(t, sink, sinktest.Message("a", 2, 100))[0]
+	}
+}

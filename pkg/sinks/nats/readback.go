@@ -1,0 +1,253 @@
+package nats
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
+)
+
+const (
+	// maxStalls is the number of attempts to read the stream back that end without an error and without the messages.
+	maxStalls = 3
+	// replicaLag is how long the reader waits for messages that its replica may not have received from the leader yet.
+	replicaLag = time.Second
+	// readerKept is the time after which the server removes the consumer that read the stream back.
+	readerKept = time.Minute
+)
+
+// errStalled means that the server has messages to read but does not deliver them. One cause is an export of the
+// JetStream API to another account that permits only one response to a request.
+var errStalled = errors.New("the server stopped delivering messages")
+
+// progress is what the sink knows of the messages that it has written to one stream.
+type progress struct {
+	part  string // the identity of the stream; empty before the first stream was read back
+	acked uint64 // the highest sequence that was acknowledged
+	// doubtful contains, for each object with a message that was perhaps written, the highest sequence that was
+	// acknowledged before that message was sent.
+	doubtful map[event.Key]uint64
+	unsure   bool   // a message was perhaps written since the stream was read back
+	read     uint64 // the sequence up to which the stream was read back
+	stalls   int    // attempts to read the stream back that ended with errStalled
+}
+
+var _ sinks.Resumer = (*Sink)(nil)
+
+// Resume implements [sinks.Resumer].
+func (s *Sink) Resume(from sinks.Resume) {
+	s.resume, s.headers.writer, s.latest.writer = &from, from.Writer, from.Writer
+}
+
+// Positions implements [sinks.Resumer]. The only part is the stream.
+func (s *Sink) Positions() sinks.Positions {
+	if s.progress.part == "" {
+		return nil
+	}
+	return sinks.Positions{s.progress.part: {Next: int64(s.progress.settled()) + 1}}
+}
+
+// settled returns a sequence up to which no message was perhaps written.
+func (p *progress) settled() uint64 {
+	last := p.acked
+	for _, before := range p.doubtful {
+		last = min(last, before)
+	}
+	return last
+}
+
+// note records the results of a batch. before is the highest sequence that was acknowledged when the batch began.
+func (p *progress) note(batch []*event.Message, results []error, before uint64) {
+	for i, err := range results {
+		switch {
+		case err == nil, errors.Is(err, sinks.ErrStored), sinks.IsPermanent(err):
+			if len(p.doubtful) > 0 {
+				delete(p.doubtful, batch[i].Key())
+			}
+		case sinks.IsMaybeWritten(err):
+			p.unsure = true
+			key := batch[i].Key()
+			if _, known := p.doubtful[key]; !known {
+				if p.doubtful == nil {
+					p.doubtful = make(map[event.Key]uint64)
+				}
+				p.doubtful[key] = before
+			}
+		}
+	}
+}
+
+// readBack finds out what earlier processes wrote to the stream, and stores the position from which the next process
+// must read. It does both once for each stream. It also finds out which messages of this process were written without
+// an acknowledgement: after an outage, the stream may no longer know their ids.
+func (s *Sink) readBack(ctx context.Context) error {
+	p, last := &s.progress, s.info.State.LastSeq
+	switch {
+	case s.resume == nil:
+		return nil
+	case p.part != s.destination:
+		return s.begin(ctx, last)
+	case p.unsure && !s.headers.latest: // a refusal by a latest-state stream shows it for each message
+		if err := s.read(ctx, max(p.settled(), p.read)+1, last); err != nil {
+			return err
+		}
+		p.read = last
+	}
+	p.unsure = false
+	return nil
+}
+
+// begin reads a stream back that this process has not written to. last is its last sequence.
+func (s *Sink) begin(ctx context.Context, last uint64) error {
+	stored, known := s.resume.Positions[s.destination]
+	next := uint64(stored.Next)
+	switch {
+	case known:
+	case s.headers.latest, s.progress.part != "": // this process may have written to the stream before it noticed it
+		next = 1
+	default:
+		next = last + 1
+	}
+	next = min(next, last+1) // the stream has lost messages if its last sequence is lower
+	s.found = sinks.Found{Writer: s.resume.Writer}
+	s.latest.reset(next)
+	if err := s.read(ctx, next, last); err != nil {
+		return err
+	}
+	if from := (sinks.Position{Next: int64(next)}); from != stored {
+		if err := s.resume.Store(sinks.Positions{s.destination: from}); err != nil {
+			return fmt.Errorf("the position in stream %s was not stored: %w", s.cfg.Stream.Name, err)
+		}
+	}
+	s.progress = progress{part: s.destination, acked: next - 1, read: last}
+	return nil
+}
+
+// read notes the messages of earlier processes from one sequence to another. It returns nil if the stream can never be
+// read back.
+func (s *Sink) read(ctx context.Context, next, last uint64) error {
+	if next > last {
+		return nil
+	}
+	err := errors.New("its retention is by consumption")
+	if s.info.Config.Retention == jetstream.LimitsPolicy {
+		s.client.Forget() // denials of earlier requests
+		reconnects := s.client.Conn().Stats().Reconnects
+		err = s.client.Ask(ctx, func(ctx context.Context) error { return s.readHeaders(ctx, next, last) })
+		s.client.Forget()
+		if errors.Is(err, errStalled) && s.client.Conn().Stats().Reconnects == reconnects {
+			s.progress.stalls++
+		}
+	}
+	switch {
+	case err == nil:
+		s.progress.stalls = 0
+		return nil
+	case s.info.Config.Retention != jetstream.LimitsPolicy, errors.Is(err, natsgo.ErrPermissionViolation),
+		natscheck.IsAnswer(err) && !errors.Is(err, jetstream.ErrStreamNotFound), s.progress.stalls >= maxStalls:
+		if !s.headers.latest { // the refusals of a latest-state stream tell the same
+			s.warn("cannot read the stream back: repeated events are only recognized within its duplicate window", err)
+		}
+		return nil
+	}
+	return s.stream.Error(fmt.Errorf("read back: %w", err))
+}
+
+func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
+	// An ordered consumer of nats.go is the same, but it recovers by itself, even after ctx has ended.
+	consumer, err := s.client.JetStream().CreateConsumer(ctx, s.cfg.Stream.Name, jetstream.ConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next, FilterSubjects: s.readFilter(),
+		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, MemoryStorage: true, Replicas: 1,
+		InactiveThreshold: readerKept,
+	})
+	if err != nil {
+		return err
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)()
+	read, start := uint64(0), time.Now()
+	// The consumer may be on a replica that does not have the last messages yet.
+	replicated := s.info.Config.Replicas > 1
+	for at, pending := next-1, consumer.CachedInfo().NumPending; at < last && (pending > 0 || replicated); read++ {
+		wait := s.cfg.AckTimeout
+		if pending == 0 {
+			wait = replicaLag
+		}
+		m, err := messages.Next(jetstream.NextMaxWait(wait))
+		if errors.Is(err, natsgo.ErrTimeout) {
+			if err := isRead(ctx, consumer, read); err != nil {
+				return err
+			}
+			break
+		}
+		if err != nil {
+			return cmp.Or(ctx.Err(), err)
+		}
+		meta, err := m.Metadata()
+		if err == nil && meta.Sequence.Consumer != read+1 {
+			err = errors.New("messages were lost")
+		}
+		if err != nil {
+			return err
+		}
+		at, pending = meta.Sequence.Stream, meta.NumPending
+		if s.headers.latest {
+			s.latest.note(m.Subject(), at, foundRecord(m.Headers()))
+		} else {
+			s.found.Note(foundRecord(m.Headers()))
+		}
+	}
+	s.cfg.Logger.Info("read the stream back", "stream", s.cfg.Stream.Name, "from", next, "messages", read,
+		"took", time.Since(start).Round(time.Millisecond), "forgotten", s.found.Dropped())
+	return nil
+}
+
+// isRead returns nil if the consumer has no more messages, and has delivered no more than were read. The number of
+// pending messages that came with the last message can be too high, because messages expire and are deleted.
+func isRead(ctx context.Context, consumer jetstream.Consumer, read uint64) error {
+	info, err := consumer.Info(ctx)
+	if err == nil && (info.NumPending > 0 || info.Delivered.Consumer > read) {
+		err = errStalled
+	}
+	return err
+}
+
+// readFilter returns the filter of the consumer that reads the stream back. Without a filter it is faster, unless there
+// are many messages of others.
+func (s *Sink) readFilter() []string {
+	c, own := &s.info.Config, []string{s.stream.Wildcard}
+	if c.SubjectTransform != nil || slices.Equal(c.Subjects, own) || !natscheck.Covers(c.Subjects, s.stream.Wildcard) {
+		return nil
+	}
+	return own
+}
+
+// warn logs a warning once.
+func (s *Sink) warn(warning string, err error) {
+	if !s.warned[warning] {
+		s.warned[warning] = true
+		s.cfg.Logger.Warn(warning, "stream", s.cfg.Stream.Name, "err", err)
+	}
+}
+
+// foundRecord returns what the headers of a message say about its event.
+func foundRecord(h natsgo.Header) sinks.FoundRecord {
+	attribute := func(name string) string { return natscheck.Decode(h.Get(attributePrefix + name)) }
+	return sinks.FoundRecord{
+		Mark: h.Get(sinks.MarkHeader), ID: attribute("id"), UID: attribute("uid"),
+		Version: attribute("resourceversion"), Unknown: attribute("finalstateunknown") == "true",
+	}
+}
