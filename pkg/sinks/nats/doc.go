@@ -18,8 +18,8 @@
 // Before the first message, the sink reads the headers of all messages from the stored position to the end of the
 // stream. It does not send an event that the stream has, or of whose object the stream has a later event (sinks.Found).
 // After an unclear failure, it does the same with the messages that this process wrote. The stored position is before
-// every message that was perhaps written. Messages of another process that arrive after they were looked for are dropped
-// by their Nats-Msg-Id, within the duplicate window.
+// every message that was perhaps written. Messages of another process that arrive after they were looked for are
+// dropped by their Nats-Msg-Id, within the duplicate window.
 //
 // This is not possible without the permission to create consumers, or if consumers remove what they read (retention
 // interest and workqueue). Then only the duplicate window remains.
@@ -29,11 +29,11 @@
 // With StreamConfig.LastPerSubject, the stream keeps the last message of every subject and therefore the current state
 // of every object. Every message names the sequence that the last message of its subject must have
 // (Nats-Expected-Last-Subject-Sequence), and has no Nats-Msg-Id. If the stream refuses a message, the sink looks up the
-// last message of the subject. If that message is the same event, or if a process with the same writer sent it and it is
-// newer, there is nothing to send. Otherwise, the sink sends its message again with the sequence of that message.
+// last message of the subject. If a process with the same writer sent that message, and it is the same event or a newer
+// one, there is nothing to send. Otherwise, the sink sends its message again with the sequence of that message.
 // Therefore no process can replace a newer state by an older one, even if it continues while its successor runs, and a
-// repetition is never stored twice. Without Sink.Resume, or without the permission to look up messages, the last writer
-// wins. Without Sink.Resume, every message has a Nats-Msg-Id that only this process uses.
+// repetition is never stored twice. Without the permission to look up messages, the last writer wins. Without
+// Sink.Resume, it also does, and every message has a Nats-Msg-Id that only this process uses.
 //
 // Deletions have a TTL if the stream allows TTLs. With Config.Bucket, the stream is a key-value bucket, and a deletion
 // deletes the key.

@@ -2,7 +2,6 @@ package nats
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"strconv"
@@ -191,8 +190,8 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 		} `json:"message"`
 	}
 	switch err := json.Unmarshal(m.Data, &answer); {
-	case len(m.Data) == 0 && m.Header.Get("Status") == "503":
-		f.settle(i, errNoResponders)
+	case len(m.Data) == 0 && m.Header.Get("Status") == "503": // an import from another account can lack the subject
+		s.lookUpDenied(errNoResponders)
 	case err != nil || answer.Type != lastMessageType: // a late answer of another stream to the message itself
 	case answer.Error != nil && answer.Error.ErrorCode == jetstream.ErrorCode(server.JSNoMessageFoundErr):
 		s.latest.wrote(f.hashes[i], f.numbers[i]) // it is gone by now, but its number may still count
@@ -206,11 +205,10 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 	}
 }
 
-// lookUpDenied continues without looking up messages: the last writer of a subject wins.
-func (s *Sink) lookUpDenied() {
-	err := errors.New(`Permissions Violation for Publish to "` + s.lookUpSubject() + `"`)
-	s.warn("cannot look up the last message of a subject: an older state can replace a newer one",
-		s.client.Denied("not looked up", err, ""))
+// lookUpDenied continues without looking up messages until the next check of the stream: the last writer of a subject
+// wins.
+func (s *Sink) lookUpDenied(err error) {
+	s.warn("an older state can replace a newer one", err)
 	s.blind = true
 	f := &s.flight
 	for i, status := range f.status {

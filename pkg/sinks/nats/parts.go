@@ -46,7 +46,8 @@ func (s *Sink) partError(m *event.Message, a *ack) {
 // forbid settles the messages with a subject that the server denies. The server does not answer such messages.
 func (s *Sink) forbid(subject string) {
 	if subject == s.lookUpSubject() {
-		s.lookUpDenied()
+		err := errors.New(`Permissions Violation for Publish to "` + subject + `"`)
+		s.lookUpDenied(s.client.Denied("not looked up", err, s.stream.Wildcard))
 		return
 	}
 	f := &s.flight

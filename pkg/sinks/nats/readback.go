@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// maxStalls is the number of attempts to read the stream back that end without an error and without the messages.
-	maxStalls = 3
+	// readPatience is how long attempts to read the stream back may fail while the connection works, in acknowledgement
+	// timeouts.
+	readPatience = 3
 	// replicaLag is how long the reader waits for messages that its replica may not have received from the leader yet.
 	replicaLag = time.Second
 	// readerKept is the time after which the server removes the consumer that read the stream back.
 	readerKept = time.Minute
 )
 
-// errStalled means that the server has messages to read but does not deliver them. One cause is an export of the
-// JetStream API to another account that permits only one response to a request.
+// errStalled means that the server has messages to read but does not deliver them.
 var errStalled = errors.New("the server stopped delivering messages")
 
 // progress is what the sink knows of the messages that it has written to one stream.
@@ -36,9 +36,9 @@ type progress struct {
 	// doubtful contains, for each object with a message that was perhaps written, the highest sequence that was
 	// acknowledged before that message was sent.
 	doubtful map[event.Key]uint64
-	unsure   bool   // a message was perhaps written since the stream was read back
-	read     uint64 // the sequence up to which the stream was read back
-	stalls   int    // attempts to read the stream back that ended with errStalled
+	unsure   bool      // a message was perhaps written since the stream was read back
+	read     uint64    // the sequence up to which the stream was read back
+	failing  time.Time // since when the stream cannot be read back; zero if it can
 }
 
 var _ sinks.Resumer = (*Sink)(nil)
@@ -132,34 +132,45 @@ func (s *Sink) begin(ctx context.Context, last uint64) error {
 	return nil
 }
 
-// read notes the messages of earlier processes from one sequence to another. It returns nil if the stream can never be
-// read back.
+// read notes the messages of earlier processes from one sequence to another. It also returns nil if the stream cannot
+// be read back.
 func (s *Sink) read(ctx context.Context, next, last uint64) error {
 	if next > last {
 		return nil
 	}
-	err := errors.New("its retention is by consumption")
+	err, final := errors.New("its retention is by consumption"), true
 	if s.info.Config.Retention == jetstream.LimitsPolicy {
 		s.client.Forget() // denials of earlier requests
-		reconnects := s.client.Conn().Stats().Reconnects
 		err = s.client.Ask(ctx, func(ctx context.Context) error { return s.readHeaders(ctx, next, last) })
 		s.client.Forget()
-		if errors.Is(err, errStalled) && s.client.Conn().Stats().Reconnects == reconnects {
-			s.progress.stalls++
-		}
+		final = s.cannotRead(err)
 	}
 	switch {
 	case err == nil:
-		s.progress.stalls = 0
 		return nil
-	case s.info.Config.Retention != jetstream.LimitsPolicy, errors.Is(err, natsgo.ErrPermissionViolation),
-		natscheck.IsAnswer(err) && !errors.Is(err, jetstream.ErrStreamNotFound), s.progress.stalls >= maxStalls:
-		if !s.headers.latest { // the refusals of a latest-state stream tell the same
-			s.warn("cannot read the stream back: repeated events are only recognized within its duplicate window", err)
-		}
-		return nil
+	case ctx.Err() != nil || !final:
+		return s.stream.Error(fmt.Errorf("read back: %w", err))
+	case !s.headers.latest: // the refusals of a latest-state stream tell the same
+		s.warn("repeated events are only recognized within the duplicate window", err)
 	}
-	return s.stream.Error(fmt.Errorf("read back: %w", err))
+	return nil
+}
+
+// cannotRead reports whether err means that the stream cannot be read back, although the connection works: because of a
+// permission or limit, or because no attempt has succeeded for some time. One cause is an export of the JetStream API
+// to another account that lacks a subject, or that permits only one response to a request.
+func (s *Sink) cannotRead(err error) bool {
+	p := &s.progress
+	switch {
+	case err == nil, errors.Is(err, jetstream.ErrStreamNotFound), len(s.client.Lost) > 0:
+		p.failing = time.Time{}
+		return false
+	case errors.Is(err, natsgo.ErrPermissionViolation), natscheck.IsAnswer(err):
+		return true
+	case p.failing.IsZero():
+		p.failing = time.Now()
+	}
+	return time.Since(p.failing) >= readPatience*s.cfg.AckTimeout
 }
 
 func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
@@ -235,11 +246,11 @@ func (s *Sink) readFilter() []string {
 	return own
 }
 
-// warn logs a warning once.
-func (s *Sink) warn(warning string, err error) {
-	if !s.warned[warning] {
-		s.warned[warning] = true
-		s.cfg.Logger.Warn(warning, "stream", s.cfg.Stream.Name, "err", err)
+// warn logs once what follows from the error of a request to read messages.
+func (s *Sink) warn(effect string, err error) {
+	if !s.warned[effect] {
+		s.warned[effect] = true
+		s.cfg.Logger.Warn("cannot read the stream", "effect", effect, "stream", s.cfg.Stream.Name, "err", err)
 	}
 }
 

@@ -193,7 +193,8 @@ func (s *Sink) fill(ctx context.Context) {
 		f.flying++
 		if err := s.publish(i); err != nil {
 			f.settle(i, err)
-			if !sinks.IsPermanent(err) && !errors.Is(err, sinks.ErrStored) { // the connection failed, so all other messages would fail too
+			if !sinks.IsPermanent(err) && !errors.Is(err, sinks.ErrStored) {
+				// The connection failed, so all other messages would fail too.
 				f.giveUp(fmt.Errorf("connection lost: %w", err))
 			}
 		}
@@ -255,12 +256,15 @@ func (s *Sink) answer(m *natsgo.Msg) {
 	f := &s.flight
 	token, err := strconv.ParseUint(strings.TrimPrefix(m.Subject, s.inbox), 36, 64)
 	i := int32(token - f.base)
-	if err != nil || token < f.base || token >= f.base+uint64(len(f.batch)) || f.status[i] != flying && f.status[i] != asking {
+	if err != nil || token < f.base || token >= f.base+uint64(len(f.batch)) {
 		return // a late answer to a message that was given up
 	}
-	if f.status[i] == asking {
+	switch f.status[i] {
+	case asking:
 		s.lookedUp(i, m)
 		return
+	case waiting, done:
+		return // as above
 	}
 	a := readAck(m, s.ackPrefix, s.cfg.Domain)
 	switch {

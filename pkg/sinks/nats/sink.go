@@ -104,12 +104,13 @@ func (s *Sink) prepare(ctx context.Context) error {
 		if _, err := conn.ChanSubscribe(s.inbox+"*", s.acks); err != nil {
 			return fmt.Errorf("subscribe to the inbox: %w", err)
 		}
-		s.answered, s.recheck, s.blind = conn, true, false
+		s.answered, s.recheck = conn, true
 	}
 	discard(s.client.Lost)      // errors of a connection that was already replaced
 	discard(s.client.Forbidden) // denials for a batch that was given up
 	discard(s.acks)             // answers to messages that were given up
 	if s.recheck {
+		s.blind = false
 		if err := s.checkStream(ctx); err != nil {
 			return err
 		}

@@ -103,7 +103,7 @@ func TestWarnings(t *testing.T) {
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject, c.AllowMsgTTL = 1, true }, large, false, ""},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 }, large, false, "allow_msg_ttl"},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxAge, c.AllowMsgTTL = time.Minute, true }, large, true, "it removes objects that do not change for 1m0s"},
-		{latest, func(c *jetstream.StreamConfig) { c.Duplicates, c.AllowMsgTTL = 0, true }, large, true, "can replace a newer state"},
+		{latest, func(c *jetstream.StreamConfig) { c.Duplicates, c.AllowMsgTTL = 0, true }, large, false, ""},
 	} {
 		s, config := required(c.sink), fit(c.stream)
 		found := s.doctorWarnings(config, c.maxPayload)

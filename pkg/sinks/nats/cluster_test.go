@@ -1,0 +1,136 @@
+package nats_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+)
+
+// newCluster starts a cluster of three servers, whose streams have three replicas. Sinks connect to all servers.
+func newCluster(t *testing.T) *broker {
+	t.Helper()
+	var routes []*url.URL
+	for range 3 {
+		routes = append(routes, &url.URL{Scheme: "nats-route", Host: freePort(t)})
+	}
+	var urls []string
+	var members []*server.Server
+	for i, route := range routes {
+		opts := &server.Options{
+			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
+			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 1 << 30, Routes: routes,
+			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1"},
+		}
+		if _, err := fmt.Sscan(route.Port(), &opts.Cluster.Port); err != nil {
+			t.Fatal(err)
+		}
+		member, err := server.NewServer(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		member.Start()
+		t.Cleanup(func() { member.Shutdown(); member.WaitForShutdown() })
+		urls, members = append(urls, member.ClientURL()), append(members, member)
+	}
+	b := &broker{opts: &server.Options{Host: "127.0.0.1"}}
+	first, _ := url.Parse(urls[0])
+	if _, err := fmt.Sscan(first.Port(), &b.opts.Port); err != nil {
+		t.Fatal(err)
+	}
+	b.Proxy = sinktest.NewProxy(t, first.Host)
+	b.edit = func(c *nats.Config) {
+		c.URLs, c.Stream.Replicas, c.AckTimeout = urls, 3, 500*time.Millisecond
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; <-time.After(50 * time.Millisecond) {
+		ready := 0
+		for _, member := range members {
+			if member.JetStreamIsCurrent() {
+				ready++
+			}
+		}
+		if ready == len(members) {
+			return b
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the cluster has no leader")
+		}
+	}
+}
+
+// stepDown makes the stream elect another leader again and again until ctx ends.
+func stepDown(ctx context.Context, js jetstream.JetStream, pause time.Duration) (times int) {
+	for ; ctx.Err() == nil; times++ {
+		_, _ = js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+streamName, nil)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return times
+}
+
+// The stream changes its leader under load, which swallows acknowledgements. Each message is stored once, and the next
+// process repeats none of them.
+func TestStepDowns(t *testing.T) {
+	const objects, versions = 300, 20
+	for name, latest := range map[string]bool{"all messages": false, "latest states": true} {
+		t.Run(name, func(t *testing.T) {
+			in := install(newCluster(t))
+			edit := in.edit
+			in.edit = func(c *nats.Config) {
+				edit(c)
+				c.Stream.LastPerSubject = latest
+			}
+			sink := in.process(t)
+			for err := errors.New("not connected"); err != nil; {
+				err = sink.Connect(t.Context())
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			times := make(chan int, 1)
+			js := in.js(t)
+			go func() { times <- stepDown(ctx, js, 300*time.Millisecond) }()
+			all := sinktest.Messages(objects, versions)
+			doubts := 0
+			for part := range versions {
+				doubts += sendAll(t, sink, all[part*objects:(part+1)*objects])
+			}
+			cancel()
+			t.Logf("%d step-downs, %d messages in doubt", <-times, doubts)
+			expectWritten(t, in.broker, objects*versions)
+			sendAll(t, in.start(t), all[objects*versions/2:])
+			expectWritten(t, in.broker, objects*versions)
+		})
+	}
+}
+
+// sendAll sends a batch until all of it is settled, as a drain does. It returns how many messages were in doubt.
+func sendAll(t *testing.T, sink *nats.Sink, batch []*event.Message) (doubts int) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); len(batch) > 0; {
+		var rest []*event.Message
+		for i, err := range try(t, sink, batch...) {
+			if err != nil && !errors.Is(err, sinks.ErrStored) {
+				rest = append(rest, batch[i])
+			}
+			if sinks.IsMaybeWritten(err) {
+				doubts++
+			}
+		}
+		if batch = rest; time.Now().After(deadline) {
+			t.Fatalf("%d messages are left", len(batch))
+		}
+	}
+	return doubts
+}

@@ -1,0 +1,116 @@
+package nats
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+)
+
+// The answers that name a sequence.
+func TestSequenceOfAnAnswer(t *testing.T) {
+	refusal := func(code int, text string) string {
+		return fmt.Sprintf(`{"error":{"code":400,"err_code":%d,"description":%q},"stream":"K8S","seq":0}`, code, text)
+	}
+	for data, want := range map[string]ack{
+		`{"stream":"K8S","seq":17}`:                      {sequence: 17},
+		`{"stream":"K8S", "seq":17}`:                     {sequence: 17},
+		`{"stream":"K8S","seq":17,"duplicate":true}`:     {sequence: 17, duplicate: true},
+		refusal(10071, "wrong last sequence: 3"):         {refused: true, numbered: true, sequence: 3},
+		refusal(10071, "wrong last sequence: 0"):         {refused: true, numbered: true},
+		refusal(10071, "in words of a later version, 3"): {refused: true},
+		refusal(10164, "wrong last sequence"):            {refused: true},
+	} {
+		got := readAck(&natsgo.Msg{Data: []byte(data)}, ackPrefix("K8S", ""), "")
+		if (got.err != nil) != got.refused {
+			t.Errorf("%s: %v", data, got.err)
+		}
+		got.err = nil
+		if got != want {
+			t.Errorf("%s: %+v, want %+v", data, got, want)
+		}
+	}
+}
+
+// What is known of a stream has a bound, and what does not fit is looked up again.
+func TestLatestIsBounded(t *testing.T) {
+	l := latest{writer: "i/s"}
+	l.reset(10)
+	found := func(v int) sinks.FoundRecord {
+		m := sinktest.Message("a", v, 0)
+		return sinks.FoundRecord{
+			Mark: sinks.Mark("i/s", m), ID: m.ID, UID: string(m.Identity.UID), Version: m.Identity.ResourceVersion,
+		}
+	}
+	for i := range uint64(maxRecords + 100) {
+		l.note(fmt.Sprint(i), 10+i, found(5))
+	}
+	for i := range uint64(maxSequences + 100) {
+		l.wrote(i, i)
+	}
+	if len(l.records) != maxRecords || len(l.sequences) != maxSequences {
+		t.Errorf("%d records, %d sequences", len(l.records), len(l.sequences))
+	}
+
+	l.reset(10)
+	expect := func(subject string, m *event.Message, sequence uint64, stored bool) {
+		t.Helper()
+		got, err := l.expect(maphash.String(l.seed, subject), []byte(subject), m)
+		if got != sequence || errors.Is(err, sinks.ErrStored) != stored {
+			t.Errorf("%s: sequence %d, %v", subject, got, err)
+		}
+	}
+	l.note("before the position", 9, found(5))
+	l.note("of others", 11, sinks.FoundRecord{Mark: "i/s2", ID: "x", UID: "uid-a", Version: "9000"})
+	l.note("newer", 12, found(5))
+	older, newer := sinktest.Message("a", 4, 0), sinktest.Message("a", 6, 0)
+	expect("before the position", older, 9, false)
+	expect("of others", older, 11, false)
+	expect("unknown", older, 0, false)
+	expect("newer", older, 0, true)
+	expect("newer", newer, 12, false)
+	// Two subjects with the same hash.
+	if got, err := l.expect(maphash.String(l.seed, "newer"), []byte("other"), older); got != 12 || err != nil {
+		t.Errorf("another subject with the same hash: %d, %v", got, err)
+	}
+	l.wrote(maphash.String(l.seed, "newer"), 13)
+	expect("newer", older, 13, false)
+}
+
+// Headers by which a later process recognizes a message.
+func TestMarkedHeaders(t *testing.T) {
+	m := sinktest.Message("a", 1, 10)
+	m.Structured, m.FinalStateUnknown, m.History, m.Epoch = true, true, "h", "e"
+	again := *m
+	again.Again, again.Delivery = true, "p-1"
+	for _, c := range []struct {
+		m      *event.Message
+		latest bool
+		want   natsgo.Header
+	}{
+		{m, false, natsgo.Header{"deltabridge": {"i/s h e"}, "Nats-Msg-Id": {"test/uid-a.1001.e"}}},
+		{&again, false, natsgo.Header{"deltabridge": {"i/s h e p-1"}, "Nats-Msg-Id": {"test/uid-a.1001.p-1"}}},
+		{&again, true, natsgo.Header{"deltabridge": {"i/s h e p-1"}, "Nats-Expected-Last-Subject-Sequence": {"7"}}},
+	} {
+		h := newHeaders(&Config{Stream: StreamConfig{Name: "K8S", LastPerSubject: c.latest}})
+		h.writer = "i/s"
+		c.want["Nats-Expected-Stream"] = []string{"K8S"}
+		c.want["content-type"] = []string{c.m.ContentType()}
+		c.want["ce-id"], c.want["ce-uid"] = []string{"uid-a.1001"}, []string{"uid-a"}
+		c.want["ce-resourceversion"], c.want["ce-finalstateunknown"] = []string{"1001"}, []string{"true"}
+		if diff := cmp.Diff(c.want, h.set(c.m, 7)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		h.set(sinktest.Message("b", 1, 10), 7)
+		if diff := cmp.Diff(c.want, h.set(c.m, 7)); diff != "" {
+			t.Errorf("after another message (-want +got):\n%s", diff)
+		}
+	}
+}
