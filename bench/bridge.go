@@ -64,12 +64,19 @@ func (b *bench) startBridge(ctx context.Context, setup bridgeSetup, to broker) (
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(dir, "bridge.yaml")
-	if err := os.WriteFile(file, []byte(setup.config(dir, to)), 0o600); err != nil {
+	if err := os.WriteFile(configFile(dir), []byte(setup.config(dir, to)), 0o600); err != nil {
 		return nil, err
 	}
+	return b.runBridge(ctx, dir)
+}
+
+func configFile(dir string) string { return filepath.Join(dir, "bridge.yaml") }
+
+// runBridge starts a bridge with the configuration and the state in a directory.
+func (b *bench) runBridge(ctx context.Context, dir string) (*bridge, error) {
+	args := []string{"run", "--config", configFile(dir), "--pprof", "127.0.0.1:0"}
 	// The chart sets the same value.
-	p, err := startWith([]string{"GOMAXPROCS=1"}, b.bridgeBinary, "run", "--config", file, "--pprof", "127.0.0.1:0")
+	p, err := startWith([]string{"GOMAXPROCS=1"}, b.bridgeBinary, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,6 +55,7 @@ func (b *bench) startBroker(ctx context.Context, name string) (broker, error) {
 type jetStream struct {
 	*program
 	dir, url string
+	front    string // URL for the bridge, if it is not the server's
 	conn     *natsgo.Conn
 	js       jetstream.JetStream
 }
@@ -130,7 +132,7 @@ func (j *jetStream) floorArgs(name string) []string {
 func (j *jetStream) sink(name string) string {
 	return fmt.Sprintf(
 		`nats: {url: %q, stream: {name: %s}, subject: "%s.{cluster}.{group}.{resource}.{namespace}.{name}"}`,
-		j.url,
+		cmp.Or(j.front, j.url),
 		name,
 		name,
 	)
@@ -138,22 +140,22 @@ func (j *jetStream) sink(name string) string {
 
 // kafkaBroker is a Kafka broker.
 type kafkaBroker struct {
-	broker *kafka.Broker
-	dir    string
-	client *kgo.Client
-	admin  *kadm.Client
+	broker     *kafka.Broker
+	dir        string
+	front      string // address for the bridge, if it is not the broker's
+	partitions int    // of a topic
+	client     *kgo.Client
+	admin      *kadm.Client
 }
 
-// partitions is the number of partitions of a topic.
-const partitions = 3
-
-func (b *bench) startKafka(ctx context.Context) (*kafkaBroker, error) {
+// startKafka starts a broker that can also be reached through proxies; see kafka.StartBehind.
+func (b *bench) startKafka(ctx context.Context, proxies ...string) (*kafkaBroker, error) {
 	dir, err := os.MkdirTemp(b.dir, "kafka-")
 	if err != nil {
 		return nil, err
 	}
-	k := &kafkaBroker{dir: dir}
-	if k.broker, err = kafka.Start(ctx, filepath.Join(dir, "broker")); err != nil {
+	k := &kafkaBroker{dir: dir, partitions: 3}
+	if k.broker, err = kafka.StartBehind(ctx, filepath.Join(dir, "broker"), proxies); err != nil {
 		return nil, err
 	}
 	if k.client, err = kgo.NewClient(kgo.SeedBrokers(k.broker.Addr())); err != nil {
@@ -166,7 +168,7 @@ func (b *bench) startKafka(ctx context.Context) (*kafkaBroker, error) {
 func (k *kafkaBroker) name() string { return kafkaName }
 
 func (k *kafkaBroker) create(ctx context.Context, name string) error {
-	if _, err := k.admin.CreateTopic(ctx, partitions, 1, nil, name); err != nil {
+	if _, err := k.admin.CreateTopic(ctx, int32(k.partitions), 1, nil, name); err != nil {
 		return err
 	}
 	return until(ctx, startTimeout, func() error { // it takes a moment until the partitions have leaders
@@ -188,7 +190,7 @@ func (k *kafkaBroker) held(ctx context.Context, name string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if len(ends[name]) != partitions {
+	if len(ends[name]) != k.partitions {
 		return 0, fmt.Errorf("topic %s has %d partitions", name, len(ends[name]))
 	}
 	sum := int64(0)
@@ -197,11 +199,11 @@ func (k *kafkaBroker) held(ctx context.Context, name string) (int64, error) {
 }
 
 func (k *kafkaBroker) floorArgs(name string) []string {
-	return []string{"-kafka", k.broker.Addr(), "-topic", name, "-partitions", fmt.Sprint(partitions)}
+	return []string{"-kafka", k.broker.Addr(), "-topic", name, "-partitions", fmt.Sprint(k.partitions)}
 }
 
 func (k *kafkaBroker) sink(name string) string {
-	return fmt.Sprintf(`kafka: {brokers: [%q], topic: %s}`, k.broker.Addr(), name)
+	return fmt.Sprintf(`kafka: {brokers: [%q], topic: %s}`, cmp.Or(k.front, k.broker.Addr()), name)
 }
 
 func (k *kafkaBroker) cpu() (time.Duration, error)  { return cpuOf(k.broker.PID()) }

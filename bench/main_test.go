@@ -35,15 +35,15 @@ func built(t *testing.T, dir, pkg string) string {
 	return binary
 }
 
-// TestReplay: a small replay, from the command line to the written results. It fails unless the floor and the bridge
-// deliver everything.
+// TestReplay: a small replay and a kill, from the command line to the written results. It fails unless the floor and the
+// bridge deliver everything.
 func TestReplay(t *testing.T) {
 	dir := t.TempDir()
 	results := filepath.Join(dir, "RESULTS.md")
 	var out bytes.Buffer
 	err := run(t.Context(), []string{
 		"-bridge", built(t, dir, "cmd/bridge"), "-floor", built(t, dir, "bench/floor"), "-tmp", dir,
-		"-scenario", "replay", "-brokers", jetStreamName, "-runs", "1", "-quick", "-results", results,
+		"-scenario", "replay,kill", "-brokers", jetStreamName, "-runs", "1", "-quick", "-results", results,
 	}, &out)
 	t.Logf("%s", out.String())
 	if err != nil {
@@ -53,7 +53,7 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"- Go: 1.", "| replay: CPU per event ", "| JetStream "} {
+	for _, want := range []string{"- Go: 1.", "| replay: CPU per event ", "| JetStream ", "## kill"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the results do not hold %q", want)
 		}

@@ -93,6 +93,13 @@ func (p *program) stop() error {
 	return nil
 }
 
+// kill sends SIGKILL to the program and waits until it has ended.
+func (p *program) kill() error {
+	err := p.cmd.Process.Kill()
+	<-p.done
+	return err
+}
+
 func endedBy(err error, signal syscall.Signal) bool {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {

@@ -38,6 +38,8 @@ type sample struct {
 	peak      int64
 	liveHeap  float64         // live heap of an idle bridge, in bytes
 	latencies []time.Duration // sorted
+	received  int64           // bytes that the broker has sent
+	repeated  int             // events that are in the broker twice
 }
 
 func (s sample) rate() float64        { return float64(s.events) / s.seconds }
@@ -199,21 +201,21 @@ func (b *bench) replaying(
 	}()
 	for _, name := range setup.sinks {
 		if err := to.create(ctx, name); err != nil {
-			return nil, nil, nil, err
+			return r, server, end, err
 		}
 		ends = append(ends, func() error { return to.remove(context.WithoutCancel(ctx), name) })
 	}
 	if server, err = b.startListWatch(ctx, load); err != nil {
-		return nil, nil, nil, err
+		return r, server, end, err
 	}
 	ends = append(ends, server.stop)
 	setup.kubeconfig = server.kubeconfig
 	if r, err = b.startBridge(ctx, setup, to); err != nil {
-		return nil, nil, nil, err
+		return r, server, end, err
 	}
 	ends = append(ends, r.end)
 	if err = r.ready(ctx); err != nil {
-		return nil, nil, nil, err
+		return r, server, end, err
 	}
 	// A bridge is ready when the existing objects are in its queues, not when they have arrived.
 	if err = untilSlow(ctx, func() error { return r.idle(ctx, load.Objects*len(setup.sinks)) }); err == nil {

@@ -41,7 +41,12 @@ type listener struct {
 	partial bool
 	// refilter is set until the sink was sent the difference that its new filter makes.
 	refilter *refilter
+	// former is the refilter of which the difference was sent, until a bookmark shows that the changes that follow are
+	// newer than the previous process.
+	former *refilter
 
+	// changed reports whether a change was passed on since the last position.
+	changed bool
 	// sent reports whether the change that is being filtered was pushed.
 	sent bool
 	// position is the last position that the informer reached. inList reports whether the informer is passing on a list.
@@ -79,6 +84,8 @@ func (l *listener) OnAdd(obj any, initial bool) {
 		l.pass(func() {
 			if l.filter.Belongs(o) {
 				l.enter(o, initial)
+			} else {
+				l.endIfFound(l.former, o)
 			}
 		})
 	case !initial: // existing objects are sent by tryRefilter
@@ -101,6 +108,8 @@ func (l *listener) OnUpdate(oldObj, newObj any) {
 			l.enter(now, false)
 		case passed && !mutant.On("no-leave"):
 			l.send(l.deletion(old, now))
+		default:
+			l.endIfFound(l.former, now)
 		}
 	})
 }
@@ -126,7 +135,7 @@ func (l *listener) remove(last, now *object.Object) {
 // pass counts a change as received, calls change, and counts the change as filtered if no event was pushed.
 func (l *listener) pass(change func()) {
 	l.counters.Received.Inc()
-	l.sent = false
+	l.sent, l.changed = false, true
 	change()
 	if !l.sent {
 		l.counters.Filtered.Inc()
@@ -157,7 +166,10 @@ func (l *listener) synced(resourceVersion string, objects int) {
 
 // OnPosition implements informer.Positioner.
 func (l *listener) OnPosition(resourceVersion string) {
-	l.position, l.inList, l.entering = resourceVersion, false, false
+	if !l.changed {
+		l.former = nil
+	}
+	l.position, l.inList, l.entering, l.changed = resourceVersion, false, false, false
 	l.tryRefilter()
 	if tracker.Past(l.floor, resourceVersion) {
 		l.floor = ""

@@ -96,6 +96,9 @@ func taken(t *testing.T, p *pipeline) (lines []string) {
 			if attributes["leftfilter"] == "true" {
 				line += " left at " + attributes["resourceversion"]
 			}
+			if m.IfFound {
+				line += " if found"
+			}
 			lines = append(lines, line)
 		}
 	}

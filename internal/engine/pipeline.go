@@ -136,6 +136,7 @@ func (p *pipeline) resume(t *tracker.Tracker) {
 		return
 	}
 	sink.Resume(t.Resumes(p.Name))
+	p.drain.ReadsBack = true
 	p.drain.Hooks.Between = func() {
 		if t.NeedsBookmark(p.Name) {
 			taken := p.queue.Taken()

@@ -71,6 +71,18 @@ func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 		l.send(event.Event{Type: event.Added, Object: now, InitialList: old == now, Change: l.refilter.change})
 	case !passes && mayKnow && !mutant.On("no-leave-on-change"):
 		l.leave(event.Event{Type: event.Deleted, Object: old, LeftAt: now.ResourceVersion, Change: l.refilter.change})
+	case !passes:
+		l.endIfFound(l.refilter, now)
+	}
+}
+
+// endIfFound sends a leave for a state that the sink should not have, but that the previous process may have sent before
+// the filter was changed. Only the destination shows whether it did.
+func (l *listener) endIfFound(former *refilter, o *object.Object) {
+	if former != nil && former.mayKnow(o) {
+		l.leave(event.Event{
+			Type: event.Deleted, Object: o, LeftAt: o.ResourceVersion, Change: former.change, IfFound: true,
+		})
 	}
 }
 
@@ -97,7 +109,7 @@ func (l *listener) tryRefilter() {
 			l.pass(func() { l.difference(o, o, r.mayKnow(o), r.isKnown(o)) })
 		}
 	}
-	l.refilter = nil
+	l.refilter, l.former = nil, r
 	l.synced(l.position, len(objects))
 	l.inList = false
 }

@@ -71,6 +71,36 @@ func expectTaken(t *testing.T, p *pipeline, want ...string) {
 	}
 }
 
+// What the previous process sent before the filter was changed, and the checkpoint does not know, ends if the destination
+// has it. A bookmark shows that the changes that follow are newer than that process.
+func TestRefilterOfWhatOnlyTheDestinationKnows(t *testing.T) {
+	p, l := refiltering(t, "10", true, nil, "1")
+	l.OnSynced("10", 0)
+	change := func(old, now *object.Object) {
+		if old == nil {
+			l.OnAdd(now, false)
+		} else {
+			l.OnUpdate(old, now)
+		}
+		l.OnPosition(now.ResourceVersion)
+	}
+	former, neither := labelled(t, "a", 11, "1"), labelled(t, "b", 12, "2")
+	change(nil, former)
+	change(nil, neither)
+	change(neither, labelled(t, "b", 13, "12"))
+	change(former, labelled(t, "a", 14, "3"))
+	l.OnPosition("15")
+	change(nil, labelled(t, "c", 16, "1"))
+	expectTaken(
+		t,
+		p,
+		"synced synced.c.pods.10",
+		"deleted a.11.left.filter.c left at 11 if found",
+		"deleted b.13.left.filter.c left at 13 if found",
+		"added a.14",
+	)
+}
+
 // A filter that was changed twice: what either of the earlier ones let in and the present one does not is sent as left.
 func TestRefilterOfAChain(t *testing.T) {
 	known := map[string]*object.Object{}

@@ -18,6 +18,9 @@
 //  4. [Tracker.Forget] is called when the source is no longer watched: its rows are removed as soon as every sink has
 //     settled all its events.
 //
+// [Tracker.Bookmark] stores the positions of a sink in its destination, from which the next process reads back what was
+// sent. A position is stored when a restart brings none of the events again that were sent before it.
+//
 // The package does not depend on configuration files or brokers. A filter is a string that the package compares and
 // returns.
 package tracker

@@ -68,7 +68,7 @@ type Tracker struct {
 	// change is the name of the last change to the watch configuration, or empty if it never changed. Identify sets both.
 	change, epoch string
 	sources       map[string]*source   // by name: the sources in the store, and the sources that were resumed
-	opened        uint64               // number of ledgers that were opened; it gives every ledger its own sequence numbers
+	opened        uint64               // number of ledgers that were opened; gives every ledger its own sequence numbers
 	bookmarks     map[string]*bookmark // by sink: positions that are not stored yet
 	failure       error                // why the checkpoint prevents readiness; nil if it does not
 }

@@ -39,7 +39,8 @@
 //
 // checkpoint.db is one bbolt file with three buckets:
 //
-//	deltabridge   format -> "1"; store -> JSON: cluster, sinks, sources, privacy, `watch` and epoch (see storeRecord)
+//	deltabridge   format -> "1"; store -> JSON: cluster, sinks and their positions in their destinations, sources,
+//	              privacy, `watch`, epoch and installation (see storeRecord)
 //	sources       name -> JSON: the source, its watermarks, number of rows and sum of their checksums
 //	rows          name -> bucket: "namespace/name" or "name" -> row
 //

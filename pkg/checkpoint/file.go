@@ -134,7 +134,8 @@ func (s *Store) sweep() error {
 // prepareEmpty creates a checkpoint without rows. install then moves it into place.
 func (s *Store) prepareEmpty(clusterUID string) (storeRecord, error) {
 	record := storeRecord{
-		ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.opts.Privacy.Name, Installation: newInstallation(),
+		ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.opts.Privacy.Name,
+		Installation: newInstallation(),
 	}
 	err := boltfile.Prepare(s.path, s.fileOptions(), func(db *bbolt.DB) error { return putEmpty(db, record) })
 	return record, err

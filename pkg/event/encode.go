@@ -63,7 +63,7 @@ type Encoder struct {
 func (e *Encoder) Encode(ev Event) (*Message, error) {
 	m := &Message{
 		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster,
-		InitialList: ev.InitialList, Again: ev.Again, Structured: e.Content == ContentStructured, GapInfo: ev.GapInfo,
+		InitialList: ev.InitialList, Again: ev.Again, IfFound: ev.IfFound, Structured: e.Content == ContentStructured, GapInfo: ev.GapInfo,
 	}
 	if ev.Type.IsControl() {
 		m.encodeControl(ev.SyncedInfo, e.PartitionKey != nil)

@@ -64,6 +64,9 @@ type Event struct {
 	// Context contains information about Object from other objects. It is nil if enrichment is not configured.
 	Context *Context
 
+	// IfFound limits a leave to a destination that has the object: see Message.IfFound.
+	IfFound bool
+
 	// GapInfo is set for Gap events, and SyncedInfo for Synced events.
 	GapInfo    *GapInfo
 	SyncedInfo *SyncedInfo

@@ -48,6 +48,10 @@ type Message struct {
 	// sent again to a new destination. It is empty for all other events, which are delivered once.
 	Delivery string `json:"d,omitempty"`
 
+	// IfFound means that a leave is sent only if an earlier process sent the object to the destination, which only the
+	// destination itself can tell. Otherwise the message is settled without being sent.
+	IfFound bool `json:"if,omitempty"`
+
 	// Again reports whether the destination must accept the event even if it already contains an event with this id.
 	Again bool `json:"o,omitempty"`
 

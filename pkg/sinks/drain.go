@@ -46,6 +46,9 @@ type Drain struct {
 	Parked *parked.Store
 	Hooks  Hooks
 	Logger *slog.Logger // required; should name the sink
+	// ReadsBack means that the sink is a Resumer, whose Send decides about messages with IfFound. Otherwise the drain
+	// settles these messages.
+	ReadsBack bool
 
 	state       state
 	gate        gate
@@ -311,6 +314,9 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 	d.out, d.outItem = d.out[:0], d.outItem[:0]
 	for i := range d.items {
 		it := &d.items[i]
+		if it.send != nil && it.send.IfFound && !d.ReadsBack {
+			d.settle(it, d.Hooks.stored)
+		}
 		if it.done || it.park != "" {
 			continue
 		}

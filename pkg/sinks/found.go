@@ -24,8 +24,10 @@ type Found struct {
 	// Writer is the writer whose records count.
 	Writer string
 
-	objects map[string]last // by uid
-	single  map[string]int  // events that only their own record shows, by id or delivery, with the number of records
+	objects map[string]last        // by uid
+	newest  uint64                 // the highest resourceVersion
+	single  map[string]int         // events that only their own record shows, by id or delivery: the number of records
+	ended   map[event.Key]struct{} // names of objects whose deletion is sent again
 	dropped int
 }
 
@@ -48,7 +50,8 @@ type FoundRecord struct {
 	Unknown bool
 }
 
-// Note adds a record. The records of an object must be added in the order in which they were written.
+// Note adds a record. The records of an object must be added in the order in which they were written, except that the
+// parts of a destination can be read one after another.
 func (f *Found) Note(r FoundRecord) {
 	mark := strings.Split(r.Mark, " ")
 	if mark[0] != f.Writer || f.Writer == "" {
@@ -67,18 +70,19 @@ func (f *Found) Note(r FoundRecord) {
 		return
 	}
 	s, known := f.objects[r.UID]
-	if known && s.history == history {
-		version = max(version, s.version)
-	} else if !known && !f.hasRoom() {
+	left, gone := endsObject(r.UID, r.ID)
+	deleted := gone && r.ID == r.UID+deletedSuffix
+	switch {
+	case known && s.history == history && (s.deleted || version < s.version && !deleted):
+		return // The newer record is in another part of the destination that was read earlier.
+	case !known && !f.hasRoom():
 		return
 	}
 	if f.objects == nil {
-		f.objects = map[string]last{}
+		f.objects, f.ended = map[string]last{}, map[event.Key]struct{}{}
 	}
-	left, gone := endsObject(r.UID, r.ID)
-	f.objects[r.UID] = last{
-		version: version, absent: left || gone, deleted: gone && r.ID == r.UID+deletedSuffix, history: history, epoch: epoch,
-	}
+	f.newest = max(f.newest, version)
+	f.objects[r.UID] = last{version: version, absent: left || gone, deleted: deleted, history: history, epoch: epoch}
 }
 
 func (f *Found) hasRoom() bool {
@@ -119,15 +123,18 @@ func endsObject(uid, id string) (left, deleted bool) {
 // isConfigured reports whether the id is that of an addition or leave that a changed configuration caused.
 func isConfigured(id string) bool { return strings.Contains(id, filterPart) }
 
-// Has reports whether the destination has the event or a later event of the same object, so that the event must not be
-// sent. If it returns false, the event is sent, and from then on no earlier record decides about the object.
+// Has reports whether the event must not be sent, because the destination has it or a later event of the same object,
+// or because of Message.IfFound. If it returns false, the event is sent, and from then on no earlier record decides
+// about the object.
 func (f *Found) Has(m *event.Message) bool {
 	if len(f.objects) == 0 && len(f.single) == 0 {
-		return false
+		return m.IfFound
 	}
 	uid, configured := string(m.Identity.UID), isConfigured(m.ID)
 	s, known := f.objects[uid]
 	switch {
+	case m.IfFound && (!known || s.absent || s.history != m.History):
+		return true
 	case m.Delivery != "":
 		if f.takeSingle(m.Delivery) {
 			return true
@@ -135,10 +142,23 @@ func (f *Found) Has(m *event.Message) bool {
 	case (m.Type.IsControl() || configured || m.FinalStateUnknown) && f.takeSingle(m.ID):
 		return true
 	case known && s.covers(m, configured):
-		return true
+		if _, ended := f.ended[m.Key()]; !ended {
+			return true
+		}
+		delete(f.ended, m.Key())
+	case m.Type == event.Deleted && !m.LeftFilter && f.mayPrecede(m):
+		f.ended[m.Key()] = struct{}{}
 	}
 	delete(f.objects, uid)
 	return false
+}
+
+// mayPrecede reports whether records of another object with the same name can be newer than the deletion m. If
+// compaction has removed the records of the deleted object, its deletion is sent again, and then all events of the
+// other object must follow it.
+func (f *Found) mayPrecede(m *event.Message) bool {
+	version, err := strconv.ParseUint(m.Identity.ResourceVersion, 10, 64)
+	return err == nil && version <= f.newest && f.objects != nil
 }
 
 func (f *Found) takeSingle(id string) bool {

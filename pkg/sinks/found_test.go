@@ -57,8 +57,14 @@ func TestFound(t *testing.T) {
 	restated := func(version int, delivery string) *event.Message {
 		return with(ev("update", version, ""), func(m *event.Message) { m.Type, m.Delivery = event.Restated, delivery })
 	}
+	ifFound := func(uid types.UID) *event.Message {
+		return with(ev("left", 12, "c1"), func(m *event.Message) { m.Identity.UID, m.IfFound = uid, true })
+	}
 	epoch := func(m *event.Message) { m.Epoch = "e2.17" }
 	history := func(m *event.Message) { m.History = "500" }
+	of := func(uid types.UID, m *event.Message) *event.Message {
+		return with(m, func(m *event.Message) { m.Identity.UID, m.ID = uid, string(uid)+m.ID[1:] })
+	}
 	for name, test := range map[string]struct {
 		found []*event.Message
 		again []*event.Message
@@ -72,6 +78,19 @@ func TestFound(t *testing.T) {
 		"the records before the last one are gone": {
 			found: []*event.Message{ev("update", 12, "")},
 			again: []*event.Message{ev("update", 10, ""), ev("left", 11, ""), ev("update", 12, "")},
+		},
+		"the next object of this name": {
+			found: []*event.Message{ev("deleted", 11, ""), of("b", ev("update", 12, ""))},
+			again: []*event.Message{ev("deleted", 11, ""), of("b", ev("update", 12, ""))},
+		},
+		"the next object of this name, and compaction has removed the deletion": {
+			found: []*event.Message{of("b", ev("update", 12, ""))},
+			again: []*event.Message{ev("deleted", 11, ""), of("b", ev("update", 12, ""))},
+			sent:  []int{0, 1},
+		},
+		"parts that are read one after another": {
+			found: []*event.Message{ev("update", 12, ""), ev("update", 10, ""), of("b", ev("deleted", 9, "")), of("b", ev("update", 8, ""))},
+			again: []*event.Message{ev("update", 12, ""), of("b", ev("deleted", 9, ""))},
 		},
 		"a deletion": {
 			found: []*event.Message{ev("deleted", 12, "")},
@@ -115,6 +134,13 @@ func TestFound(t *testing.T) {
 			again: []*event.Message{with(ev("left", 11, ""), epoch)},
 			sent:  []int{0},
 		},
+		"a changed filter: an object that an earlier process may have sent": {
+			found: []*event.Message{ev("update", 12, ""), with(ev("left", 5, ""), func(m *event.Message) { m.Identity.UID = "b" })},
+			again: []*event.Message{
+				ifFound("a"), ifFound("a"), ifFound("b"), ifFound("c"),
+			},
+			sent: []int{0},
+		},
 		"the same filter: the object left in between": {
 			found: []*event.Message{with(ev("update", 12, ""), func(m *event.Message) { m.Epoch = "e2.16" })},
 			again: []*event.Message{with(ev("left", 11, ""), epoch), with(ev("update", 12, ""), epoch)},
@@ -146,7 +172,7 @@ func TestFound(t *testing.T) {
 				if !found.Has(m) {
 					sent = append(sent, i)
 				}
-				if others.Has(m) {
+				if others.Has(m) != m.IfFound {
 					t.Errorf("%s counts, but another sink wrote it", m.ID)
 				}
 			}

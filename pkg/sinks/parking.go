@@ -39,6 +39,8 @@ type part struct {
 	at    time.Time // when the parked events are tried again; zero means immediately
 	wait  *backoff.ExponentialBackOff
 	cause error // why the part takes no events; nil before the first attempt
+	// delivered contains the numbers of parked events that were delivered and could not be removed from the disk yet.
+	delivered []uint64
 }
 
 // UnavailablePart is a part of the destination that has parked events.
@@ -229,13 +231,17 @@ func (d *Drain) retryParked(ctx context.Context) {
 
 // deliverParked makes one attempt to deliver the oldest parked events of a part.
 func (d *Drain) deliverParked(ctx context.Context, name string, p *part) {
-	head, err := d.Parked.Head(name, d.MaxBatch, maxBatchBytes)
+	err := d.removeDelivered(name, p)
+	var head []parked.Entry
+	if err == nil {
+		head, err = d.Parked.Head(name, d.MaxBatch, maxBatchBytes)
+	}
 	if err == nil && len(head) > 0 {
 		if head = d.ready(name, head); len(head) == 0 {
 			p.at = time.Now().Add(RetryInterval)
 			return
 		}
-		err = d.sendParked(ctx, name, head)
+		err = d.sendParked(ctx, name, p, head)
 	}
 	if ctx.Err() != nil {
 		return
@@ -281,7 +287,7 @@ func (d *Drain) ready(part string, head []parked.Entry) []parked.Entry {
 }
 
 // sendParked sends parked events and removes the delivered ones. The error explains why the others were not delivered.
-func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry) error {
+func (d *Drain) sendParked(ctx context.Context, name string, p *part, head []parked.Entry) error {
 	d.items = d.items[:0]
 	for _, e := range head {
 		d.items = append(d.items, item{orig: e.Message, send: e.Message})
@@ -296,7 +302,8 @@ func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry
 				done = append(done, head[i].Number)
 			}
 		}
-		if err := d.Parked.Remove(part, done); err != nil { // the events will be sent again
+		p.delivered = done
+		if err := d.removeDelivered(name, p); err != nil {
 			return err
 		}
 		for _, cause := range a.parts {
@@ -309,4 +316,16 @@ func (d *Drain) sendParked(ctx context.Context, part string, head []parked.Entry
 			return ErrNotAttempted
 		}
 	}
+}
+
+// removeDelivered removes delivered events from the disk, so that they are not sent again.
+func (d *Drain) removeDelivered(name string, p *part) error {
+	if len(p.delivered) == 0 {
+		return nil
+	}
+	if err := d.Parked.Remove(name, p.delivered); err != nil {
+		return err
+	}
+	p.delivered = nil
+	return nil
 }

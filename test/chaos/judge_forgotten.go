@@ -138,22 +138,3 @@ func (j *sinkJudge) uncommitted(last *Event) bool {
 	}
 	return false
 }
-
-// droppedOnce reports whether the bridge may have forgotten that it had dropped an event, and that a gap event had said
-// so: the event then comes behind newer ones ("Limits" in delivery.md).
-func (j *sinkJudge) droppedOnce(e *Event) bool {
-	return slices.ContainsFunc(j.gaps, func(g *Event) bool {
-		return g.Gap.Reason == "overflow" && g.Gap.Resource == e.Resource && g.Gap.From <= e.RV && e.RV <= g.Gap.To &&
-			slices.ContainsFunc(j.Timeline.Processes, func(p Process) bool {
-				return j.abrupt(&p) && g.At.Before(p.End) && g.At.After(j.committed(&p)) && !e.made().Before(p.End)
-			})
-	})
-}
-
-// mergedOnce reports whether the bridge may have forgotten that it had sent a state into which a queue had merged an
-// older one: the older one then comes behind it ("Limits" in delivery.md).
-func (j *sinkJudge) mergedOnce(newer, older *Event) bool {
-	return j.everHad("compact") && slices.ContainsFunc(j.Timeline.Processes, func(p Process) bool {
-		return j.forgot(&p, newer) && !older.made().Before(p.End)
-	})
-}

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"slices"
 	"time"
 )
 
@@ -28,7 +27,7 @@ func (j *sinkJudge) read(events []*Event) {
 			seen[e.ID] = e
 		}
 		if before != nil && e.Operation != "restated" && (gone || e.RV < last.RV || !changes) {
-			if cause := j.repeats(before, e); !cause {
+			if !j.repeats(e) {
 				j.report(Repeated, "%s, after %s", e, before)
 			}
 			if last != nil && e.RV > last.RV { // an older state came in between
@@ -50,7 +49,6 @@ func (j *sinkJudge) ordered(e, last *Event, changes bool) {
 	before := j.subjects[e.subject()]
 	switch {
 	case before == nil:
-	case j.droppedOnce(e), j.mergedOnce(before, e):
 	case j.uncommitted(before): // and e carries the last state that was known
 	case before.UID != e.UID && e.Unknown && j.unknown(before): // the successor is not known; consumers compare the uid
 	case before.UID != e.UID && before.RV > e.RV:
@@ -74,59 +72,16 @@ func (j *sinkJudge) operation(e, last *Event, isThere bool) {
 	}
 }
 
-// repeats reports whether a fault explains that an event came again.
-func (j *sinkJudge) repeats(before, again *Event) bool {
-	ended := false // a process ended between the two
-	// A record that was on disk has the time at which it was first sent, whenever that is.
-	spilled := j.sink.Kind.OnKafka() && again.At.Equal(before.At)
-	for _, p := range j.Timeline.Processes {
-		if p.End.IsZero() || again.At.Before(p.End) && !spilled {
-			continue
-		}
-		if j.forgot(&p, before) && j.relistedBetween(before, again) {
+// repeats reports whether an event may be there twice. A process reads back what earlier ones sent, unless it has another
+// checkpoint or destination: then it sends an initial list, and what waited on disk.
+func (j *sinkJudge) repeats(again *Event) bool {
+	for n, p := range j.Timeline.Processes {
+		if j.starts(n) && !again.At.Before(p.Start) &&
+			(j.moves(n) || again.Initial && again.RV <= j.listed(n) || again.made().Before(p.Start)) {
 			return true
 		}
-		if !p.End.Before(before.At.Add(-time.Second)) {
-			ended = true
-			if p.How == string(Kill) && (p.End.Sub(before.At) < commitSlack || j.stoodStill(&p, before)) {
-				return true
-			}
-		}
 	}
-	return j.restarted(again) || j.behindAList(before, again) || j.differenceAgain(before, again) ||
-		slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
-			switch {
-			case f.Sink == j.dest:
-				return f.around(before.At, flightSlack) && (ended || !j.sink.Kind.OnKafka())
-			case f.Action == FillDisk:
-				return ended && f.around(before.At, commitSlack)
-			}
-			return false
-		})
-}
-
-// stoodStill reports whether an event can be of the change with which the reading of a source stood still until a
-// process was killed: another sink's queue was full, so the source had no position behind the change.
-func (j *sinkJudge) stoodStill(p *Process, e *Event) bool {
-	return slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
-		until := p.End
-		if !f.To.IsZero() && f.To.Before(until) {
-			until = f.To
-		}
-		wentOn := func(other *Event) bool {
-			return other.object() && other.Resource == e.Resource && other.Namespace == e.Namespace &&
-				other.made().After(e.made()) && other.made().Before(until)
-		}
-		return f.Sink != j.dest && j.stalls(f) && f.around(e.made(), flightSlack) && f.around(p.End, commitSlack) &&
-			!slices.ContainsFunc(j.Events[j.dest], wentOn)
-	})
-}
-
-// relistedBetween reports whether a list came between two events: it sends everything that changed, again if need be.
-func (j *sinkJudge) relistedBetween(before, again *Event) bool {
-	return slices.ContainsFunc(j.gaps, func(g *Event) bool {
-		return g.Gap.Resource == again.Resource && g.Gap.Reason == "relist" && g.At.After(before.At)
-	})
+	return false
 }
 
 // around reports whether a time is within the fault, or so close to it.

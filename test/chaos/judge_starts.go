@@ -3,7 +3,6 @@ package chaos
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -94,33 +93,6 @@ func (j *sinkJudge) unfinished(n int) bool {
 	before := &j.Timeline.Processes[n-1]
 	return before.ReadyRev == 0 || j.changing(n) ||
 		(n == 1 || j.starts(n-1) || j.unfinished(n-1)) && j.abrupt(before) && !j.caughtUp(before)
-}
-
-// behindAList reports whether an event repeats one that an earlier process left on disk, behind an initial list that
-// may not have been finished: such a list comes again, and so does what follows it.
-func (j *sinkJudge) behindAList(before, again *Event) bool {
-	for n, p := range j.Timeline.Processes {
-		onDisk := before.made().Before(p.Start) && !before.At.Before(p.Start)
-		if j.unfinished(n) && onDisk && !again.made().Before(p.Start) {
-			return true
-		}
-	}
-	return false
-}
-
-// differenceAgain reports whether an event repeats one of the difference between filters that an earlier process left
-// on disk. If the queue was full, that process did not finish the difference, and the next one sends all of it again.
-func (j *sinkJudge) differenceAgain(before, again *Event) bool {
-	for n, p := range j.Timeline.Processes {
-		if n == 0 || !strings.Contains(again.ID, ".filter.") || again.made().Before(p.Start) ||
-			!before.made().Before(p.Start) || before.At.Before(p.Start) {
-			continue
-		}
-		if s := j.Timeline.Processes[n-1].Config.At(j.dest); s != nil && (s.Small || s.Overflow != "") {
-			return true
-		}
-	}
-	return false
 }
 
 // listed is the revision up to which the lists of a process can be; if it ended before it was ready, those of the next.

@@ -100,7 +100,7 @@ func newCluster(ctx context.Context, opts Options) (*Cluster, error) {
 	}
 	c := &Cluster{opts: opts, binaries: binaries, gateway: &http.Client{Transport: &http.Transport{}}}
 	for _, port := range []*int{&c.etcdPort, &c.apiPort} {
-		if *port, err = freePort(); err != nil {
+		if *port, err = FreePort(); err != nil {
 			return nil, err
 		}
 	}
@@ -309,10 +309,10 @@ func ownObjects(ctx context.Context, client kubernetes.Interface) error {
 	return err
 }
 
-// freePort returns a port of 127.0.0.1 on which nobody listens. It looks below
+// FreePort returns a port of 127.0.0.1 on which nobody listens. It looks below
 // the range from which systems take the ports of outgoing connections (from
 // 32768 on Linux): a process that is restarted must find its port free again.
-func freePort() (int, error) {
+func FreePort() (int, error) {
 	const first, count, attempts = 20000, 10000, 100
 	var err error
 	for range attempts {

@@ -13,8 +13,7 @@ import (
 )
 
 // TestARestoredState: the state directory is restored from a backup, which has events that a broker had not accepted.
-// What was sent since the backup is sent again, with the same ids, and after a resync the last event of each object is
-// its state.
+// What was sent since the backup is not sent again, and the last event of each object is its state.
 func TestARestoredState(t *testing.T) {
 	t.Parallel()
 	goBack(t, func(state, backup string) error {
@@ -121,9 +120,8 @@ func goBack(t *testing.T, restore func(state, backup string) error, resync bool)
 				ids[r.id()], last[r.subject()] = state, r
 			}
 		}
-		// Three updates, an addition and more. In the same epoch, JetStream drops them.
-		if (broker == "Kafka" || !resync) && again < 4 {
-			t.Errorf("%s: only %d events were sent again", broker, again)
+		if again > 0 {
+			t.Errorf("%s: %d events were sent again", broker, again)
 		}
 		final := map[string]change{}
 		for _, change := range truth {

@@ -237,19 +237,24 @@ func (b *bridge) histogram(name, sink string) (count uint64, sum float64) {
 	return 0, 0
 }
 
-// reached reports whether the ConfigMap informer has seen the last of the changes and nothing waits. It keeps the
-// number of re-lists for later.
+// reached reports whether the informers have seen the last of the changes and nothing waits. It keeps the number of
+// re-lists of ConfigMaps for later.
 func (b *bridge) reached(truth []change) error {
-	last := 0.0
+	last := map[string]float64{}
 	for _, c := range truth {
+		resource, _, _ := strings.Cut(c.subject, "/")
 		if rv, err := strconv.ParseFloat(c.rv, 64); err == nil {
-			last = max(last, rv)
+			last[resource] = max(last[resource], rv)
 		}
 	}
 	b.relists = b.metric("deltabridge_informer_relists_total", "resource=configmaps")
-	seen := b.metric("deltabridge_informer_resource_version", "resource=configmaps")
-	if queued := b.metric("deltabridge_queue_events") + b.metric("deltabridge_spill_events"); seen < last || queued > 0 {
-		return fmt.Errorf("the informer is at %.0f of %.0f, %.0f events wait", seen, last, queued)
+	for resource, rv := range last {
+		if seen := b.metric("deltabridge_informer_resource_version", "resource="+resource); seen < rv {
+			return fmt.Errorf("the informer of %s is at %.0f of %.0f", resource, seen, rv)
+		}
+	}
+	if n := b.metric("deltabridge_queue_events") + b.metric("deltabridge_spill_events"); n > 0 {
+		return fmt.Errorf("%.0f events wait", n)
 	}
 	return nil
 }

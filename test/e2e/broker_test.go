@@ -3,10 +3,12 @@ package e2e
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/deltabridge/deltabridge/test/certs"
+	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -44,20 +47,59 @@ type jetStream struct {
 	tls  *tls.Config // nil: none
 	max  int32       // the largest message, in bytes; 0: the server's default
 	srv  *server.Server
+
+	// Of a member of a cluster: where it listens for the others, and where they do.
+	route  int
+	routes []*url.URL
 }
 
 func newJetStream(t *testing.T) *jetStream {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	js := &jetStream{t: t, dir: t.TempDir(), port: l.Addr().(*net.TCPAddr).Port}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	js := &jetStream{t: t, dir: t.TempDir(), port: freePorts(t, 1)[0]}
 	t.Cleanup(js.stop)
 	return js
+}
+
+// freePorts returns different ports on which nobody listens.
+func freePorts(t *testing.T, count int) (ports []int) {
+	t.Helper()
+	for len(ports) < count {
+		port, err := cluster.FreePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
+// startJetStreamCluster starts a cluster of three servers.
+func startJetStreamCluster(t *testing.T) []*jetStream {
+	t.Helper()
+	var members []*jetStream
+	var routes []*url.URL
+	ports := freePorts(t, 6)
+	for n := range 3 {
+		js := newJetStream(t)
+		js.port, js.route = ports[n], ports[n+3]
+		routes = append(routes, &url.URL{Scheme: "nats", Host: net.JoinHostPort("127.0.0.1", itoa(js.route))})
+		members = append(members, js)
+	}
+	for _, js := range members {
+		js.routes = routes
+		js.start()
+	}
+	eventually(t, time.Minute, func() error {
+		for _, js := range members {
+			if len(js.srv.JetStreamClusterPeers()) == len(members) { // the leader knows them
+				return nil
+			}
+		}
+		return errors.New("the servers have not formed a cluster")
+	})
+	return members
 }
 
 func startJetStream(t *testing.T) *jetStream {
@@ -69,7 +111,7 @@ func startJetStream(t *testing.T) *jetStream {
 
 func (js *jetStream) start() {
 	js.t.Helper()
-	srv, err := server.NewServer(&server.Options{
+	options := &server.Options{
 		Host:       "127.0.0.1",
 		Port:       js.port,
 		JetStream:  true,
@@ -79,7 +121,12 @@ func (js *jetStream) start() {
 		TLS:        js.tls != nil,
 		TLSConfig:  js.tls,
 		MaxPayload: js.max,
-	})
+	}
+	if js.routes != nil {
+		options.ServerName, options.Routes = "e2e-"+itoa(js.port), js.routes
+		options.Cluster = server.ClusterOpts{Name: "e2e", Host: "127.0.0.1", Port: js.route}
+	}
+	srv, err := server.NewServer(options)
 	if err != nil {
 		js.t.Fatal(err)
 	}
@@ -183,19 +230,23 @@ func (js *jetStream) read(stream string) []received {
 			js.t.Fatal(err)
 		}
 		for m := range batch.Messages() {
-			r := received{attributes: map[string]string{}, data: m.Data(), messageID: m.Headers().Get("Nats-Msg-Id")}
-			for name, values := range m.Headers() {
-				if attribute, ok := strings.CutPrefix(strings.ToLower(name), "ce-"); ok {
-					r.attributes[attribute] = values[0]
-				}
-			}
-			all = append(all, r)
+			all = append(all, fromNATS(m.Headers(), m.Data()))
 		}
 		if err := batch.Error(); err != nil {
 			js.t.Fatal(err)
 		}
 	}
 	return all
+}
+
+func fromNATS(headers natsgo.Header, data []byte) received {
+	r := received{attributes: map[string]string{}, data: data, messageID: headers.Get("Nats-Msg-Id")}
+	for name, values := range headers {
+		if attribute, ok := strings.CutPrefix(strings.ToLower(name), "ce-"); ok {
+			r.attributes[attribute] = values[0]
+		}
+	}
+	return r
 }
 
 // takes makes one attempt to store a message in the stream, as a client of its own.
@@ -227,6 +278,33 @@ func kafkaTakes(ctx context.Context, addr, topic string) error {
 	return client.ProduceSync(ctx, &kgo.Record{Value: []byte("independent")}).FirstErr()
 }
 
+// receivedFrom returns the event of a record. A tombstone has no attributes.
+func receivedFrom(t *testing.T, record *kgo.Record) received {
+	t.Helper()
+	r := received{attributes: map[string]string{}, data: record.Value}
+	if record.Value == nil {
+		return r
+	}
+	structured := false
+	for _, h := range record.Headers {
+		if attribute, ok := strings.CutPrefix(h.Key, "ce_"); ok {
+			r.attributes[attribute] = string(h.Value)
+		}
+		structured = structured || h.Key == "content-type" && strings.HasPrefix(string(h.Value), "application/cloudevents+json")
+	}
+	if structured {
+		var event map[string]json.RawMessage
+		if err := json.Unmarshal(record.Value, &event); err != nil {
+			t.Fatal(err)
+		}
+		r.data = event["data"]
+		for name, value := range event {
+			r.attributes[name] = strings.Trim(string(value), `"`)
+		}
+	}
+	return r
+}
+
 // readKafka gives all records of a topic, one slice for each partition, in their order.
 func readKafka(t *testing.T, addr, topic string) [][]received {
 	t.Helper()
@@ -234,13 +312,7 @@ func readKafka(t *testing.T, addr, topic string) [][]received {
 	for _, partition := range kafka.ReadAll(t, addr, topic) {
 		var records []received
 		for _, record := range partition {
-			r := received{attributes: map[string]string{}, data: record.Value}
-			for _, h := range record.Headers {
-				if attribute, ok := strings.CutPrefix(h.Key, "ce_"); ok {
-					r.attributes[attribute] = string(h.Value)
-				}
-			}
-			records = append(records, r)
+			records = append(records, receivedFrom(t, record))
 		}
 		all = append(all, records)
 	}

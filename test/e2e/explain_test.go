@@ -66,10 +66,11 @@ type delivered struct {
 	Headers        map[string]string
 }
 
-// stable are the headers without those that explain can't know: when it happens, and whether in the first list.
+// stable are the headers without those that explain can't know: when it happens, whether in the first list, and which
+// installation sends it.
 func stable(headers map[string]string) map[string]string {
 	maps.DeleteFunc(headers, func(name, _ string) bool {
-		return strings.HasSuffix(name, "_time") || strings.HasSuffix(name, "-time") || strings.HasSuffix(name, "initiallist")
+		return strings.HasSuffix(name, "_time") || strings.HasSuffix(name, "-time") || strings.HasSuffix(name, "initiallist") || name == "deltabridge"
 	})
 	return headers
 }

@@ -113,13 +113,6 @@ func withoutRepetitions(partition []received) (once, firsts []received) {
 	seen := map[string]received{}
 	repeated := false // the record before is a deletion that was dropped
 	for _, r := range partition {
-		var event map[string]json.RawMessage
-		if len(r.attributes) == 0 && json.Unmarshal(r.data, &event) == nil { // structured mode, and no tombstone
-			r.data = event["data"]
-			for name, value := range event {
-				r.attributes[name] = strings.Trim(string(value), `"`)
-			}
-		}
 		key := r.id() + string(r.data)
 		first, known := seen[key]
 		switch {

@@ -14,15 +14,19 @@ func once(t *testing.T, broker string, partitions ...[]received) {
 	seen, repeats := map[string]bool{}, 0
 	for _, partition := range partitions {
 		for _, r := range partition {
-			if r.id() == "" { // a tombstone
+			id := r.id()
+			if id == "" { // a tombstone
 				continue
 			}
-			if seen[r.id()] {
+			if r.data == nil { // a tombstone with the id of its deletion
+				id = "the tombstone of " + id
+			}
+			if seen[id] {
 				if repeats++; repeats <= 5 {
-					t.Errorf("%s: %s %s came twice", broker, r.attributes["operation"], r.id())
+					t.Errorf("%s: %s %s came twice", broker, r.attributes["operation"], id)
 				}
 			}
-			seen[r.id()] = true
+			seen[id] = true
 		}
 	}
 	if repeats > 5 {

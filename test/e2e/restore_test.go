@@ -14,18 +14,18 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// TestARestoredEtcd: etcd comes back from an older copy behind the same address, while the bridge runs and while it
-// does not.
+// TestARestoredEtcd: etcd comes back from an older copy behind the same address, while the bridge runs, and after it
+// was stopped or killed. What Kafka has from before says nothing about the resourceVersions of the copy.
 func TestARestoredEtcd(t *testing.T) {
 	t.Parallel()
-	for _, running := range []bool{true, false} {
-		t.Run(fmt.Sprintf("running=%t", running), func(t *testing.T) {
+	for _, process := range []string{"running", "stopped", "killed"} {
+		t.Run(process, func(t *testing.T) {
 			var data string
 			c := cluster.ForTest(t, func(o *cluster.Options) { data = filepath.Join(o.Dir, "etcd") })
 			js, k := startJetStream(t), kafka.ForTest(t)
 			cs := clientset(t, c)
 			namespace := newNamespace(t, cs)
-			topic := fmt.Sprintf("restored-%t", running)
+			topic := "restored-" + process
 			config := toBoth(namespace, js.url(), k.Addr(), topic)
 			dir := t.TempDir()
 			b := startBridgeIn(t, dir, c.Kubeconfig(), config)
@@ -63,12 +63,19 @@ func TestARestoredEtcd(t *testing.T) {
 			if err := oneLife(t.Context(), cs, namespace, "lost", 0, false); err != nil {
 				t.Fatal(err)
 			}
-			upTo(t, b, c, namespace)
+			sent := upTo(t, b, c, namespace)
 			before := 0.0 // lists after which the watch went on
-			if running {
+			switch process {
+			case "running":
 				before = b.metric("deltabridge_informer_relists_total", "resource=configmaps")
-			} else {
+			case "stopped":
 				b.stop()
+			case "killed": // with changes that the checkpoint does not have
+				eventually(t, 10*time.Second, func() error { return b.committed(sent) })
+				if err := oneLife(t.Context(), cs, namespace, "changed", 50, false); err != nil {
+					t.Fatal(err)
+				}
+				b.kill()
 			}
 			stopAll()
 			if err := os.RemoveAll(data); err != nil {
@@ -78,7 +85,7 @@ func TestARestoredEtcd(t *testing.T) {
 				t.Fatal(err)
 			}
 			startAll()
-			if !running {
+			if process != "running" {
 				b = startBridgeIn(t, dir, c.Kubeconfig(), config)
 			}
 			if err := oneLife(t.Context(), cs, namespace, "after", 0, false); err != nil {

@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/deltabridge/deltabridge/test/certs"
 )
@@ -37,6 +40,8 @@ const (
 type Broker struct {
 	dir        string
 	jars       string
+	node       int      // its id
+	voters     []string // the controllers of its cluster, as ID@HOST:PORT: all of its nodes
 	properties []string
 	proxies    []string // addresses of proxies, each before a listener of its own
 	behind     []string // the addresses of these listeners
@@ -62,19 +67,70 @@ func Start(ctx context.Context, dir string, properties ...string) (*Broker, erro
 // through that proxy stays with it, since the listener advertises the proxy's address. [Broker.Behind] says where the
 // proxies have to connect to.
 func StartBehind(ctx context.Context, dir string, proxies []string, properties ...string) (*Broker, error) {
+	b := &Broker{dir: dir, properties: properties, proxies: proxies}
+	return b, startAll(ctx, []*Broker{b})
+}
+
+// StartCluster is [StartBehind] for a cluster of several brokers, each with a folder in dir and, if proxies has as many
+// addresses as the cluster has nodes, one listener behind a proxy. A topic has three replicas, of which two must be in
+// sync, unless it is created with other settings.
+func StartCluster(
+	ctx context.Context,
+	dir string,
+	nodes int,
+	proxies []string,
+	properties ...string,
+) ([]*Broker, error) {
+	brokers := make([]*Broker, nodes)
+	for n := range brokers {
+		b := &Broker{
+			dir:        filepath.Join(dir, strconv.Itoa(n+1)),
+			properties: slices.Concat(clusterProperties, properties),
+		}
+		if len(proxies) > 0 {
+			b.proxies = proxies[n : n+1]
+		}
+		brokers[n] = b
+	}
+	return brokers, startAll(ctx, brokers)
+}
+
+// startAll starts the brokers of one cluster. If one fails, it kills the others.
+func startAll(ctx context.Context, brokers []*Broker) error {
 	jars, err := install(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	dir, err = filepath.Abs(dir)
+	if err := choosePorts(brokers); err != nil {
+		return err
+	}
+	var voters []string
+	for n, b := range brokers {
+		b.jars, b.node = jars, n+1
+		voters = append(voters, fmt.Sprintf("%d@%s", b.node, address(b.ports.controller)))
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	for _, b := range brokers {
+		b.voters = voters
+		group.Go(func() error { return b.prepare(groupCtx) })
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("preparing a Kafka broker: %w", err)
+	}
+	for _, b := range brokers { // none gets ready without the others
+		err = errors.Join(err, b.launch())
+	}
+	for _, b := range brokers {
+		if err == nil {
+			err = b.awaitReady(ctx)
+		}
+	}
 	if err != nil {
-		return nil, err
+		for _, b := range brokers {
+			err = errors.Join(err, b.Kill())
+		}
 	}
-	b := &Broker{dir: dir, jars: jars, properties: properties, proxies: proxies}
-	if err := b.prepare(ctx); err != nil {
-		return nil, fmt.Errorf("preparing a Kafka broker: %w", err)
-	}
-	return b, b.start(ctx)
+	return err
 }
 
 // Addr is the plaintext listener's host:port.
@@ -120,12 +176,19 @@ func (b *Broker) Stop() error { return b.end(syscall.SIGTERM) }
 // Kill ends the broker at once, as a crash would.
 func (b *Broker) Kill() error { return b.end(syscall.SIGKILL) }
 
-// Restart stops the broker if it runs, and starts it on its data and its ports.
+// Restart stops the broker if it runs, and starts it on its data and its ports. It returns when the broker answers,
+// for which most nodes of its cluster must run.
 func (b *Broker) Restart(ctx context.Context) error {
 	if err := b.Stop(); err != nil {
 		return err
 	}
-	return b.start(ctx)
+	if err := b.launch(); err != nil {
+		return err
+	}
+	if err := b.awaitReady(ctx); err != nil {
+		return errors.Join(err, b.Kill())
+	}
+	return nil
 }
 
 // Pause freezes the broker: it accepts connections (the kernel does) and answers nothing, until Resume.
@@ -163,7 +226,7 @@ func (b *Broker) end(s syscall.Signal) error {
 // java is the command line of a class of the broker's jars.
 func (b *Broker) java(ctx context.Context, class string, args ...string) *exec.Cmd {
 	flags := []string{
-		"-Xms64m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+		"-Xms64m", b.heap(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
 		"-Djava.awt.headless=true", "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://" + b.keysFile(),
 		"-Dlog4j2.configurationFile=" + filepath.Join(b.dir, "log4j2.xml"),
 		"-cp", filepath.Join(b.jars, "*"), class,
@@ -173,13 +236,22 @@ func (b *Broker) java(ctx context.Context, class string, args ...string) *exec.C
 	return cmd
 }
 
-func (b *Broker) start(ctx context.Context) error {
+// heap is the limit of the heap. The nodes of a cluster divide the work, and the machine.
+func (b *Broker) heap() string {
+	if len(b.voters) > 1 {
+		return "-Xmx256m"
+	}
+	return "-Xmx320m"
+}
+
+// launch starts the process.
+func (b *Broker) launch() error {
 	log, err := os.OpenFile(b.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close() // the child has its own
-	cmd := b.java(context.WithoutCancel(ctx), "kafka.Kafka", filepath.Join(b.dir, "server.properties"))
+	cmd := b.java(context.Background(), "kafka.Kafka", filepath.Join(b.dir, "server.properties"))
 	cmd.Stdout, cmd.Stderr = log, log
 
 	p := &process{cmd: cmd, done: make(chan struct{})}
@@ -200,9 +272,6 @@ func (b *Broker) start(ctx context.Context) error {
 		return fmt.Errorf("starting the Kafka broker: %w", err)
 	}
 	b.process = p
-	if err := b.awaitReady(ctx); err != nil {
-		return errors.Join(err, b.Kill())
-	}
 	return nil
 }
 
@@ -238,8 +307,8 @@ func (b *Broker) probe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(meta.Brokers) != 1 || meta.Controller < 0 {
-		return fmt.Errorf("%d brokers, controller %d", len(meta.Brokers), meta.Controller)
+	if ids := meta.Brokers.NodeIDs(); !slices.Contains(ids, int32(b.node)) || meta.Controller < 0 {
+		return fmt.Errorf("brokers %d, controller %d", ids, meta.Controller)
 	}
 	id, err := kmsg.NewPtrInitProducerIDRequest().RequestWith(ctx, client)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package kafka gives tests and developers a real Apache Kafka broker: one node in KRaft mode (broker and
-// controller in one process) on loopback, run from the jars of Maven Central.
+// controller in one process) on loopback, run from the jars of Maven Central. Or a cluster of three.
 //
 // # What it needs
 //
@@ -27,5 +27,5 @@
 //		broker := kafka.ForTest(t)
 //		...
 //
-// A test that stops its broker takes one of its own with [NewForTest].
+// A test that stops its broker takes one of its own with [NewForTest], or a cluster with [NewClusterForTest].
 package kafka

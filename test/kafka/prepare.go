@@ -36,27 +36,33 @@ type ports struct{ plain, sasl, tls, mutual, saslTLS, controller int }
 
 func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// prepare fills the broker's folder: ports, certificate, configuration, formatted storage. What is there stays.
-func (b *Broker) prepare(ctx context.Context) error {
-	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+// choosePorts sets the ports of the brokers: those of an earlier Start on the same folder, or free ones.
+func choosePorts(brokers []*Broker) error {
+	free, err := freePorts(6 * len(brokers))
+	if err != nil {
 		return err
 	}
-	portsFile := filepath.Join(b.dir, "ports")
-	text, err := os.ReadFile(portsFile)
-	formatted := err == nil
-	if formatted {
-		if _, err := fmt.Sscan(
-			string(text),
-			&b.ports.plain,
-			&b.ports.sasl,
-			&b.ports.tls,
-			&b.ports.mutual,
-			&b.ports.saslTLS,
-			&b.ports.controller,
-		); err != nil {
-			return fmt.Errorf("reading %s: %w", portsFile, err)
+	for _, b := range brokers {
+		if b.dir, err = filepath.Abs(b.dir); err != nil {
+			return err
 		}
-	} else if b.ports, err = listenerPorts(); err != nil {
+		text, err := os.ReadFile(b.portsFile())
+		if err != nil { // it is not there yet
+			text, free = fmt.Append(nil, free[0], free[1], free[2], free[3], free[4], free[5]), free[6:]
+		}
+		p := &b.ports
+		if _, err := fmt.Sscan(string(text), &p.plain, &p.sasl, &p.tls, &p.mutual, &p.saslTLS, &p.controller); err != nil {
+			return fmt.Errorf("reading %s: %w", b.portsFile(), err)
+		}
+	}
+	return nil
+}
+
+func (b *Broker) portsFile() string { return filepath.Join(b.dir, "ports") }
+
+// prepare fills the broker's folder: certificate, configuration, formatted storage, ports. What is there stays.
+func (b *Broker) prepare(ctx context.Context) error {
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return err
 	}
 	behind, err := freePorts(len(b.proxies))
@@ -66,8 +72,11 @@ func (b *Broker) prepare(ctx context.Context) error {
 	for _, port := range behind {
 		b.behind = append(b.behind, address(port))
 	}
-	if err := b.writeFiles(); err != nil || formatted {
+	if err := b.writeFiles(); err != nil {
 		return err
+	}
+	if _, err := os.Stat(b.portsFile()); err == nil {
+		return nil // it was formatted
 	}
 	err = b.run(ctx, "kafka.tools.StorageTool", "format", "--cluster-id", clusterID,
 		"--config", filepath.Join(b.dir, "server.properties"),
@@ -76,20 +85,9 @@ func (b *Broker) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p := b.ports
 	// Last, for it says that the folder is complete.
-	return os.WriteFile(
-		portsFile,
-		fmt.Appendln(
-			nil,
-			b.ports.plain,
-			b.ports.sasl,
-			b.ports.tls,
-			b.ports.mutual,
-			b.ports.saslTLS,
-			b.ports.controller,
-		),
-		0o644,
-	)
+	return os.WriteFile(b.portsFile(), fmt.Appendln(nil, p.plain, p.sasl, p.tls, p.mutual, p.saslTLS, p.controller), 0o644)
 }
 
 func (b *Broker) writeFiles() error {
@@ -142,14 +140,14 @@ func (b *Broker) serverProperties(keyStore string) []string {
 			"advertised.listeners=" + advertised,
 			"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL,MUTUAL:SSL,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT" + protocols,
 		},
-		b.commonProperties(keyStore, controller))
+		b.commonProperties(keyStore))
 }
 
-func (b *Broker) commonProperties(keyStore, controller string) []string {
+func (b *Broker) commonProperties(keyStore string) []string {
 	return []string{
 		"process.roles=broker,controller",
-		"node.id=1",
-		"controller.quorum.voters=1@" + controller,
+		fmt.Sprintf("node.id=%d", b.node),
+		"controller.quorum.voters=" + strings.Join(b.voters, ","),
 		"controller.listener.names=CONTROLLER",
 		"inter.broker.listener.name=PLAINTEXT",
 		"log.dirs=" + filepath.Join(b.dir, "data"),
@@ -182,12 +180,15 @@ func (b *Broker) commonProperties(keyStore, controller string) []string {
 	}
 }
 
-func listenerPorts() (ports, error) {
-	found, err := freePorts(6)
-	if err != nil {
-		return ports{}, err
-	}
-	return ports{found[0], found[1], found[2], found[3], found[4], found[5]}, nil
+// clusterProperties replace those of one node.
+var clusterProperties = []string{
+	"default.replication.factor=3",
+	"min.insync.replicas=2",
+	"offsets.topic.replication.factor=3",
+	"transaction.state.log.replication.factor=3",
+	"transaction.state.log.min.isr=2",
+	"share.coordinator.state.topic.replication.factor=3",
+	"share.coordinator.state.topic.min.isr=2",
 }
 
 // freePorts finds ports below the range from which the kernel takes those of outgoing connections: while the

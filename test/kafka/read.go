@@ -12,15 +12,21 @@ import (
 const readTimeout = 30 * time.Second
 
 // CreateTopic makes a topic and returns when all its partitions can be written to. Configs are topic settings as in
-// {"cleanup.policy": "compact"}; nil for none.
+// {"cleanup.policy": "compact"}; nil for none. The broker decides on the replication factor.
 func CreateTopic(t testing.TB, addr, topic string, partitions int, configs map[string]string) {
+	t.Helper()
+	CreateReplicated(t, addr, topic, partitions, -1, configs)
+}
+
+// CreateReplicated is [CreateTopic] with a replication factor.
+func CreateReplicated(t testing.TB, addr, topic string, partitions, replicas int, configs map[string]string) {
 	t.Helper()
 	admin, ctx := adminClient(t, addr)
 	values := make(map[string]*string, len(configs))
 	for name, value := range configs {
 		values[name] = &value
 	}
-	if _, err := admin.CreateTopic(ctx, int32(partitions), 1, values, topic); err != nil {
+	if _, err := admin.CreateTopic(ctx, int32(partitions), int16(replicas), values, topic); err != nil {
 		t.Fatalf("creating the topic %s: %v", topic, err)
 	}
 	// The metadata name a leader before the leader knows of it.
@@ -68,7 +74,7 @@ func HasTopic(t testing.TB, addr, topic string) bool {
 }
 
 // ReadAll returns all records that the topic holds now, of each partition in its order, read by a client that
-// has nothing in common with the one under test.
+// has nothing in common with the one under test. It leaves out none but the markers of transactions.
 func ReadAll(t testing.TB, addr, topic string) [][]*kgo.Record {
 	t.Helper()
 	admin, ctx := adminClient(t, addr)
@@ -83,7 +89,7 @@ func ReadAll(t testing.TB, addr, topic string) [][]*kgo.Record {
 	if err != nil {
 		t.Fatalf("reading the starts of %s: %v", topic, err)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.FetchMaxWait(200*time.Millisecond))
+	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.FetchMaxWait(200*time.Millisecond), kgo.KeepControlRecords())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,14 +114,14 @@ func ReadAll(t testing.TB, addr, topic string) [][]*kgo.Record {
 			t.Fatalf("reading %s: %v", topic, err)
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			records[r.Partition] = append(records[r.Partition], r)
-		})
-		for p, end := range open {
-			// A compacted partition's last offset is always there: the active segment is never compacted.
-			if n := len(records[p]); n > 0 && records[p][n-1].Offset >= end-1 {
-				delete(open, p)
+			if !r.Attrs.IsControl() {
+				records[r.Partition] = append(records[r.Partition], r)
 			}
-		}
+			// A compacted partition's last offset is always there: the active segment is never compacted.
+			if end, isOpen := open[r.Partition]; isOpen && r.Offset >= end-1 {
+				delete(open, r.Partition)
+			}
+		})
 	}
 	return records
 }
@@ -129,6 +135,19 @@ func adminClient(t testing.TB, addr string) (*kadm.Client, context.Context) {
 	ctx, cancel := context.WithTimeout(t.Context(), readTimeout)
 	t.Cleanup(func() { cancel(); client.Close() })
 	return kadm.NewClient(client), ctx
+}
+
+// SetPartitions raises the number of partitions of a topic.
+func SetPartitions(t testing.TB, addr, topic string, partitions int) {
+	t.Helper()
+	admin, ctx := adminClient(t, addr)
+	updated, err := admin.UpdatePartitions(ctx, partitions, topic)
+	if err == nil {
+		err = updated.Error()
+	}
+	if err != nil {
+		t.Fatalf("adding partitions to %s: %v", topic, err)
+	}
 }
 
 // DeleteTopic deletes a topic with all that it holds.

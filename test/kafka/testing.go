@@ -57,6 +57,22 @@ func NewForTestBehind(t testing.TB, proxies []string, properties ...string) *Bro
 	return b
 }
 
+// NewClusterForTest returns a cluster of three brokers for this test alone, which ends them. Proxies and properties are
+// as for [StartCluster].
+func NewClusterForTest(t testing.TB, proxies []string, properties ...string) []*Broker {
+	t.Helper()
+	brokers, err := StartCluster(t.Context(), t.TempDir(), 3, proxies, properties...)
+	skipOrFail(t, err)
+	for _, b := range brokers {
+		t.Cleanup(func() {
+			if err := b.Kill(); err != nil {
+				t.Errorf("ending the test's broker: %v", err)
+			}
+		})
+	}
+	return brokers
+}
+
 func skipOrFail(t testing.TB, err error) {
 	t.Helper()
 	switch {

@@ -103,6 +103,9 @@ func consume(ctx context.Context, store *state.Store, reader *kafka.Reader, reco
 			batch = append(batch, state.Tombstone(key))
 			continue
 		}
+		if len(r.Headers) == 0 { // kafka-go also returns the markers of transactions, which are not events
+			continue
+		}
 		attributes := map[string]string{}
 		for _, h := range r.Headers {
 			if attribute, ok := strings.CutPrefix(h.Key, "ce_"); ok {

@@ -1,6 +1,9 @@
 package kafka
 
 import (
+	"bytes"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,19 +95,53 @@ func TestNotAllowed(t *testing.T) {
 	mustSend(t, s, change(event.Added, "a", 1))
 }
 
+// TestFencePermissions: without the permissions for fences the sink writes all the same, and reports what is missing.
+func TestFencePermissions(t *testing.T) {
+	broker := testkafka.NewForTest(t,
+		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS")
+	testkafka.CreateTopic(t, broker.Addr(), "fenced", 1, nil)
+	allow(t, broker.Addr(), "fenced", kmsg.ACLOperationDescribe)
+	allow(t, broker.Addr(), "fenced", kmsg.ACLOperationWrite)
+	var log bytes.Buffer
+	cfg := Config{
+		Brokers: []string{broker.SASLAddr()}, Topic: "fenced", Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		SASL: SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: passwordFile(t, testkafka.Password)},
+	}
+	var at stored
+	prefixed := kadm.NewACLs().TransactionalIDs("deltabridge.").ResourcePatternType(kadm.ACLPatternPrefixed)
+	for i, missing := range []string{"transactional id", "read partition 0 of topic fenced", ""} {
+		sendAll(t, process(t, cfg, &at), change(event.Added, "a", i))
+		text := log.String()
+		log.Reset()
+		if warned := strings.Contains(text, "missing Kafka permissions"); !strings.Contains(text, missing) ||
+			warned != (missing != "") {
+			t.Errorf("without the permission on %q: %s", missing, text)
+		}
+		if (len(at.all) > 0) != (missing == "") {
+			t.Errorf("without the permission on %q: %v", missing, at.all)
+		}
+		if i == 0 {
+			grant(t, broker.Addr(), prefixed.Operations(kmsg.ACLOperationDescribe, kmsg.ACLOperationWrite))
+		} else {
+			allow(t, broker.Addr(), "fenced", kmsg.ACLOperationRead)
+		}
+	}
+}
+
 func allow(t *testing.T, addr, topic string, op kmsg.ACLOperation) {
 	t.Helper()
+	grant(t, addr, kadm.NewACLs().Topics(topic).Operations(op).ResourcePatternType(kadm.ACLPatternLiteral))
+}
+
+// grant gives the user the permissions, and waits until the broker knows them.
+func grant(t *testing.T, addr string, acls *kadm.ACLBuilder) {
+	t.Helper()
+	acls = acls.Allow("User:" + testkafka.User).AllowHosts()
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	acls := kadm.NewACLs().
-		Topics(topic).
-		Allow("User:" + testkafka.User).
-		AllowHosts().
-		Operations(op).
-		ResourcePatternType(kadm.ACLPatternLiteral)
 	admin := kadm.NewClient(client)
 	results, err := admin.CreateACLs(t.Context(), acls)
 	if err != nil {
@@ -117,6 +154,8 @@ func allow(t *testing.T, addr, topic string, op kmsg.ACLOperation) {
 	}
 	waitUntil(t, func() bool { // the controller has it; the broker may not have it yet
 		described, err := admin.DescribeACLs(t.Context(), acls)
-		return err == nil && len(described) == 1 && len(described[0].Described) == 1
+		return err == nil && !slices.ContainsFunc(described, func(d kadm.DescribeACLsResult) bool {
+			return len(d.Described) == 0
+		})
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/segmentio/kafka-go/compress"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaread"
 )
 
@@ -28,6 +29,7 @@ type batch struct {
 	packed     bytes.Buffer // raw, with compressed records
 	structured []byte       // the value of a message in structured mode
 	head, tail []byte       // the parts of a record before and after its value: fields and headers
+	writer     string       // identifies the sink in the records (sinks.Mark); empty if it does not read them back
 	records    int32
 	time       int64 // the timestamp of all records, in Unix milliseconds
 }
@@ -50,7 +52,7 @@ func (b *batch) add(m *event.Message, tombstone bool, limit int) bool {
 	b.appendEvent(m, n)
 	n++
 	if tombstone {
-		b.appendTombstone(m.PartitionKey, n)
+		b.appendTombstone(m, n)
 		n++
 	}
 	if b.records > 0 && b.size() > limit {
@@ -67,20 +69,34 @@ func (b *batch) appendEvent(m *event.Message, offsetDelta int32) {
 		b.structured = m.AppendStructured(b.structured[:0])
 		value = b.structured
 	}
+	b.setHeaders(func(add addHeader) { headers(m, b.writer, add) })
+	b.appendRecord(offsetDelta, m.PartitionKey, len(value), value)
+}
+
+// setHeaders sets b.tail to the headers that list adds.
+func (b *batch) setHeaders(list func(add addHeader)) {
 	tail, n := append(b.tail[:0], 0), byte(0) // number of headers: one byte suffices for fewer than 64
-	headers(m, func(prefix, name, value string) {
+	list(func(prefix, name, value string) {
 		tail = appendHeader(tail, prefix, name, value)
 		n++
 	})
 	tail[0] = n << 1 // encoded as a zigzag varint
 	b.tail = tail
-	b.appendRecord(offsetDelta, m.PartitionKey, len(value), value)
 }
 
-// headers calls add for each header of a message's record. The name of the header is prefix followed by name.
-func headers(m *event.Message, add func(prefix, name, value string)) {
+// addHeader adds a header, whose name is prefix followed by name.
+type addHeader func(prefix, name, value string)
+
+// headers calls add for each header of a message's record.
+func headers(m *event.Message, writer string, add addHeader) {
 	add("", kafkaread.HeaderContentType, m.ContentType())
+	if writer != "" {
+		add("", sinks.MarkHeader, sinks.Mark(writer, m))
+	}
 	if m.Structured {
+		if writer != "" {
+			identify(m, add)
+		}
 		return
 	}
 	for name, value := range m.Attributes {
@@ -90,10 +106,31 @@ func headers(m *event.Message, add func(prefix, name, value string)) {
 	}
 }
 
-// appendTombstone appends a record with a null value and no headers.
-func (b *batch) appendTombstone(key string, offsetDelta int32) {
-	b.tail = append(b.tail[:0], 0)
-	b.appendRecord(offsetDelta, key, -1, nil)
+// identify calls add for the headers by which a record without attributes is recognized.
+func identify(m *event.Message, add addHeader) {
+	add("", headerID, m.ID)
+	if m.Identity.UID != "" {
+		add("", headerUID, string(m.Identity.UID))
+	}
+	if m.Identity.ResourceVersion != "" {
+		add("", headerVersion, m.Identity.ResourceVersion)
+	}
+}
+
+// appendTombstone appends a record with a null value. If records are read back, its headers identify the deletion.
+func (b *batch) appendTombstone(m *event.Message, offsetDelta int32) {
+	b.setHeaders(func(add addHeader) {
+		if b.writer == "" {
+			return
+		}
+		deleted := m
+		if m.GapInfo != nil { // m replaces the rejected deletion
+			deleted = m.GapInfo.Deletion
+		}
+		add("", sinks.MarkHeader, sinks.Mark(b.writer, deleted))
+		identify(deleted, add)
+	})
+	b.appendRecord(offsetDelta, m.PartitionKey, -1, nil)
 }
 
 // appendRecord appends a record with the headers in b.tail. An empty key becomes null, which the broker rejects in a

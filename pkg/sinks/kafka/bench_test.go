@@ -19,7 +19,7 @@ func BenchmarkSend(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/batch=%d", c, size), func(b *testing.B) {
 				topic := fmt.Sprintf("bench-%s-%d-%d", c, size, b.N)
 				testkafka.CreateTopic(b, broker.Addr(), topic, 6, map[string]string{"retention.bytes": "100000000"})
-				s := connected(b, Config{Brokers: []string{broker.Addr()}, Topic: topic, Compression: c})
+				s := process(b, Config{Brokers: []string{broker.Addr()}, Topic: topic, Compression: c}, new(stored))
 				batch := benchBatch(size)
 				results := make([]error, size)
 				mustSend(b, s, batch...)

@@ -60,8 +60,8 @@ func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*di
 
 // Destination implements [sinks.Identified]. It returns the id of the Kafka cluster and the topic template.
 func (s *Sink) Destination() string {
-	if s.client.ClusterID == "" {
+	if s.client.ClusterID() == "" {
 		return ""
 	}
-	return fmt.Sprintf("topic %s of the Kafka cluster %s", s.template, s.client.ClusterID)
+	return fmt.Sprintf("topic %s of the Kafka cluster %s", s.template, s.client.ClusterID())
 }

@@ -15,21 +15,28 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// TestConformance runs the suite that every sink must pass against a real broker.
+// TestConformance runs the suite that every sink must pass against a real broker, with and without fences.
 func TestConformance(t *testing.T) {
 	broker := testkafka.NewForTest(t)
 	topics := 0
-	sinktest.Run(t, sinktest.Harness{
-		Oversize: 2 << 20,
-		New: func(t *testing.T) sinktest.Destination {
-			topics++
-			d := &destination{network: newNetwork(t), broker: broker, topic: fmt.Sprintf("conformance-%d", topics)}
-			testkafka.CreateTopic(t, broker.Addr(), d.topic, 4, nil)
-			return d
-		},
-	})
+	for _, resumes := range []bool{true, false}[:scale.Of(1, 2)] {
+		t.Run(fmt.Sprintf("resumes=%t", resumes), func(t *testing.T) {
+			sinktest.Run(t, sinktest.Harness{
+				Oversize: 2 << 20,
+				New: func(t *testing.T) sinktest.Destination {
+					topics++
+					d := &destination{
+						network: newNetwork(t), broker: broker, topic: fmt.Sprintf("conformance-%d", topics), resumes: resumes,
+					}
+					testkafka.CreateTopic(t, broker.Addr(), d.topic, 4, nil)
+					return d
+				},
+			})
+		})
+	}
 }
 
 // destination is one topic of a real broker, behind a network that can hang.
@@ -38,6 +45,9 @@ type destination struct {
 	broker *testkafka.Broker
 	topic  string
 	topics []string // if it was divided
+
+	resumes bool // reports whether sinks read back what was written
+	sinks   int
 }
 
 var (
@@ -58,6 +68,10 @@ func (d *destination) NewSink(t testing.TB) sinks.Sink {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if d.resumes {
+		d.sinks++ // each of them is a sink of its own, so that none fences another
+		s.Resume(sinks.Resume{Writer: fmt.Sprint("w", d.sinks), Store: new(stored).add})
 	}
 	return s
 }

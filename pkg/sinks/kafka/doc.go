@@ -22,14 +22,32 @@
 //   - A batch that was perhaps written (after a timeout or a lost connection) can still be in a buffer of the network
 //     or of the broker. It could then be written after the retry and after newer events. The sink is therefore an
 //     idempotent producer: it sends the batch again with the same sequence number, and the broker writes the batch
-//     once, in the correct position. If the next Send does not contain the same messages, the sink increments its
-//     producer epoch for the partition, and the broker rejects any batch with an older epoch (KIP-98, KIP-360).
+//     once, in the correct position. If the next Send does not contain the same messages, the sink fences the partition
+//     again.
 //
-// While the bridge runs, failures of brokers and networks therefore cause neither duplicates nor reordering. After a
-// restart, the bridge can send events again, with the same event ids. The restarted bridge is a new producer, which
-// does not fence the previous one. A request that the previous process abandoned can still be in a hanging broker or
-// network, and can be written after newer events from the restarted bridge. The sink does not connect to a cluster that
-// does not grant a producer id.
+// # Fences
+//
+// If [Sink.Resume] was called, each partition is fenced before the first event is written to it. A fence ensures that
+// no earlier process writes to the partition any more, not even a request that is late in the network, and then reads
+// back what the earlier processes have written. Events that are found are not sent again ([sinks.ErrStored]). ADR 30
+// explains why, and the type fence how. It is the same after a batch in doubt: the sink takes a new producer epoch,
+// waits for its marker in the partition, and reads back whether the batch was written.
+//
+//   - Each partition has a transactional id: deltabridge.<writer>.<topic>.<partition>. A partition that is missing,
+//     forbidden or without a leader therefore delays only its own events. Fences run in the background. Send waits for
+//     a second at most, and then returns a [sinks.UnavailableError] for partitions that are not fenced yet.
+//   - Before the first write to a partition, its position is stored ([sinks.Resume]).
+//   - A fence is renewed every few hours, because Kafka forgets producers that do not write.
+//   - If the coordinator answers that another process has fenced the partition, the sink stops writing to it, and never
+//     fences the other process.
+//   - Without the permissions for it, and without Resume, all partitions share an idempotent producer without a
+//     transactional id. Instead of a fence, the sink increments the producer's epoch for the partition after a batch in
+//     doubt. The broker then rejects batches with an older epoch (KIP-98, KIP-360). After a restart, events can be
+//     written again, with the same event ids, and a late request of the previous process can be written after newer
+//     events.
+//
+// While the bridge runs, failures of brokers and networks cause neither duplicates nor reordering. The sink does not
+// connect to a cluster that does not grant a producer id.
 //
 // If partitions are added to a topic, some keys move to another partition: an object's older events stay in the old
 // partition, and its newer events go to the new one. Only a consumer that merges the partitions by time or
@@ -65,12 +83,13 @@
 // # Tombstones
 //
 // With Config.Tombstones, a deletion is two records in one batch: the event, followed by a record with the same key, a
-// null value and no headers. This also applies to a leave and to a gap event that replaces a rejected deletion. Such a
-// gap event is sent to the object's topic. In a topic with cleanup.policy=compact, Kafka keeps the last record of each
-// key. The tombstone must therefore come last: the state of existing objects stays, and a deleted object disappears
-// after delete.retention.ms. Consumers of the event stream receive the deletion event with or without tombstones. Topic
-// and key together must identify one object, as the defaults do. Control events have other keys. With Tombstones, the
-// sink creates topics with cleanup.policy=compact unless CreateTopics.Config contains another policy.
+// null value, and only the headers by which the deletion is found again. This also applies to a leave and to a gap
+// event that replaces a rejected deletion. Such a gap event is sent to the object's topic. In a topic with
+// cleanup.policy=compact, Kafka keeps the last record of each key. The tombstone must therefore come last: the state of
+// existing objects stays, and a deleted object disappears after delete.retention.ms. Consumers of the event stream
+// receive the deletion event with or without tombstones. Topic and key together must identify one object, as the
+// defaults do. Control events have other keys. With Tombstones, the sink creates topics with cleanup.policy=compact
+// unless CreateTopics.Config contains another policy.
 //
 // # Topics
 //

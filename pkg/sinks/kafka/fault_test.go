@@ -365,19 +365,19 @@ func TestEpochsUsedUp(t *testing.T) {
 	s := connected(t, Config{Brokers: fake.ListenAddrs()})
 	mustSend(t, s, change(event.Added, "a", 1))
 	old := s.producer
-	s.topics["events"].partitions[0].epoch = math.MaxInt16
+	s.topics["events"].partitions[0].producer.epoch = math.MaxInt16
 	fake.Fault(kfake.Fault{Keys: keysProduce, Err: kerr.RequestTimedOut})
 	if got := describe(send(t, s, change(event.Updated, "a", 2))); got[0] != "maybe" {
 		t.Fatalf("result: %s", got)
 	}
 	mustSend(t, s, change(event.Updated, "a", 2))
-	if p := s.topics["events"].partitions[0]; s.producer == old || p.epoch != 0 {
-		t.Errorf("producer id %d, was %d; epoch %d", s.producer, old, p.epoch)
+	if p := s.topics["events"].partitions[0]; s.producer == old || p.producer.epoch != 0 {
+		t.Errorf("producer id %d, was %d; epoch %d", s.producer, old, p.producer.epoch)
 	}
 }
 
 func TestSequenceWraps(t *testing.T) {
-	p := partition{sequence: math.MaxInt32 - 1}
+	p := producer{sequence: math.MaxInt32 - 1}
 	p.advance(3)
 	if p.sequence != 1 {
 		t.Errorf("%d", p.sequence)

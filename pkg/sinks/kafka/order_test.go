@@ -92,6 +92,7 @@ func TestOrderOverFailures(t *testing.T) {
 
 	queue := sinktest.Queue(t, 500)
 	s := newSink(t, Config{Brokers: []string{broker.Addr()}, Topic: topic, RequestTimeout: 2 * time.Second})
+	s.Resume(sinks.Resume{Writer: "w1", Store: new(stored).add})
 	drain := &sinks.Drain{
 		Sink: s, Queue: queue, Logger: slog.New(slog.DiscardHandler),
 		MaxBatch: 200, Parked: sinktest.OpenParked(t, t.TempDir()),

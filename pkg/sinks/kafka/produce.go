@@ -23,7 +23,7 @@ func (w *work) request(ctx context.Context, partitions []*partition) {
 	req := &rawproduce.Request{Acks: acksAll, Timeout: w.s.client.WriteTimeout()}
 	var sent []*partition
 	for _, p := range partitions {
-		set, err := p.batch.encode(w.s.codec, producer{w.s.producer, p.epoch, p.sequence})
+		set, err := p.batch.encode(w.s.codec, p.producer)
 		switch {
 		case err != nil:
 			w.fail(p, fmt.Errorf("compress with %s: %w", w.s.codec.Name(), err))
@@ -102,7 +102,7 @@ func answerFor(res *produce.Response, p *partition) *produce.ResponsePartition {
 func (w *work) noteAnswer(p *partition, answer *produce.ResponsePartition) {
 	code := kafkago.Error(answer.ErrorCode)
 	if code == 0 || code == kafkago.DuplicateSequenceNumber && p.again { // The first attempt wrote the batch.
-		w.noteWritten(p)
+		w.noteWritten(p, answer.BaseOffset)
 		return
 	}
 	err := w.s.client.CodeError(p.String(), code, answer.ErrorMessage)
@@ -121,7 +121,7 @@ func (w *work) noteAnswer(p *partition, answer *produce.ResponsePartition) {
 		kafkago.InvalidProducerIDMapping, kafkago.ProducerFenced, kafkago.DuplicateSequenceNumber:
 		// The broker and the sink have different epochs or sequence numbers. The next attempt uses a new epoch.
 		w.noteDoubt(p, w.s.partUnavailable(p, fmt.Errorf("%s: %w", p, code)))
-		p.fence()
+		p.unsettle()
 	case kafkago.RequestTimedOut, kafkago.NotEnoughReplicasAfterAppend, kafkago.NotLeaderForPartition,
 		kafkago.FencedLeaderEpoch, kafkago.KafkaStorageError, kafkago.NetworkException, kafkago.Unknown:
 		// A leader appends a batch before it waits for the followers. The batch stays in its log even if the wait fails.
@@ -136,12 +136,20 @@ func (w *work) noteAnswer(p *partition, answer *produce.ResponsePartition) {
 	}
 }
 
-func (w *work) noteWritten(p *partition) {
+// noteWritten records that the batch was written at the offset base, which is negative if it is not known.
+func (w *work) noteWritten(p *partition, base int64) {
 	for _, i := range p.queue[:p.n] {
 		w.results[i] = nil
 	}
 	p.queue, p.inDoubt = p.queue[p.n:], nil
-	p.advance(p.batch.records)
+	p.producer.advance(p.batch.records)
+	if base < 0 {
+		return
+	}
+	if base < p.next && p.fenced { // The topic was deleted and created again, so it contains no marker.
+		p.unsettle()
+	}
+	p.next = base + int64(p.batch.records)
 }
 
 // noteNotWritten records that this request did not write the batch. If the batch was also sent earlier, the result of
@@ -170,10 +178,16 @@ func (w *work) noteDoubt(p *partition, err error) {
 // bad. If the batch contains only one message, divide rejects the message with err.
 func (w *work) divide(p *partition, err error) {
 	if p.again { // The batch was perhaps written and will not be sent again unchanged.
-		p.fence()
+		p.unsettle()
 	}
 	if p.n > 1 {
 		p.batchBytes = p.batch.size() / 2
+	}
+	if p.unsettled {
+		w.noteDoubt(p, w.s.partUnavailable(p, err))
+		return
+	}
+	if p.n > 1 {
 		return
 	}
 	if !errors.Is(err, sinks.ErrOversize) {

@@ -3,6 +3,7 @@ package kafka
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -37,6 +38,11 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	}
 	s.route(ctx, batch)
 	defer clear(s.routes)
+	if err := s.prepare(ctx); err != nil {
+		results[0] = err
+		return
+	}
+	batch = s.decidable(ctx, batch, results)
 	for start := 0; start < len(batch); {
 		end := s.endOfRound(batch, start)
 		if !s.sendRound(ctx, batch, results, start, end) {
@@ -120,7 +126,7 @@ func (s *Sink) endOfRound(batch []*event.Message, start int) (end int) {
 }
 
 // sendRound sends batch[start:end] to the leaders of the partitions, in parallel. It reports whether all messages were
-// written.
+// written, or are stored already.
 func (s *Sink) sendRound(ctx context.Context, batch []*event.Message, results []error, start, end int) bool {
 	works := s.split(batch, results, start, end)
 	if len(works) == 1 {
@@ -136,24 +142,37 @@ func (s *Sink) sendRound(ctx context.Context, batch []*event.Message, results []
 		for _, p := range w.partitions {
 			p.topic.stale = p.topic.stale || p.moved
 			p.moved = false
-			if p.epoch < 0 {
+			if p.unsettled {
+				s.beginFence(p, false)
+			}
+			if p.id >= 0 && !p.fenced && p.producer.epoch < 0 {
 				s.producer = -1 // The next Send requests a new producer id.
 			}
 		}
 	}
-	return !slices.ContainsFunc(results[start:end], func(err error) bool { return err != nil })
+	return !slices.ContainsFunc(results[start:end], func(err error) bool {
+		return err != nil && !errors.Is(err, sinks.ErrStored)
+	})
 }
 
-// split adds the messages to the queues of their partitions, and groups the partitions by leader.
+// split adds the messages to the queues of their partitions, and groups the partitions by leader. Partitions that are
+// not ready have no leader. Messages that are stored already are left out.
 func (s *Sink) split(batch []*event.Message, results []error, start, end int) (works []*work) {
 	byLeader := make(map[string]*work)
 	for i := start; i < end; i++ {
-		p := s.routes[i]
+		p, leader := s.routes[i], ""
+		if p.isReady() {
+			leader = p.leader
+			if s.fences.resume != nil && s.fences.has(batch[i]) {
+				results[i] = sinks.ErrStored
+				continue
+			}
+		}
 		if len(p.queue) == 0 {
-			w := byLeader[p.leader]
+			w := byLeader[leader]
 			if w == nil {
-				w = &work{s: s, leader: p.leader, batch: batch, results: results}
-				byLeader[p.leader] = w
+				w = &work{s: s, leader: leader, batch: batch, results: results}
+				byLeader[leader] = w
 				works = append(works, w)
 			}
 			w.partitions = append(w.partitions, p)
@@ -176,16 +195,18 @@ type work struct {
 func (w *work) run(ctx context.Context) {
 	if w.leader == "" {
 		for _, p := range w.partitions {
-			noLeader := w.s.partUnavailable(p, fmt.Errorf("%s: %w", p, kafkago.LeaderNotAvailable))
-			w.fail(p, cmp.Or(p.topic.err, noLeader))
+			err := p.notReady()
+			if p.leader == "" {
+				err = fmt.Errorf("%s: %w", p, kafkago.LeaderNotAvailable)
+			}
+			w.fail(p, cmp.Or(p.topic.err, w.s.partUnavailable(p, err)))
 		}
 		return
 	}
 	for ctx.Err() == nil {
 		var filled []*partition
 		for _, p := range w.partitions {
-			if len(p.queue) > 0 {
-				w.fill(p)
+			if len(p.queue) > 0 && w.fill(p) {
 				filled = append(filled, p)
 			}
 		}
@@ -204,18 +225,22 @@ func (w *work) run(ctx context.Context) {
 }
 
 // fill sets the partition's next batch. If the previous batch may have been written, fill repeats it unchanged. If the
-// queue no longer begins with its messages, fill begins a new producer epoch instead.
-func (w *work) fill(p *partition) {
-	p.batch, p.n, p.again = w.s.batches.Get().(*batch), 0, false
-	p.batch.reset(time.Now())
+// queue no longer begins with its messages, the partition must be settled first: fill then fails the messages and
+// returns false, unless the partition can be settled at once.
+func (w *work) fill(p *partition) bool {
 	limit, limitBytes := len(p.queue), p.batchBytes
-	if len(p.inDoubt) > 0 {
-		if p.again = w.isSame(p); p.again {
-			limit, limitBytes = len(p.inDoubt), math.MaxInt
-		} else {
-			p.fence()
-		}
+	if p.again = len(p.inDoubt) > 0 && w.isSame(p); p.again {
+		limit, limitBytes = len(p.inDoubt), math.MaxInt
+	} else if len(p.inDoubt) > 0 {
+		p.unsettle()
 	}
+	if p.unsettled {
+		w.fail(p, w.s.partUnavailable(p, p.notReady()))
+		return false
+	}
+	p.batch, p.n = w.s.batches.Get().(*batch), 0
+	p.batch.reset(time.Now())
+	p.batch.writer = w.s.fences.writer()
 	for p.n < limit {
 		m := w.batch[p.queue[p.n]]
 		if !p.batch.add(m, w.s.tombstone(m), limitBytes) {
@@ -223,6 +248,7 @@ func (w *work) fill(p *partition) {
 		}
 		p.n++
 	}
+	return true
 }
 
 // isSame reports whether the partition's queue begins with the messages that were perhaps written.

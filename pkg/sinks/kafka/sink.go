@@ -16,7 +16,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaread"
 )
 
-// Sink implements [sinks.Sink]. It delivers events to Kafka. See the package comment.
+// Sink implements [sinks.Resumer]. It delivers events to Kafka. See the package comment.
 type Sink struct {
 	kafkaread.Names
 
@@ -30,7 +30,8 @@ type Sink struct {
 	create   *wire.NewTopic // If it is nil, missing topics are not created.
 
 	topics   map[string]*topic
-	producer int64 // the producer id, or -1 if the sink has none
+	producer int64 // the id of the producer for partitions that are not fenced, or -1 if the sink has none
+	fences   fences
 
 	balancer kafkago.Murmur2Balancer
 	batches  sync.Pool // a pool of *batch
@@ -40,7 +41,7 @@ type Sink struct {
 	routes []*partition
 }
 
-var _ sinks.Sink = (*Sink)(nil)
+var _ sinks.Resumer = (*Sink)(nil)
 
 // New returns a sink that is not connected. The configuration must be valid. New returns an error if a file that it
 // names exists but cannot be used.
@@ -83,7 +84,10 @@ func (s *Sink) Connect(ctx context.Context) error {
 			return t.err
 		}
 	}
-	return s.ensureProducer(ctx)
+	if err := s.ensureProducer(ctx); err != nil {
+		return err
+	}
+	return s.advance()
 }
 
 // ensureProducer requests a producer id if the sink has none.
@@ -98,7 +102,9 @@ func (s *Sink) ensureProducer(ctx context.Context) error {
 	s.producer = id
 	for _, t := range s.topics {
 		for _, p := range t.partitions {
-			p.startOver()
+			if !p.fenced {
+				p.producer, p.inDoubt = producer{id: -1}, nil
+			}
 		}
 	}
 	return nil
@@ -132,6 +138,7 @@ func (s *Sink) Part(m *event.Message) string {
 
 // Close closes the connections.
 func (s *Sink) Close(context.Context) error {
+	s.fences.close()
 	s.client.Close()
 	return nil
 }

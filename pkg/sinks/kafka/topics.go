@@ -26,6 +26,7 @@ type topic struct {
 	fetched    time.Time
 	stale      bool  // reports whether a leader has moved or the topic is not known yet
 	err        error // why the topic was not writable at the last refresh, or nil
+	denied     bool  // reports whether the topic must not be read, so that it cannot be fenced
 	unroutable partition
 }
 
@@ -33,12 +34,18 @@ type topic struct {
 type partition struct {
 	topic    *topic
 	id       int32
-	leader   string // host:port, or empty if the partition has no leader
-	epoch    int16
-	sequence int32
+	leader   string   // host:port, or empty if the partition has no leader
+	producer producer // If its id is -1, nothing can be written yet.
 	// inDoubt contains the ids of the messages in the last batch if that batch was perhaps written. If the batch is sent
 	// again unchanged with the same sequence number, the broker writes it only once.
 	inDoubt []string
+
+	fence     *fence    // the fence that is running or has failed, or nil
+	fenced    bool      // reports whether the partition has a producer of its own
+	fencedAt  time.Time // when the partition was fenced or the fence was renewed
+	unsettled bool      // reports whether a fence must settle whether a batch was written
+	next      int64     // the offset after the last acknowledged record, if the partition is fenced
+
 	// batchBytes is the maximum size of an uncompressed record batch. It is reduced if the broker rejects a batch as too
 	// large.
 	batchBytes int
@@ -53,7 +60,7 @@ type partition struct {
 
 func newTopic(name string) *topic {
 	t := &topic{name: name, stale: true}
-	t.unroutable = partition{topic: t, id: -1}
+	t.unroutable = partition{topic: t, id: -1, producer: producer{id: -1}}
 	return t
 }
 
@@ -80,19 +87,25 @@ func (s *Sink) partUnavailable(p *partition, err error) error {
 	return sinks.Unavailable(p.destination(), err)
 }
 
-// startOver resets the producer state for a new producer id.
-func (p *partition) startOver() { p.epoch, p.sequence, p.inDoubt = 0, 0, nil }
+// isReady reports whether events can be written to the partition.
+func (p *partition) isReady() bool {
+	return p.producer.id >= 0 && !p.unsettled && (p.fence == nil || p.fence.renewal)
+}
 
-// fence begins a new producer epoch. The broker then rejects all batches of older epochs. Call fence if a batch may
-// have been written and will not be retried unchanged. Otherwise the broker could still write that batch after newer
-// events. The epoch becomes negative if the producer id has no epochs left.
-func (p *partition) fence() {
-	p.sequence, p.inDoubt = 0, nil
-	p.epoch++
+// unsettle records that a batch was perhaps written and will not be repeated unchanged. The broker could still write it
+// after newer events, so it must be fenced first. Without a fence, the sink begins a new producer epoch: the broker
+// then rejects all batches of older epochs. The epoch becomes negative if the producer id has no epochs left.
+func (p *partition) unsettle() {
+	if p.fenced {
+		p.unsettled = true
+		return
+	}
+	p.inDoubt, p.producer.sequence = nil, 0
+	p.producer.epoch++
 }
 
 // advance adds n written records to the sequence number. After the maximum int32, sequence numbers start at 0 again.
-func (p *partition) advance(n int32) {
+func (p *producer) advance(n int32) {
 	p.sequence = int32((uint32(p.sequence) + uint32(n)) & math.MaxInt32)
 }
 
@@ -149,7 +162,12 @@ func (s *Sink) fetch(ctx context.Context, topics []*topic) {
 func (s *Sink) learn(t *topic, leaders []string) {
 	for len(t.partitions) < len(leaders) {
 		t.ids = append(t.ids, len(t.partitions))
-		t.partitions = append(t.partitions, &partition{topic: t, id: int32(len(t.partitions))})
+		t.partitions = append(t.partitions, &partition{
+			topic: t, id: int32(len(t.partitions)), producer: producer{id: -1},
+		})
+	}
+	for _, p := range t.partitions[len(leaders):] {
+		p.stopFence()
 	}
 	t.partitions, t.ids = t.partitions[:len(leaders)], t.ids[:len(leaders)]
 	for i, p := range t.partitions {

@@ -92,10 +92,12 @@ func makeRoom[V any](m map[uint64]V, limit int) {
 // m must not replace that message, because it is the same event or a newer one.
 func (l *latest) expect(hash uint64, subject []byte, m *event.Message) (sequence uint64, err error) {
 	r, known := l.records[hash]
-	if !known {
+	switch {
+	case !known && m.IfFound:
+		return 0, sinks.ErrStored
+	case !known:
 		return l.sequences[hash], nil
-	}
-	if r.subject == string(subject) && l.covers(r.FoundRecord, m) {
+	case r.subject == string(subject) && l.covers(r.FoundRecord, m):
 		return 0, sinks.ErrStored
 	}
 	return r.sequence, nil

@@ -10,10 +10,10 @@ import (
 // connections but forwards nothing. It is safe for concurrent use.
 type Proxy struct {
 	listener net.Listener
-	target   string
 	wg       sync.WaitGroup
 
 	mu     sync.Mutex
+	target string
 	thawed chan struct{}         // closed while the proxy is not frozen
 	conns  map[net.Conn]struct{} // both connections of every pair
 	closed bool
@@ -60,6 +60,20 @@ func (p *Proxy) Thaw() {
 	}
 }
 
+// SetTarget sets the target of future connections. A broker that advertises the proxy's address starts after it.
+func (p *Proxy) SetTarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
+
+// Connections returns the number of open connections of both sides.
+func (p *Proxy) Connections() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.conns)
+}
+
 // Cut closes all connections, as a network that has lost its state would do. New connections are accepted.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
@@ -96,7 +110,10 @@ func (p *Proxy) accept() {
 func (p *Proxy) serve(in net.Conn) {
 	defer p.drop(in)
 	<-p.gate()
-	out, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	out, err := net.Dial("tcp", target)
 	if err != nil || !p.hold(out) {
 		return
 	}
@@ -107,14 +124,16 @@ func (p *Proxy) serve(in net.Conn) {
 	wg.Wait()
 }
 
-// pass copies bytes from src to dst until one of them is closed. Then it closes both, so no connection is half closed.
+// pass copies bytes from src to dst until src is closed. Then it closes both, so no connection is half closed. If dst is
+// closed, the other direction ends, after all bytes that dst had sent were forwarded.
 func (p *Proxy) pass(dst, src net.Conn) {
 	defer func() { _, _ = src.Close(), dst.Close() }()
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := src.Read(buf)
 		<-p.gate()
-		if _, werr := dst.Write(buf[:n]); werr != nil || err != nil {
+		_, _ = dst.Write(buf[:n])
+		if err != nil {
 			return
 		}
 	}

@@ -42,7 +42,7 @@ func (c *Check) Run(ctx context.Context) (findings []diagnose.Finding) {
 		return slices.Contains(c.Client.Config.Brokers, addr)
 	}))
 	findings = append(findings, found...)
-	return append(append(findings, c.producer(ctx)), c.topics(ctx)...)
+	return append(append(findings, c.producer(ctx), c.fence(ctx)), c.topics(ctx)...)
 }
 
 // brokers checks all brokers in parallel and reports whether at least one of them is usable.

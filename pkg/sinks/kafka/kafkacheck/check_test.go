@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	warnReplica = ": the topic has one replica: if a broker is lost, its acknowledged events are lost too -> increase the number of replicas to 3, and set min.insync.replicas to 2"
+	warnReplica = ": the topic has one replica: if a broker is lost, its acknowledged events are lost too, and Kafka 4 can lose the marker of a fence while a partition has no leader (KAFKA-20734) -> increase the number of replicas to 3, and set min.insync.replicas to 2"
 	warnSize    = ": the topic accepts at most %d bytes (compressed), but objects can have up to 1572864 bytes: see the sink's oversize setting for larger events -> increase max.message.bytes of the topic"
 )
 
@@ -45,7 +45,7 @@ func TestCheck(t *testing.T) {
 		testkafka.CreateTopic(t, broker.Addr(), topic, 2, settings)
 	}
 	before := topicNames(t, broker.Addr())
-	reached := []string{"ok connect ADDR", "ok protocol ADDR", "ok authorize idempotent producer"}
+	reached := []string{"ok connect ADDR", "ok protocol ADDR", "ok authorize idempotent producer", "ok authorize fence"}
 	there := func(topic string, more ...string) []string {
 		lines := slices.Concat(reached, []string{"ok authorize topic " + topic, "ok topic topic " + topic})
 		for _, m := range more {
@@ -166,7 +166,7 @@ func TestCheckWay(t *testing.T) {
 		"warn TLS ADDR",
 		"ok protocol ADDR",
 		`FAIL resolve broker.invalid:9092: broker.invalid:9092: resolve: there is no host "broker.invalid"; correct the name in kafka.brokers, or the DNS record -> correct the name in kafka.brokers, or the DNS record`,
-		"ok authorize idempotent producer",
+		"ok authorize idempotent producer", "ok authorize fence",
 		"ok authorize topic check-way",
 		"ok topic topic check-way",
 		"warn topic topic check-way" + warnReplica,
@@ -203,7 +203,7 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 				Brokers: []string{broker.SASLAddr()}, Topic: "check.new", CreateTopics: &kafka.CreateTopics{},
 				SASL: kafka.SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: passwordFile(t, testkafka.Password)},
 			},
-			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok topic"},
+			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok authorize", "ok topic"},
 		},
 		{
 			"expired token",
@@ -216,7 +216,7 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 				Brokers: []string{broker.SASLAddr()}, Topic: "check.new", CreateTopics: &kafka.CreateTopics{},
 				SASL: oauth(t, broker, time.Hour),
 			},
-			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok topic"},
+			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok authorize", "ok topic"},
 		},
 		{"TLS to a plaintext port", kafka.Config{Brokers: []string{broker.Addr()}, TLS: access.TLS{CAFile: broker.CAFile()}}, []string{"ok files", "ok connect", "FAIL TLS"}},
 	} {
@@ -264,5 +264,60 @@ func TestCheckAdvertised(t *testing.T) {
 	const want = `FAIL resolve internal.invalid:9092: internal.invalid:9092: resolve: there is no host "internal.invalid"; ` + remedy + " -> " + remedy
 	if !slices.Contains(got, want) {
 		t.Errorf("got\n%s\nwithout\n%s", strings.Join(got, "\n"), want)
+	}
+}
+
+// TestCheckFence: what is missing to fence earlier processes is a warning, because events are delivered without it.
+func TestCheckFence(t *testing.T) {
+	for name, c := range map[string]struct {
+		code   int16
+		expiry string
+		want   string
+	}{
+		"no permission": {
+			code: 53,
+			want: "warn authorize fence: transactional ids are not permitted: after a crash, events are written twice -> " +
+				"give the client (which does not authenticate) the permissions Describe and Write on the transactional ids with the prefix deltabridge.",
+		},
+		"brokers forget": {
+			expiry: "3600000",
+			want: "warn authorize fence: producer.id.expiration.ms of the brokers is 1h0m0s, and fences are renewed every 4h0m0s: " +
+				"brokers can forget a fence -> set producer.id.expiration.ms to at least 8h0m0s",
+		},
+		"well": {expiry: "86400000", want: "ok authorize fence"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(cluster.Close)
+			addr := cluster.ListenAddrs()[0]
+			cluster.ControlKey(int16(kmsg.FindCoordinator), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				cluster.KeepControl()
+				res := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
+				res.ErrorCode = c.code
+				return res, nil, c.code != 0
+			})
+			cluster.ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				cluster.KeepControl()
+				asked := req.(*kmsg.DescribeConfigsRequest).Resources[0]
+				if asked.ResourceType != kmsg.ConfigResourceTypeBroker {
+					return nil, nil, false
+				}
+				res := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
+				found := kmsg.NewDescribeConfigsResponseResource()
+				found.ResourceType, found.ResourceName = asked.ResourceType, asked.ResourceName
+				setting := kmsg.NewDescribeConfigsResponseResourceConfig()
+				setting.Name, setting.Value = "producer.id.expiration.ms", &c.expiry
+				found.Configs = append(found.Configs, setting)
+				res.Resources = append(res.Resources, found)
+				return res, nil, true
+			})
+			got := sinktest.Table(newSink(t, kafka.Config{Brokers: []string{addr}, Topic: "events"}).Check(t.Context()), addr)
+			if !slices.Contains(got, c.want) {
+				t.Errorf("got\n%s\nwithout\n%s", strings.Join(got, "\n"), c.want)
+			}
+		})
 	}
 }

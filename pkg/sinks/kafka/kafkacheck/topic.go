@@ -81,7 +81,7 @@ func (t *topic) run(ctx context.Context) {
 		return
 	}
 	// These bits are defined by AclOperation in the protocol guide. Brokers before 2.3 do not report them.
-	const write, unknown = 1 << 4, -1 << 31
+	const read, write, unknown = 1 << 3, 1 << 4, -1 << 31
 	switch may := t.TopicAuthorizedOperations; {
 	case may == unknown || may == 0:
 	case may&write == 0:
@@ -89,6 +89,10 @@ func (t *topic) run(ctx context.Context) {
 		return
 	default:
 		t.pass(sinks.StepAuthorize, "%s may write", t.Client.Config.SASL.Who())
+		if may&read == 0 {
+			t.warn(fmt.Sprintf("give %s the permission Read on the topic", t.Client.Config.SASL.Who()),
+				"%s may not read: after a crash, events are written twice", t.Client.Config.SASL.Who())
+		}
 	}
 	var err error
 	if t.settings, err = t.Client.TopicSettings(ctx, t.Name); err != nil {
@@ -148,7 +152,8 @@ func (t *topic) checkReplication() {
 	switch {
 	case replicas == 1:
 		t.warn("increase the number of replicas to 3, and set min.insync.replicas to 2",
-			"the topic has one replica: if a broker is lost, its acknowledged events are lost too")
+			"the topic has one replica: if a broker is lost, its acknowledged events are lost too, and Kafka 4 can lose the "+
+				"marker of a fence while a partition has no leader (KAFKA-20734)")
 	case need == 1:
 		t.warn("set min.insync.replicas of the topic to 2",
 			"min.insync.replicas is 1: an acknowledged event can be on a single broker, and is lost with this broker")
@@ -182,6 +187,10 @@ func (t *topic) checkSettings() {
 			"the topic accepts at most %d bytes (compressed), but objects can have up to %d bytes: "+
 				"see the sink's oversize setting for larger events",
 			limit, largestObject)
+	}
+	if t.settings["unclean.leader.election.enable"] == "true" {
+		t.warn("set unclean.leader.election.enable of the topic to false",
+			"unclean.leader.election.enable is true: acknowledged events, and fences, can be lost with a broker")
 	}
 	policy := t.settings["cleanup.policy"]
 	switch compacts := strings.Contains(policy, "compact"); {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
 // TestRegisteredAtOnce: of two clusters that register a name at the same time, the one whose record is first has it,
@@ -108,7 +109,7 @@ func TestRecord(t *testing.T) {
 			if c.name != "tombstone" {
 				m.Value = protocol.NewBytes([]byte(c.value))
 			}
-			r, err := (&partition{topic: "t", id: 2}).recordOf(m)
+			r, err := (&partition{Partition: wire.Partition{Topic: "t", ID: 2}}).recordOf(m)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -171,12 +172,12 @@ func TestReadNothing(t *testing.T) {
 		fake.KeepControl()
 		return r.ResponseKind(), nil, true
 	})
-	p := &partition{topic: "other", leader: fake.ListenAddrs()[0], end: 1}
+	p := &partition{Partition: wire.Partition{Topic: "other", Leader: fake.ListenAddrs()[0]}, end: 1}
 	_, err = p.fetch(t.Context(), client)
 	if err == nil || !strings.Contains(err.Error(), "does not contain topic other") {
 		t.Errorf("an empty response: %v", err)
 	}
-	p.leader = ""
+	p.Leader = ""
 	_, err = p.fetch(t.Context(), client)
 	if !errors.Is(err, kafkago.LeaderNotAvailable) || !strings.Contains(err.Error(), "partition 0 of topic other") {
 		t.Errorf("no leader: %v", err)

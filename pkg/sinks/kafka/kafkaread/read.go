@@ -91,9 +91,11 @@ func (r *reading) look(ctx context.Context, since time.Time) error {
 			return t.Err
 		}
 		for id, leader := range t.Leaders {
-			p := &partition{topic: t.Name, id: int32(id), leader: leader, follow: r.Follow}
+			p := &partition{
+				Partition: wire.Partition{Topic: t.Name, ID: int32(id), Leader: leader}, follow: r.Follow,
+			}
 			if known := r.partitions[p.place()]; known != nil {
-				known.leader = leader
+				known.Leader = leader
 				continue
 			}
 			if err := p.begin(ctx, r.client, since); err != nil {

@@ -141,10 +141,10 @@ func (n *Names) entries(ctx context.Context, cluster string) (entries []entry, e
 // write writes the records as one batch.
 func (n *Names) write(ctx context.Context, p *partition, records ...protocol.Record) error {
 	const acksAll = -1
-	msg, err := p.send(ctx, n.Client, &produce.Request{
+	msg, err := p.Send(ctx, n.Client, &produce.Request{
 		Acks: acksAll, Timeout: n.Client.WriteTimeout(),
-		Topics: []produce.RequestTopic{{Topic: p.topic, Partitions: []produce.RequestPartition{{
-			Partition: p.id, RecordSet: protocol.RecordSet{Version: 2, Records: protocol.NewRecordReader(records...)},
+		Topics: []produce.RequestTopic{{Topic: p.Topic, Partitions: []produce.RequestPartition{{
+			Partition: p.ID, RecordSet: protocol.RecordSet{Version: 2, Records: protocol.NewRecordReader(records...)},
 		}}}},
 	})
 	if err != nil {
@@ -152,11 +152,11 @@ func (n *Names) write(ctx context.Context, p *partition, records ...protocol.Rec
 	}
 	res := msg.(*produce.Response)
 	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
-		return fmt.Errorf("kafka broker %s: the response does not contain topic %s", p.leader, p.topic)
+		return fmt.Errorf("kafka broker %s: the response does not contain topic %s", p.Leader, p.Topic)
 	}
 	answer := res.Topics[0].Partitions[0]
 	if code := kafkago.Error(answer.ErrorCode); code != 0 {
-		return noRegister(n.Client.CodeError("topic "+p.topic, code, answer.ErrorMessage))
+		return noRegister(n.Client.CodeError("topic "+p.Topic, code, answer.ErrorMessage))
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -16,11 +15,9 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/createtopics"
-	"github.com/segmentio/kafka-go/protocol/initproducerid"
 	"github.com/segmentio/kafka-go/protocol/metadata"
 
 	"github.com/deltabridge/deltabridge/pkg/reach"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
@@ -54,31 +51,31 @@ func (cfg *Config) CheckFiles() error {
 	return errors.Join(err, cfg.SASL.OAuth.checkFiles())
 }
 
-// Client knows the brokers of a cluster and keeps one open connection to each broker that it has used. [Client.Send] is
-// safe for concurrent use. The other methods are not.
+// Client knows the brokers of a cluster and keeps open connections to the brokers that it has used. Its methods are
+// safe for concurrent use. Concurrent requests to a broker use several connections.
 type Client struct {
 	Config *Config
 	// CheckFiles is the interval at which the client checks whether the files of an open connection have changed.
 	CheckFiles time.Duration
-	// ClusterID is the id of the Kafka cluster from the last metadata, or empty if it is not known yet.
-	ClusterID string
 
-	brokers    map[int32]string // maps broker ids to host:port, from the last metadata
+	mu sync.Mutex // guards the following fields
+
+	clusterID  string           // from the last metadata
+	brokers    map[int32]string // maps broker ids to host:port, from the last metadata; never modified
 	controller string           // host:port, from the last metadata; empty if it is not known
 
 	answered   string // the broker that last answered an Ask
 	answeredAt time.Time
 
-	mu   sync.Mutex
-	idle map[string]*conn // idle connections by address
-	aws  *awssdk.Config   // nil until it is used for the first time
+	idle map[string][]*conn // idle connections by address; the one that was used last is the last
+	aws  *awssdk.Config     // nil until it is used for the first time
 
 	tokens tokens
 }
 
 // New returns a client that is not connected.
 func New(cfg *Config) *Client {
-	return &Client{CheckFiles: 10 * time.Second, Config: cfg, idle: make(map[string]*conn)}
+	return &Client{CheckFiles: 10 * time.Second, Config: cfg, idle: make(map[string][]*conn)}
 }
 
 // Send performs one exchange with the broker at addr. [Sent] reports whether a failed request may have reached the
@@ -101,10 +98,7 @@ func (c *Client) Send(ctx context.Context, addr string, req protocol.Message) (p
 // opened, take replaces the connection. If the new connection fails, take returns the old one, so a mistake in the new
 // files does not interrupt a working connection. The same files are not tried again on that connection.
 func (c *Client) take(ctx context.Context, addr string) (*conn, error) {
-	c.mu.Lock()
-	k := c.idle[addr]
-	delete(c.idle, addr)
-	c.mu.Unlock()
+	k := c.takeIdle(addr)
 	now := time.Now()
 	if k == nil {
 		return c.dial(ctx, addr)
@@ -133,22 +127,37 @@ func (c *Client) take(ctx context.Context, addr string) (*conn, error) {
 	return k, nil
 }
 
+func (c *Client) takeIdle(addr string) (k *conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if idle := c.idle[addr]; len(idle) > 0 {
+		k, c.idle[addr] = idle[len(idle)-1], idle[:len(idle)-1]
+	}
+	return k
+}
+
+// put makes k available to other requests, and closes connections that were not used for a long time.
 func (c *Client) put(k *conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.idle[k.addr] != nil {
-		k.close()
-		return
-	}
-	c.idle[k.addr] = k
+	now := time.Now()
+	c.idle[k.addr] = append(slices.DeleteFunc(c.idle[k.addr], func(old *conn) bool {
+		if old.isUsable(now) {
+			return false
+		}
+		old.close()
+		return true
+	}), k)
 }
 
 // Close closes all idle connections. The client can be used again.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, k := range c.idle {
-		k.close()
+	for _, idle := range c.idle {
+		for _, k := range idle {
+			k.close()
+		}
 	}
 	clear(c.idle)
 }
@@ -160,13 +169,18 @@ func (c *Client) Ask(ctx context.Context, req protocol.Message) (protocol.Messag
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := req.(*createtopics.Request); ok && c.controller != "" { // With KRaft, any broker can create topics.
-		candidates = slices.Insert(candidates, 0, c.controller)
+	c.mu.Lock()
+	controller := c.controller
+	c.mu.Unlock()
+	if _, ok := req.(*createtopics.Request); ok && controller != "" { // With KRaft, any broker can create topics.
+		candidates = slices.Insert(candidates, 0, controller)
 	}
 	var errs []error
 	for _, addr := range candidates {
 		msg, err := c.Send(ctx, addr, req)
 		if err == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			c.answered, c.answeredAt = addr, time.Now()
 			return msg, nil
 		}
@@ -189,10 +203,15 @@ func (c *Client) candidates(ctx context.Context) ([]string, error) {
 			all = append(all, addr)
 		}
 	}
+	var idle []string
 	c.mu.Lock()
-	idle := slices.Sorted(maps.Keys(c.idle))
+	for addr, conns := range c.idle {
+		if len(conns) > 0 {
+			idle = append(idle, addr)
+		}
+	}
 	c.mu.Unlock()
-	if len(idle) > 0 {
+	if slices.Sort(idle); len(idle) > 0 {
 		return append(idle, all...), nil
 	}
 	first, err := access.Reach(ctx, c.Config.Prober, all, func(addr string, err error) error {
@@ -207,6 +226,8 @@ func (c *Client) candidates(ctx context.Context) ([]string, error) {
 
 // WorksWithout reports whether a broker other than addr has answered recently.
 func (c *Client) WorksWithout(addr string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.answered != addr && time.Since(c.answeredAt) < c.Config.RequestTimeout
 }
 
@@ -215,7 +236,18 @@ func (c *Client) WorksWithout(addr string) bool {
 func (c *Client) WriteTimeout() int32 { return int32((c.Config.RequestTimeout * 2 / 3).Milliseconds()) }
 
 // Addresses returns the addresses of all brokers from the last metadata.
-func (c *Client) Addresses() []string { return slices.Sorted(maps.Values(c.brokers)) }
+func (c *Client) Addresses() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Values(c.brokers))
+}
+
+// ClusterID returns the id of the Kafka cluster from the last metadata, or an empty string if it is not known yet.
+func (c *Client) ClusterID() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.clusterID
+}
 
 // Topic contains the metadata of a topic.
 type Topic struct {
@@ -242,11 +274,13 @@ func (c *Client) topics(ctx context.Context, names []string) (topics []Topic, er
 		return nil, err
 	}
 	res := msg.(*metadata.Response)
-	c.brokers = make(map[int32]string, len(res.Brokers))
+	brokers := make(map[int32]string, len(res.Brokers))
 	for _, b := range res.Brokers {
-		c.brokers[b.NodeID] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+		brokers[b.NodeID] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
 	}
-	c.controller, c.ClusterID = c.brokers[res.ControllerID], res.ClusterID
+	c.mu.Lock()
+	c.brokers, c.controller, c.clusterID = brokers, brokers[res.ControllerID], res.ClusterID
+	c.mu.Unlock()
 	for _, found := range res.Topics {
 		t := Topic{ResponseTopic: found, Leaders: make([]string, len(found.Partitions))}
 		switch code := kafkago.Error(found.ErrorCode); code {
@@ -258,32 +292,10 @@ func (c *Client) topics(ctx context.Context, names []string) (topics []Topic, er
 		}
 		for _, p := range found.Partitions {
 			if int(p.PartitionIndex) < len(t.Leaders) {
-				t.Leaders[p.PartitionIndex] = c.brokers[p.LeaderID]
+				t.Leaders[p.PartitionIndex] = brokers[p.LeaderID]
 			}
 		}
 		topics = append(topics, t)
 	}
 	return topics, nil
-}
-
-// ProducerID requests an id for an idempotent producer. The first epoch is 0.
-func (c *Client) ProducerID(ctx context.Context) (int64, error) {
-	msg, err := c.Ask(ctx, &initproducerid.Request{ProducerID: -1, ProducerEpoch: -1})
-	if err != nil {
-		return 0, err
-	}
-	res := msg.(*initproducerid.Response)
-	switch code := kafkago.Error(res.ErrorCode); code {
-	case 0:
-		return res.ProducerID, nil
-	case kafkago.ClusterAuthorizationFailed, kafkago.TransactionalIDAuthorizationFailed:
-		return 0, &sinks.ConnectError{
-			Step: sinks.StepAuthorize, Key: "kafka.topic", Rejected: true,
-			Remedy: fmt.Sprintf("give %s the permission Write on the topic; Kafka before 3.0 also requires IdempotentWrite "+
-				"on the cluster", c.Config.SASL.Who()),
-			Err: access.Words(code, "the cluster does not grant a producer id (%s)", code.Title()),
-		}
-	default:
-		return 0, fmt.Errorf("request a producer id: %w", code)
-	}
 }

@@ -44,8 +44,8 @@ func TestAskGoesOn(t *testing.T) {
 	if topics[1].Ready() || !errors.Is(topics[1].Err, kafkago.UnknownTopicOrPartition) {
 		t.Errorf("%+v", topics[1])
 	}
-	if diff := cmp.Diff(fake.ListenAddrs(), c.Addresses()); diff != "" || c.ClusterID == "" {
-		t.Errorf("cluster %q (-want +got):\n%s", c.ClusterID, diff)
+	if diff := cmp.Diff(fake.ListenAddrs(), c.Addresses()); diff != "" || c.ClusterID() == "" {
+		t.Errorf("cluster %q (-want +got):\n%s", c.ClusterID(), diff)
 	}
 	if c.WorksWithout(fake.ListenAddrs()[0]) || !c.WorksWithout("127.0.0.1:1") {
 		t.Error("WorksWithout does not know which broker answered")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/describeconfigs"
 )
@@ -104,9 +106,30 @@ func (s Settings) Number(name string) int64 {
 // TopicSettings reads the settings of a topic.
 func (c *Client) TopicSettings(ctx context.Context, name string) (Settings, error) {
 	const topicResource = 2
-	msg, err := c.Ask(ctx, &describeconfigs.Request{Resources: []describeconfigs.RequestResource{{
-		ResourceType: topicResource, ResourceName: name,
-	}}})
+	msg, err := c.Ask(ctx, describe(topicResource, name))
+	return settingsOf(msg, err)
+}
+
+// BrokerSettings reads the settings of one broker. It requires the permission DescribeConfigs on the cluster.
+func (c *Client) BrokerSettings(ctx context.Context) (Settings, error) {
+	const brokerResource = 4
+	c.mu.Lock()
+	brokers := c.brokers
+	c.mu.Unlock()
+	for _, id := range slices.Sorted(maps.Keys(brokers)) {
+		msg, err := c.Send(ctx, brokers[id], describe(brokerResource, strconv.Itoa(int(id))))
+		return settingsOf(msg, err)
+	}
+	return nil, errors.New("no broker is known")
+}
+
+func describe(resource int8, name string) *describeconfigs.Request {
+	return &describeconfigs.Request{
+		Resources: []describeconfigs.RequestResource{{ResourceType: resource, ResourceName: name}},
+	}
+}
+
+func settingsOf(msg protocol.Message, err error) (Settings, error) {
 	if err != nil {
 		return nil, err
 	}

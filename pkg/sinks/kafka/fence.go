@@ -1,0 +1,208 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
+)
+
+const (
+	// maxTransaction is the longest transaction timeout that brokers accept by default (transaction.max.timeout.ms). If a
+	// process hangs for longer between two requests of a fence, the coordinator fences it.
+	maxTransaction = 15 * time.Minute
+	// requestsAtOnce is the maximum number of requests of fences to one broker that are in flight.
+	requestsAtOnce = 16
+	// requestTimeout is the time limit of these requests. Other fences wait while a broker does not answer.
+	requestTimeout = 10 * time.Second
+	// markerWait is how long a fence waits at the end of the log for its marker before it writes another one.
+	markerWait = time.Second
+)
+
+// A fence makes a partition safe to write to, and reads back what earlier processes wrote to it. It has three steps:
+//
+//  1. InitProducerId returns a producer with a newer epoch.
+//  2. AddPartitionsToTxn and EndTxn begin and abort an empty transaction, so that the coordinator writes a marker (a
+//     control batch of this producer and epoch) to the partition. From then on, the partition rejects the batches of
+//     older epochs.
+//  3. The log is read up to the marker. Only this marker proves that the partition is fenced: Kafka 4.3 can drop the
+//     marker of a partition that has no leader (KAFKA-20734). If it is missing, step 2 is repeated.
+//
+// If the fence renews the fence of a producer, it has no step 1, and nothing is noted.
+type fence struct {
+	sink *Sink
+	wire.Partition
+	txn      wire.Transactions
+	producer wire.Producer
+	own      wire.Producer // the producer that the process had, or wire.NoProducer
+	renewal  bool          // reports whether the fence renews the fence of own
+	next     int64         // the offset of the next record to read, or wire.Latest
+	timeout  time.Duration // the transaction timeout
+	opened   time.Time     // when the open transaction began; zero if none is open
+	ended    bool          // reports whether step 2 is done
+	restart  bool          // reports whether the process began anew because the coordinator fenced it
+	lastID   string        // id of the last record that was noted
+
+	rivalSince time.Time // the time of another process's marker, or zero
+
+	began  time.Time
+	cancel context.CancelFunc
+	done   chan struct{} // closed at the end; outcome is then valid
+
+	outcome error // nil if the partition is fenced; otherwise it wraps errFenced, errNoACL or the error of the context
+
+	mu     sync.Mutex
+	failed error // why the last attempt failed, or nil
+}
+
+var (
+	// errFenced means that another process has fenced the partition.
+	errFenced = errors.New("another process writes to the partition")
+	// errNoACL means that a permission is missing.
+	errNoACL = errors.New("missing permission")
+
+	errNoMarker = errors.New("the transaction's marker is missing")
+)
+
+// run repeats attempts until the partition is fenced or can't be fenced. It closes f.done.
+func (f *fence) run(ctx context.Context) {
+	defer close(f.done)
+	wait := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(20*time.Millisecond),
+		backoff.WithMultiplier(2),
+		backoff.WithMaxInterval(2*time.Second),
+		backoff.WithMaxElapsedTime(0), // never give up
+	)
+	f.outcome = backoff.RetryNotify(func() error {
+		err := f.attempt(ctx)
+		if errors.Is(err, errFenced) || errors.Is(err, errNoACL) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(wait, ctx), func(err error, _ time.Duration) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.failed = err
+	})
+	if errors.Is(f.outcome, errFenced) && !f.renewal {
+		f.outcome = f.rival(ctx, f.outcome)
+	}
+}
+
+// attempt continues the fence from the step that failed.
+func (f *fence) attempt(ctx context.Context) error {
+	if f.producer == wire.NoProducer() {
+		if err := f.init(ctx); err != nil {
+			return err
+		}
+	}
+	if f.next == wire.Latest { // no earlier process has written to the partition
+		at, err := f.offset(ctx, wire.Latest)
+		if err != nil {
+			return err
+		}
+		f.next = at
+	}
+	if !f.ended {
+		if err := f.transact(ctx); err != nil {
+			return err
+		}
+	}
+	return f.read(ctx)
+}
+
+// init requests a producer.
+func (f *fence) init(ctx context.Context) (err error) {
+	var p wire.Producer
+	f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { p, err = f.txn.Init(ctx, f.timeout, f.own) })
+	code := codeOf(err)
+	switch {
+	case err == nil:
+		f.producer, f.opened = p, time.Time{}
+	case code == kafkago.InvalidTransactionTimeout && f.timeout > time.Second:
+		f.timeout /= 2
+		return f.init(ctx)
+	case code == kafkago.ProducerFenced || code == kafkago.InvalidProducerEpoch:
+		if !f.restart && !f.opened.IsZero() && time.Since(f.opened) > f.timeout {
+			f.own, f.restart = wire.NoProducer(), true // The coordinator has aborted the transaction.
+			return f.init(ctx)
+		}
+		return fmt.Errorf("%w: %w", errFenced, err)
+	case code == kafkago.InvalidProducerIDMapping && f.own != wire.NoProducer(): // The coordinator has forgotten it.
+		f.own = wire.NoProducer()
+		return f.init(ctx)
+	case code == kafkago.TransactionalIDAuthorizationFailed || code == kafkago.ClusterAuthorizationFailed:
+		return fmt.Errorf("%w: %w", errNoACL, err)
+	}
+	return err
+}
+
+// transact begins and aborts a transaction. It returns nil if the coordinator perhaps writes the marker.
+func (f *fence) transact(ctx context.Context) (err error) {
+	if f.opened.IsZero() {
+		f.opened = time.Now()
+	}
+	f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { err = f.txn.Add(ctx, f.producer, f.Topic, f.ID) })
+	if err == nil {
+		f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { err = f.txn.End(ctx, f.producer) })
+		if code := codeOf(err); err == nil || code == kafkago.InvalidTransactionState { // The transaction has ended.
+			f.ended, f.opened = true, time.Time{}
+			return nil
+		} else if code == kafkago.ConcurrentTransactions { // The coordinator is writing the marker.
+			f.ended = true
+			return nil
+		}
+	}
+	switch codeOf(err) {
+	case kafkago.ProducerFenced, kafkago.InvalidProducerEpoch:
+		if f.renewal {
+			return fmt.Errorf("%w: %w", errFenced, err)
+		}
+		f.own, f.producer = f.producer, wire.NoProducer() // InitProducerId decides whether there is another process.
+	case kafkago.InvalidProducerIDMapping: // The coordinator has forgotten the transactional id.
+		if f.renewal {
+			return fmt.Errorf("%w: %w", errFenced, err)
+		}
+		f.own, f.producer = wire.NoProducer(), wire.NoProducer()
+	case kafkago.TransactionalIDAuthorizationFailed:
+		return fmt.Errorf("%w: %w", errNoACL, err)
+	case kafkago.TopicAuthorizationFailed, kafkago.UnknownTopicOrPartition:
+		return f.sink.client.CodeError(f.String(), codeOf(err), "")
+	}
+	return err
+}
+
+// codeOf returns the error code of a broker, or 0.
+func codeOf(err error) kafkago.Error {
+	code, _ := errors.AsType[kafkago.Error](err)
+	return code
+}
+
+// request calls do, which sends requests to the broker at addr. It limits the number of requests of all fences.
+func (f *fence) request(ctx context.Context, addr string, do func(context.Context)) {
+	limit := f.sink.fences.limit(addr)
+	select {
+	case limit <- struct{}{}:
+		defer func() { <-limit }()
+	case <-ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	do(ctx)
+}
+
+// failure explains why the partition is not fenced yet.
+func (f *fence) failure() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failed == nil {
+		return fmt.Errorf("%s: reading back what was written", &f.Partition)
+	}
+	return fmt.Errorf("%s: cannot fence earlier processes: %w", &f.Partition, f.failed)
+}

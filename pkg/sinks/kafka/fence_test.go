@@ -1,0 +1,186 @@
+package kafka
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	testkafka "github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// TestFenceRetries: errors that pass by themselves delay the first event, and nothing more.
+func TestFenceRetries(t *testing.T) {
+	for _, c := range []struct {
+		key kmsg.Key
+		err *kerr.Error
+		top bool
+	}{
+		{kmsg.FindCoordinator, kerr.CoordinatorNotAvailable, true},
+		{kmsg.InitProducerID, kerr.ConcurrentTransactions, true},
+		{kmsg.InitProducerID, kerr.CoordinatorLoadInProgress, true},
+		{kmsg.InitProducerID, kerr.NotCoordinator, true},
+		{kmsg.InitProducerID, kerr.InvalidTransactionTimeout, true},
+		{kmsg.AddPartitionsToTxn, kerr.ConcurrentTransactions, false},
+		{kmsg.AddPartitionsToTxn, kerr.UnknownTopicOrPartition, false},
+		{kmsg.AddPartitionsToTxn, kerr.InvalidProducerEpoch, false},
+		{kmsg.AddPartitionsToTxn, kerr.InvalidProducerIDMapping, false},
+		{kmsg.EndTxn, kerr.NotCoordinator, true},
+		{kmsg.EndTxn, kerr.ConcurrentTransactions, true},
+		{kmsg.EndTxn, kerr.InvalidTxnState, true},
+		{kmsg.ListOffsets, kerr.NotLeaderForPartition, false},
+		{kmsg.Fetch, kerr.NotLeaderForPartition, false},
+		{kmsg.Fetch, kerr.OffsetOutOfRange, false},
+	} {
+		t.Run(c.key.Name()+" "+c.err.Message, func(t *testing.T) {
+			fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+			var at stored
+			s := process(t, Config{Brokers: fake.ListenAddrs()}, &at)
+			fault := fake.Fault(kfake.Fault{Keys: []kmsg.Key{c.key}, Err: c.err, TopLevel: c.top})
+			sendAll(t, s, change(event.Added, "a", 1))
+			if fault.Hits() == 0 {
+				t.Fatal("the fault did not strike")
+			}
+			sendAll(t, s, change(event.Updated, "a", 2))
+			next := process(t, Config{Brokers: fake.ListenAddrs()}, &at)
+			if got := sendAll(t, next, change(event.Updated, "a", 2)); got[0] != "stored" {
+				t.Errorf("after a restart: %v", got)
+			}
+			want := []string{"u-a.1", "u-a.2"}
+			if diff := cmp.Diff(want, ids(testkafka.ReadAll(t, fake.ListenAddrs()[0], "events"))); diff != "" {
+				t.Errorf("records (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestMissingMarker: a transaction that ended without a marker is no fence (KAFKA-20734). Nothing is written until
+// another one has left its marker.
+func TestMissingMarker(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	var at stored
+	s := process(t, Config{Brokers: fake.ListenAddrs()}, &at)
+	fake.ControlKey(int16(kmsg.EndTxn), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		return r.ResponseKind(), nil, true // the transaction is not ended
+	})
+	err := send(t, s, change(event.Added, "a", 1))[0]
+	part, ok := errors.AsType[*sinks.UnavailableError](err)
+	if !ok || part.Destination != "events/0" {
+		t.Fatalf("without a marker: %v", err)
+	}
+	if got := testkafka.ReadAll(t, fake.ListenAddrs()[0], "events"); len(ids(got)) > 0 {
+		t.Errorf("written without a fence: %v", ids(got))
+	}
+	sendAll(t, s, change(event.Added, "a", 1))
+	if p := s.topics["events"].partitions[0]; p.producer.epoch != 0 {
+		t.Errorf("the epoch is %d, but the same one suffices", p.producer.epoch)
+	}
+}
+
+// TestFenceDelaysOnlyItsPartition: the others are written to, and the one too when the cause is gone.
+func TestFenceDelaysOnlyItsPartition(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(2), kfake.SeedTopics(6, "events"))
+	var at stored
+	s := process(t, Config{Brokers: fake.ListenAddrs()}, &at)
+	sick := partitionFor("/pods/default/n0", 6)
+	fault := fake.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Partitions: []int32{int32(sick)},
+		Err: kerr.ConcurrentTransactions, Count: -1,
+	})
+	var batch, waiting []*event.Message
+	for i := range 30 {
+		m := change(event.Added, string(rune('a'+i)), i)
+		m.PartitionKey = "/pods/default/n" + string(rune('0'+i%10))
+		batch = append(batch, m)
+	}
+	results := make([]error, len(batch))
+	started := time.Now()
+	s.Send(t.Context(), batch, results)
+	if d := time.Since(started); d > 5*fenceWait {
+		t.Errorf("the others waited for %v", d)
+	}
+	first := true
+	for i, err := range results {
+		if partitionFor(batch[i].PartitionKey, 6) != sick {
+			if err != nil {
+				t.Errorf("%s: %v", batch[i].ID, err)
+			}
+			continue
+		}
+		part, ok := errors.AsType[*sinks.UnavailableError](err)
+		if first != ok || ok && part.Destination != s.Part(batch[i]) {
+			t.Errorf("%s: %v", batch[i].ID, err)
+		}
+		first, waiting = false, append(waiting, batch[i])
+	}
+	fault.Remove()
+	sendAll(t, s, waiting...)
+	if n := len(ids(testkafka.ReadAll(t, fake.ListenAddrs()[0], "events"))); n != len(batch) {
+		t.Errorf("%d records, want %d", n, len(batch))
+	}
+}
+
+// TestNoPermissionToFence: the sink works as without fences, and says once what is missing.
+func TestNoPermissionToFence(t *testing.T) {
+	for name, fault := range map[string]kfake.Fault{
+		"transactional id": {
+			Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.TransactionalIDAuthorizationFailed, TopLevel: true,
+		},
+		"read": {Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.TopicAuthorizationFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(3, "events"))
+			fault.Count = -1
+			lasting := fake.Fault(fault)
+			var at stored
+			var log bytes.Buffer
+			s := process(t, Config{Brokers: fake.ListenAddrs(), Logger: slog.New(slog.NewTextHandler(&log, nil))}, &at)
+			sendAll(t, s, change(event.Added, "a", 1), change(event.Added, "b", 2), change(event.Added, "c", 3))
+			leave := change(event.Deleted, "d", 4)
+			leave.IfFound = true
+			if got := describe(send(t, s, leave, change(event.Updated, "a", 5))); got[0] != "stored" || got[1] != "ok" {
+				t.Errorf("%v", got)
+			}
+			if n := strings.Count(log.String(), "missing Kafka permissions"); n != 1 {
+				t.Errorf("%d warnings: %s", n, &log)
+			}
+			if len(s.Positions()) > 0 {
+				t.Errorf("positions without a fence: %v", s.Positions())
+			}
+			lasting.Remove()
+			if n := len(ids(testkafka.ReadAll(t, fake.ListenAddrs()[0], "events"))); n != 4 {
+				t.Errorf("%d records, want 4", n)
+			}
+		})
+	}
+}
+
+// TestFencedByOwnHang: the coordinator has aborted a transaction that was open for too long, and fenced the process. It
+// begins anew, because there is no other process; but only if its own clock shows that.
+func TestFencedByOwnHang(t *testing.T) {
+	for _, hung := range []bool{true, false} {
+		fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+		var at stored
+		s := process(t, Config{Brokers: fake.ListenAddrs()}, &at)
+		sendAll(t, s, change(event.Added, "a", 1))
+		p := s.topics["events"].partitions[0]
+		fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.ProducerFenced, TopLevel: true})
+		f := s.newFence(p, false)
+		if hung {
+			f.opened = time.Now().Add(-maxTransaction - time.Minute)
+		}
+		f.run(t.Context())
+		if hung != (f.outcome == nil) || !hung && !errors.Is(f.outcome, errFenced) {
+			t.Errorf("hung %t: %v", hung, f.outcome)
+		}
+	}
+}

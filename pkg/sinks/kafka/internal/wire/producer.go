@@ -1,0 +1,156 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol/addpartitionstotxn"
+	"github.com/segmentio/kafka-go/protocol/endtxn"
+	"github.com/segmentio/kafka-go/protocol/findcoordinator"
+	"github.com/segmentio/kafka-go/protocol/initproducerid"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+)
+
+// Producer identifies a producer to the brokers. A broker rejects batches of a producer id with an older epoch than the
+// newest epoch in the partition.
+type Producer struct {
+	ID    int64
+	Epoch int16
+}
+
+// NoProducer returns the Producer in a request for a new producer.
+func NoProducer() Producer { return Producer{ID: -1, Epoch: -1} }
+
+// ProducerID requests an id for an idempotent producer without a transactional id. The first epoch is 0.
+func (c *Client) ProducerID(ctx context.Context) (int64, error) {
+	msg, err := c.Ask(ctx, &initproducerid.Request{ProducerID: -1, ProducerEpoch: -1})
+	if err != nil {
+		return 0, err
+	}
+	res := msg.(*initproducerid.Response)
+	switch code := kafkago.Error(res.ErrorCode); code {
+	case 0:
+		return res.ProducerID, nil
+	case kafkago.ClusterAuthorizationFailed, kafkago.TransactionalIDAuthorizationFailed:
+		return 0, &sinks.ConnectError{
+			Step: sinks.StepAuthorize, Key: "kafka.topic", Rejected: true,
+			Remedy: fmt.Sprintf("give %s the permission Write on the topic; Kafka before 3.0 also requires IdempotentWrite "+
+				"on the cluster", c.Config.SASL.Who()),
+			Err: access.Words(code, "the cluster does not grant a producer id (%s)", code.Title()),
+		}
+	default:
+		return 0, fmt.Errorf("request a producer id: %w", code)
+	}
+}
+
+const (
+	// TransactionPrefix is the beginning of all transactional ids, for prefixed ACLs.
+	TransactionPrefix = "deltabridge."
+	// FenceInterval is the interval at which fences are renewed, so that neither the partition
+	// (producer.id.expiration.ms, by default a day) nor the coordinator (transactional.id.expiration.ms, a week) forgets the
+	// producer.
+	FenceInterval = 4 * time.Hour
+)
+
+// Transactions sends the requests of a transactional id to its coordinator. It must not be used by several goroutines
+// at a time. The errors of its methods wrap the broker's kafkago.Error.
+type Transactions struct {
+	Client *Client
+	ID     string // the transactional id
+	// Coordinator is the coordinator's host:port. If it is empty, the next request looks it up.
+	Coordinator string
+}
+
+// Find returns the address of the coordinator. It requires the permission Describe on the transactional id.
+func (t *Transactions) Find(ctx context.Context) (string, error) {
+	if t.Coordinator != "" {
+		return t.Coordinator, nil
+	}
+	const transaction = 1 // the type of the key
+	msg, err := t.Client.Ask(ctx, &findcoordinator.Request{Key: t.ID, KeyType: transaction})
+	if err != nil {
+		return "", err
+	}
+	res := msg.(*findcoordinator.Response)
+	if res.ErrorCode != 0 {
+		return "", t.error("find the coordinator", res.ErrorCode)
+	}
+	t.Coordinator = net.JoinHostPort(res.Host, strconv.Itoa(int(res.Port)))
+	return t.Coordinator, nil
+}
+
+// error converts an error code, and forgets the coordinator if it may have changed.
+func (t *Transactions) error(what string, code int16) error {
+	switch err := kafkago.Error(code); err {
+	case 0:
+		return nil
+	case kafkago.NotCoordinatorForGroup, kafkago.GroupCoordinatorNotAvailable:
+		t.Coordinator = ""
+		fallthrough
+	default:
+		return fmt.Errorf("transactional id %s: %s: %w", t.ID, what, err)
+	}
+}
+
+// Init requests a producer. The coordinator increments the epoch that the transactional id had, and ends its open
+// transaction. If own is not NoProducer, the request fails if another process has requested a producer since then.
+func (t *Transactions) Init(ctx context.Context, timeout time.Duration, own Producer) (Producer, error) {
+	addr, err := t.Find(ctx)
+	if err != nil {
+		return NoProducer(), err
+	}
+	msg, err := t.Client.Send(ctx, addr, &initproducerid.Request{
+		TransactionalID: t.ID, TransactionTimeoutMs: int32(timeout.Milliseconds()),
+		ProducerID: own.ID, ProducerEpoch: own.Epoch,
+	})
+	if err != nil {
+		t.Coordinator = ""
+		return NoProducer(), err
+	}
+	res := msg.(*initproducerid.Response)
+	return Producer{res.ProducerID, res.ProducerEpoch}, t.error("request a producer", res.ErrorCode)
+}
+
+// Add adds a partition to the transaction of p. It begins a transaction if none is open.
+func (t *Transactions) Add(ctx context.Context, p Producer, topic string, partition int32) error {
+	addr, err := t.Find(ctx)
+	if err != nil {
+		return err
+	}
+	msg, err := t.Client.Send(ctx, addr, &addpartitionstotxn.Request{
+		TransactionalID: t.ID, ProducerID: p.ID, ProducerEpoch: p.Epoch,
+		Topics: []addpartitionstotxn.RequestTopic{{Name: topic, Partitions: []int32{partition}}},
+	})
+	if err != nil {
+		t.Coordinator = ""
+		return err
+	}
+	results := msg.(*addpartitionstotxn.Response).Results
+	if len(results) != 1 || len(results[0].Results) != 1 {
+		return errors.New("the response to AddPartitionsToTxn does not contain the partition")
+	}
+	return t.error("begin a transaction", results[0].Results[0].ErrorCode)
+}
+
+// End aborts the transaction of p. The coordinator then writes a control batch to each of its partitions.
+func (t *Transactions) End(ctx context.Context, p Producer) error {
+	addr, err := t.Find(ctx)
+	if err != nil {
+		return err
+	}
+	msg, err := t.Client.Send(ctx, addr, &endtxn.Request{
+		TransactionalID: t.ID, ProducerID: p.ID, ProducerEpoch: p.Epoch,
+	})
+	if err != nil {
+		t.Coordinator = ""
+		return err
+	}
+	return t.error("end the transaction", msg.(*endtxn.Response).ErrorCode)
+}

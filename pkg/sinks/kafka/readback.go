@@ -1,0 +1,218 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/segmentio/kafka-go/protocol/fetch"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaread"
+)
+
+const (
+	// readBackBytes is the maximum size of a fetch response. It limits the memory of the read-back.
+	readBackBytes = 512 << 10
+	// rivalTimeout is the time limit for finding out since when another process writes.
+	rivalTimeout = 5 * time.Second
+)
+
+// The headers that identify a record's event, whatever the content mode is.
+const (
+	headerID      = kafkaread.HeaderPrefix + "id"
+	headerUID     = kafkaread.HeaderPrefix + "uid"
+	headerVersion = kafkaread.HeaderPrefix + "resourceversion"
+	headerUnknown = kafkaread.HeaderPrefix + "finalstateunknown"
+	headerSource  = kafkaread.HeaderPrefix + "source"
+)
+
+// read reads the log up to the marker, and notes the records. If the marker is not there, the next attempt writes
+// another one.
+func (f *fence) read(ctx context.Context) error {
+	var atEnd time.Time // since when everything is read
+	for {
+		found, err := f.fetch(ctx)
+		if err != nil {
+			return err
+		}
+		marker, err := f.take(found, f.note)
+		if marker || err != nil {
+			return err
+		}
+		switch {
+		case f.next < found.HighWatermark:
+			atEnd = time.Time{}
+		case atEnd.IsZero():
+			atEnd = time.Now()
+		case time.Since(atEnd) > markerWait:
+			f.ended = false
+			return errNoMarker
+		}
+	}
+}
+
+// fetch reads from f.next on. If f.next is not in the log, fetch begins at the start: either the records are deleted,
+// or the topic is another one.
+func (f *fence) fetch(ctx context.Context) (found *fetch.ResponsePartition, err error) {
+	for {
+		if err := f.findLeader(ctx); err != nil {
+			return nil, err
+		}
+		wait := min(markerWait, f.sink.cfg.RequestTimeout) / 2
+		f.request(ctx, f.Leader, func(ctx context.Context) {
+			found, err = f.Fetch(ctx, f.sink.client, f.next, readBackBytes, wait)
+		})
+		if !errors.Is(err, kafkago.OffsetOutOfRange) {
+			return found, f.readError(err)
+		}
+		if f.next, err = f.offset(ctx, wire.Earliest); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (f *fence) offset(ctx context.Context, at int64) (offset int64, err error) {
+	if err := f.findLeader(ctx); err != nil {
+		return 0, err
+	}
+	f.request(ctx, f.Leader, func(ctx context.Context) { offset, err = f.Offset(ctx, f.sink.client, at) })
+	return offset, f.readError(err)
+}
+
+// readError forgets the leader after an error, because it may have moved.
+func (f *fence) readError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case codeOf(err) == kafkago.TopicAuthorizationFailed:
+		return fmt.Errorf("%w: read %s: %w", errNoACL, &f.Partition, codeOf(err))
+	}
+	f.Leader = ""
+	return err
+}
+
+func (f *fence) findLeader(ctx context.Context) error {
+	if f.Leader != "" {
+		return nil
+	}
+	topics, err := f.sink.client.Topics(ctx, f.Topic)
+	switch {
+	case err != nil:
+		return err
+	case len(topics) != 1 || topics[0].Err == nil && int(f.ID) >= len(topics[0].Leaders):
+		return fmt.Errorf("%s: %w", &f.Partition, kafkago.UnknownTopicOrPartition)
+	case topics[0].Err != nil:
+		return topics[0].Err
+	}
+	if f.Leader = topics[0].Leaders[f.ID]; f.Leader == "" {
+		return fmt.Errorf("%s: %w", &f.Partition, kafkago.LeaderNotAvailable)
+	}
+	return nil
+}
+
+// take calls note for each record up to the fence's marker. It reports whether the marker was found.
+func (f *fence) take(found *fetch.ResponsePartition, note func(*protocol.Record)) (marker bool, err error) {
+	before := f.next
+	stream, _ := found.RecordSet.Records.(*protocol.RecordStream)
+	if stream == nil {
+		return false, nil
+	}
+	for _, batch := range stream.Records {
+		if control, ok := batch.(*protocol.ControlBatch); ok {
+			if control.BaseOffset < f.next {
+				continue
+			}
+			if control.ProducerID == f.own.ID && control.ProducerEpoch > f.own.Epoch && f.rivalSince.IsZero() {
+				if record, err := control.ReadRecord(); err == nil {
+					f.rivalSince = record.Time
+				}
+			}
+			f.next = control.BaseOffset + 1
+			if f.producer == (wire.Producer{ID: control.ProducerID, Epoch: control.ProducerEpoch}) {
+				return true, nil
+			}
+			continue
+		}
+		for {
+			record, err := batch.ReadRecord()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return false, fmt.Errorf("read %s: %w", &f.Partition, err)
+			}
+			if record.Offset >= f.next { // A batch can begin before the requested offset.
+				f.next = record.Offset + 1
+				note(record)
+			}
+		}
+	}
+	if f.next == before {
+		f.next++ // Skip the rest of a batch whose records were removed by compaction.
+	}
+	return false, nil
+}
+
+// note notes a record if it has the sink's header.
+func (f *fence) note(record *protocol.Record) {
+	if f.renewal {
+		return
+	}
+	var r sinks.FoundRecord
+	for _, h := range record.Headers {
+		switch h.Key {
+		case sinks.MarkHeader:
+			r.Mark = string(h.Value)
+		case headerID:
+			r.ID = string(h.Value)
+		case headerUID:
+			r.UID = string(h.Value)
+		case headerVersion:
+			r.Version = string(h.Value)
+		case headerUnknown:
+			r.Unknown = string(h.Value) == "true"
+		}
+	}
+	if r.Mark == "" || record.Value == nil && r.ID == f.lastID { // The tombstone after a deletion belongs to it.
+		return
+	}
+	f.lastID = r.ID
+	if f.sink.fences.note(r) {
+		f.sink.cfg.Logger.Warn("too many records to read back, some events may be written again")
+	}
+}
+
+// rival returns the error of a partition that another process has fenced. It says since when, and names the source of
+// the first record that the other process wrote, if there is one.
+func (f *fence) rival(ctx context.Context, cause error) error {
+	ctx, cancel := context.WithTimeout(ctx, rivalTimeout)
+	defer cancel()
+	var source string
+	for source == "" {
+		found, err := f.fetch(ctx)
+		if err != nil || f.next >= found.HighWatermark {
+			break
+		}
+		if _, err := f.take(found, func(r *protocol.Record) {
+			for _, h := range r.Headers {
+				if source == "" && !f.rivalSince.IsZero() && h.Key == headerSource {
+					source = ", with the source " + string(h.Value)
+				}
+			}
+		}); err != nil {
+			break
+		}
+	}
+	since := ""
+	if !f.rivalSince.IsZero() {
+		since = " since " + f.rivalSince.UTC().Format(time.RFC3339)
+	}
+	return fmt.Errorf("%s: a process with the same identity writes to it%s%s; stop one of the two processes, which have "+
+		"the same state or copies of it, and then restart the other: %w", &f.Partition, since, source, cause)
+}

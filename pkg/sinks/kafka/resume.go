@@ -1,0 +1,354 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
+)
+
+const (
+	// fenceWait is how long Send waits for a fence, from its beginning. Until it is done, the events wait.
+	fenceWait = time.Second
+	// advanceEvery is the interval at which the sink looks for fences that must be renewed.
+	advanceEvery = time.Second
+)
+
+// fences contains what the fences of a sink share.
+type fences struct {
+	resume   *sinks.Resume   // nil if Resume was not called
+	stored   sinks.Positions // the positions that a restart would find
+	all      bool            // reports whether the fences of all partitions with a stored position have begun
+	denied   bool            // reports whether a permission on transactional ids is missing
+	warned   bool            // reports whether a missing permission was logged
+	advanced time.Time       // when advance last looked at all partitions
+
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu     sync.Mutex
+	found  sinks.Found
+	limits map[string]chan struct{} // by address
+}
+
+// Resume implements [sinks.Resumer].
+func (s *Sink) Resume(from sinks.Resume) {
+	f := &s.fences
+	f.resume, f.stored, f.found.Writer = &from, maps.Clone(from.Positions), from.Writer
+	if f.stored == nil {
+		f.stored = make(sinks.Positions)
+	}
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.limits = make(map[string]chan struct{})
+}
+
+// Positions implements [sinks.Resumer]. It returns the positions of the fenced partitions.
+func (s *Sink) Positions() sinks.Positions {
+	positions := make(sinks.Positions)
+	for _, t := range s.topics {
+		for _, p := range t.partitions {
+			if p.fenced {
+				positions[s.partName(p)] = sinks.Position{Next: p.next, Producer: p.producer.id}
+			}
+		}
+	}
+	return positions
+}
+
+// partName returns the name of a partition in [sinks.Positions].
+func (s *Sink) partName(p *partition) string { return s.client.ClusterID() + "/" + p.destination() }
+
+// prepare makes the partitions of s.routes ready to be written to. It waits for a short time for fences that have just
+// begun.
+func (s *Sink) prepare(ctx context.Context) error {
+	var waiting []*partition
+	for _, p := range s.routes {
+		if p.isReady() || p.id < 0 || s.goWithoutFence(p) || slices.Contains(waiting, p) {
+			continue
+		}
+		if p.fence == nil {
+			s.beginFence(p, false)
+		}
+		waiting = append(waiting, p)
+	}
+	for _, p := range waiting {
+		select {
+		case <-p.fence.done:
+		case <-time.After(time.Until(p.fence.began.Add(fenceWait))):
+		case <-ctx.Done():
+		}
+	}
+	if len(waiting) == 0 {
+		return s.advance()
+	}
+	s.fences.advanced = time.Time{}
+	err := s.advance()
+	for _, p := range waiting {
+		s.goWithoutFence(p)
+	}
+	return err
+}
+
+// decidable returns the messages up to the first whose result depends on partitions that are not read yet. This can be
+// a message with IfFound if the events of an object can be in several partitions.
+func (s *Sink) decidable(ctx context.Context, batch []*event.Message, results []error) []*event.Message {
+	first := slices.IndexFunc(batch, func(m *event.Message) bool { return m.IfFound })
+	if first < 0 || !s.volatile || s.fences.resume == nil || s.fences.denied {
+		return batch
+	}
+	err := s.fenceAll(ctx)
+	for _, t := range s.topics {
+		for _, p := range t.partitions {
+			if p.fence != nil && !p.fence.renewal {
+				err = s.unavailable(t, p.notReady())
+			}
+		}
+	}
+	if err == nil {
+		return batch
+	}
+	results[first] = err
+	return batch[:first]
+}
+
+// fenceAll begins to fence all partitions with a stored position, unless it has done so before.
+func (s *Sink) fenceAll(ctx context.Context) error {
+	if s.fences.all {
+		return nil
+	}
+	var topics []*topic
+	for name := range s.fences.stored {
+		if place, ok := strings.CutPrefix(name, s.client.ClusterID()+"/"); ok {
+			name, _, _ := strings.Cut(place, "/")
+			if t := s.topic([]byte(name)); !slices.Contains(topics, t) {
+				topics = append(topics, t)
+			}
+		}
+	}
+	if len(topics) > 0 {
+		s.fetch(ctx, topics)
+	}
+	for _, t := range topics {
+		if t.err != nil && !t.isMissing() {
+			return t.err
+		}
+	}
+	s.fences.all = true
+	for _, t := range topics {
+		for _, p := range t.partitions {
+			if _, known := s.fences.stored[s.partName(p)]; known && p.fence == nil && !p.fenced && !t.denied {
+				s.beginFence(p, false)
+			}
+		}
+	}
+	return nil
+}
+
+// goWithoutFence makes a partition ready that can't be fenced. It reports whether it did so.
+func (s *Sink) goWithoutFence(p *partition) bool {
+	if s.fences.resume != nil && !s.fences.denied && !p.topic.denied {
+		return false
+	}
+	if p.stopFence(); p.fenced || p.producer.id < 0 {
+		p.producer, p.fenced, p.inDoubt, p.unsettled = producer{id: s.producer}, false, nil, false
+	}
+	return true
+}
+
+// beginFence begins to fence a partition, or to renew its fence.
+func (s *Sink) beginFence(p *partition, renewal bool) {
+	p.stopFence()
+	f := s.newFence(p, renewal)
+	ctx, cancel := context.WithCancel(s.fences.ctx)
+	f.cancel, p.fence, p.unsettled = cancel, f, false
+	s.fences.wg.Go(func() {
+		defer cancel()
+		f.run(ctx)
+	})
+}
+
+func (s *Sink) newFence(p *partition, renewal bool) *fence {
+	f := &fence{
+		sink: s, Partition: wire.Partition{Topic: p.topic.name, ID: p.id, Leader: p.leader},
+		txn: wire.Transactions{
+			Client: s.client, ID: fmt.Sprintf("%s%s.%s.%d", wire.TransactionPrefix, s.fences.resume.Writer, p.topic.name, p.id),
+		},
+		own: wire.NoProducer(), producer: wire.NoProducer(), next: wire.Latest, timeout: maxTransaction, renewal: renewal,
+		began: time.Now(), done: make(chan struct{}),
+	}
+	stored, known := s.fences.stored[s.partName(p)]
+	if p.fenced {
+		f.own, f.next = wire.Producer{ID: p.producer.id, Epoch: p.producer.epoch}, p.next
+	} else if known {
+		f.next = stored.Next
+	}
+	if renewal {
+		f.producer, f.next = f.own, wire.Latest
+	}
+	return f
+}
+
+// advance applies the results of fences that are done, and begins to renew others.
+func (s *Sink) advance() error {
+	now := time.Now()
+	if s.fences.resume == nil || now.Sub(s.fences.advanced) < advanceEvery {
+		return nil
+	}
+	s.fences.advanced = now
+	var done []*partition
+	add := make(sinks.Positions)
+	for _, t := range s.topics {
+		for _, p := range t.partitions {
+			switch {
+			case p.fence == nil && p.fenced && now.Sub(p.fencedAt) > wire.FenceInterval:
+				s.beginFence(p, true)
+			case p.fence != nil && p.fence.isDone():
+				done = append(done, p)
+				s.addPosition(add, p)
+			}
+		}
+	}
+	if len(add) > 0 {
+		if err := s.fences.resume.Store(add); err != nil {
+			return fmt.Errorf("store positions in Kafka partitions: %w", err)
+		}
+		maps.Copy(s.fences.stored, add)
+	}
+	for _, p := range done {
+		s.finishFence(p)
+	}
+	return nil
+}
+
+// addPosition adds the position that must be stored before the partition is written to.
+func (s *Sink) addPosition(add sinks.Positions, p *partition) {
+	f, name := p.fence, s.partName(p)
+	stored, known := s.fences.stored[name]
+	if f.outcome != nil || known && stored.Producer == f.producer.ID {
+		return
+	}
+	if !known {
+		stored.Next = f.next
+	} else if stored.Producer != 0 { // 0 may mean that it is not known
+		s.cfg.Logger.Warn("Kafka has forgotten the producer, partition starts without a fence",
+			"topic", f.Topic, "partition", f.ID)
+	}
+	stored.Producer = f.producer.ID
+	add[name] = stored
+}
+
+// finishFence applies the result of a fence that is done.
+func (s *Sink) finishFence(p *partition) {
+	f := p.fence
+	switch {
+	case f.outcome == nil:
+		p.fence, p.fenced, p.fencedAt = nil, true, time.Now()
+		if !f.renewal {
+			p.producer = producer{id: f.producer.ID, epoch: f.producer.Epoch}
+			p.next, p.inDoubt = f.next, nil
+		}
+	case errors.Is(f.outcome, errNoACL):
+		s.deny(p)
+	case f.renewal && errors.Is(f.outcome, errFenced):
+		s.beginFence(p, false)
+	}
+}
+
+// deny records that a permission for fences is missing.
+func (s *Sink) deny(p *partition) {
+	cause := p.fence.outcome
+	if codeOf(cause) == kafkago.TopicAuthorizationFailed {
+		p.topic.denied = true
+	} else {
+		s.fences.denied = true
+	}
+	if s.fences.warned {
+		return
+	}
+	s.fences.warned = true
+	s.cfg.Logger.Warn("missing Kafka permissions, events may be written again after a restart",
+		"required", "Describe and Write on transactional ids that begin with deltabridge., and Read on the topics",
+		"err", cause)
+}
+
+// stopFence ends the partition's fence, if there is one. Its result is ignored.
+func (p *partition) stopFence() {
+	if p.fence != nil {
+		p.fence.cancel()
+		p.fence = nil
+	}
+}
+
+// notReady explains why nothing can be written to the partition.
+func (p *partition) notReady() error {
+	switch {
+	case p.fence == nil:
+		return fmt.Errorf("%s: a batch was perhaps written, reading it back", p)
+	case p.fence.isDone() && errors.Is(p.fence.outcome, errFenced):
+		return sinks.Rejected(p.fence.outcome)
+	}
+	return p.fence.failure()
+}
+
+func (f *fence) isDone() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// writer returns what identifies the sink in its records, or an empty string if they are not read back.
+func (s *fences) writer() string {
+	if s.resume == nil {
+		return ""
+	}
+	return s.resume.Writer
+}
+
+// limit returns the semaphore for requests to the broker at addr.
+func (s *fences) limit(addr string) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	limit := s.limits[addr]
+	if limit == nil {
+		limit = make(chan struct{}, requestsAtOnce)
+		s.limits[addr] = limit
+	}
+	return limit
+}
+
+// note adds a record to what was found. It reports whether this is the first for which there is no room.
+func (s *fences) note(r sinks.FoundRecord) (full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.found.Dropped()
+	s.found.Note(r)
+	return before == 0 && s.found.Dropped() > 0
+}
+
+func (s *fences) has(m *event.Message) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.found.Has(m)
+}
+
+// close ends all fences.
+func (s *fences) close() {
+	if s.cancel != nil {
+		s.cancel()
+		s.wg.Wait()
+	}
+}

@@ -1,0 +1,261 @@
+package e2e
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// replicated are a JetStream and a Kafka of three nodes each, and the namespace whose objects a bridge sends there. Two
+// nodes of each can be stopped: the first one is for the test.
+type replicated struct {
+	t         *testing.T
+	c         *cluster.Cluster
+	cs        kubernetes.Interface
+	namespace string
+	resources []string // what changes; each has a topic
+	js        []*jetStream
+	kafka     []*kafka.Broker
+	natsURLs  []string
+	brokers   []string
+	written   *written // to the mirror
+}
+
+func newReplicated(t *testing.T) *replicated {
+	t.Helper()
+	return newReplicatedBehind(t, nil)
+}
+
+// newReplicatedBehind is newReplicated with a proxy for each of the six servers, for bridges whose configuration is made
+// with proxied.
+func newReplicatedBehind(t *testing.T, proxies []*sinktest.Proxy) *replicated {
+	t.Helper()
+	var addrs []string
+	for _, p := range proxies[:len(proxies)/2] {
+		addrs = append(addrs, p.Addr())
+	}
+	r := &replicated{t: t, c: sharedCluster(t), js: startJetStreamCluster(t), kafka: kafka.NewClusterForTest(t, addrs)}
+	r.resources = []string{"configmaps", "limitranges"}
+	for n := range proxies[:len(proxies)/2] {
+		proxies[n].SetTarget(r.kafka[n].Behind()[0])
+		proxies[len(proxies)/2+n].SetTarget(r.js[n].addr())
+	}
+	for n := range r.js {
+		r.natsURLs, r.brokers = append(r.natsURLs, r.js[n].url()), append(r.brokers, r.kafka[n].Addr())
+	}
+	r.cs = clientset(t, r.c)
+	r.namespace = newNamespace(t, r.cs)
+	r.written = r.createMirror()
+	return r
+}
+
+// proxied is r as a bridge sees it through the proxies.
+func (r *replicated) proxied(proxies []*sinktest.Proxy) *replicated {
+	through := *r
+	through.natsURLs, through.brokers = nil, nil
+	for n, p := range proxies {
+		if n < len(proxies)/2 {
+			through.brokers = append(through.brokers, p.Addr())
+		} else {
+			through.natsURLs = append(through.natsURLs, (&url.URL{Scheme: "nats", Host: p.Addr()}).String())
+		}
+	}
+	return &through
+}
+
+const mirrorStream = "MIRROR"
+
+// config has a sink for a stream that keeps everything, one for a stream of last messages, and one for Kafka. The
+// stream forgets ids as soon as the server permits.
+func (r *replicated) config() string {
+	urls := strings.Join(r.natsURLs, ",")
+	buffer := "buffer: {events: 100, bytes: 1Mi}"
+	return fmt.Sprintf(`
+watch: [{resources: [%s], namespaces: [%s]}]
+sinks:
+  - name: jetstream
+    %s
+    nats: {url: %q, stream: {name: E2E, create: true, replicas: 3, subjects: ["k8s.>"], duplicateWindow: 100ms}}
+  - name: mirror
+    %s
+    nats: {url: %q, subject: "mirror.{group}.{resource}.{namespace}.{name}", stream: {name: %s, lastPerSubject: true}}
+  - name: kafka
+    %s
+    kafka: {brokers: [%s], topic: "%s-{resource}", createTopics: {partitions: 3, replicationFactor: 3}}
+`, strings.Join(r.resources, ", "), r.namespace, buffer, urls, buffer, urls, mirrorStream,
+		buffer, strings.Join(r.brokers, ", "), r.namespace)
+}
+
+func (r *replicated) topic(resource string) string { return r.namespace + "-" + resource }
+
+// startChanges starts random changes of the resources, or of those given.
+func (r *replicated) startChanges(resources ...string) *randomChanges {
+	r.t.Helper()
+	if len(resources) == 0 {
+		resources = r.resources
+	}
+	return startChanges(r.t, r.cs, r.namespace, 60, 150, resources...)
+}
+
+// stopNodes stops two of three nodes of each broker, so that neither accepts anything, and waits until each sink spills.
+func (r *replicated) stopNodes(b *bridge) {
+	r.t.Helper()
+	for n := 1; n < 3; n++ {
+		r.js[n].stop()
+		if err := r.kafka[n].Kill(); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	eventually(r.t, time.Minute, func() error {
+		for _, sink := range []string{"jetstream", "mirror", "kafka"} {
+			if b.metric("deltabridge_spill_events", "sink="+sink) == 0 {
+				return fmt.Errorf("sink %s does not spill", sink)
+			}
+		}
+		return nil
+	})
+}
+
+func (r *replicated) startNodes() {
+	r.t.Helper()
+	group, ctx := errgroup.WithContext(r.t.Context())
+	for n := 1; n < 3; n++ {
+		r.js[n].start()
+		group.Go(func() error { return r.kafka[n].Restart(ctx) })
+	}
+	if err := group.Wait(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// upTo waits until the bridge has delivered everything of etcd's history so far, and gives that.
+func (r *replicated) upTo(b *bridge) []change {
+	r.t.Helper()
+	var truth []change
+	for _, resource := range r.resources {
+		truth = append(truth, history(r.t, r.c, resource, resource, r.namespace)...)
+	}
+	eventually(r.t, 3*time.Minute, func() error {
+		if n := b.metric("deltabridge_parked_events"); n > 0 {
+			return fmt.Errorf("%.0f events are parked", n)
+		}
+		return b.reached(truth)
+	})
+	return truth
+}
+
+// judgeKafka requires that the topics have each revision once, in order, and no other event twice.
+func (r *replicated) judgeKafka(truth []change) {
+	r.t.Helper()
+	for _, resource := range r.resources {
+		prefix := resource + "/"
+		of := slices.DeleteFunc(slices.Clone(truth), func(c change) bool { return !strings.HasPrefix(c.subject, prefix) })
+		records := readKafka(r.t, r.kafka[0].Addr(), r.topic(resource))
+		judge(r.t, "Kafka: "+resource, of, prefix, records...)
+		once(r.t, "Kafka: "+resource, records...)
+	}
+}
+
+// judgeStream is judgeKafka for the stream that keeps everything.
+func (r *replicated) judgeStream(truth []change) {
+	r.t.Helper()
+	events := r.js[0].read("E2E")
+	judge(r.t, "JetStream", truth, "", events)
+	once(r.t, "JetStream", events)
+}
+
+// judgeMirror is judgeKafka for all messages that the mirror ever stored. What the server could not publish again,
+// because its leader changed, is counted: it can only be a revision that seems to be missing.
+func (r *replicated) judgeMirror(truth []change) {
+	r.t.Helper()
+	last := r.js[0].lastSequence(mirrorStream)
+	all := r.written.upTo(last)
+	seen := map[string]bool{}
+	for _, w := range all {
+		seen[w.resourceVersion()] = true
+	}
+	published := slices.DeleteFunc(slices.Clone(truth), func(c change) bool { return !seen[c.rv] })
+	judge(r.t, "the mirror", published, "", all)
+	once(r.t, "the mirror", all)
+	if missing := len(truth) - len(published); len(all)+missing != last {
+		r.t.Errorf("the mirror has stored %d messages, %d were published again, and %d revisions are not among these",
+			last, len(all), missing)
+	}
+	judgeFinal(r.t, "the mirror", truth, "", r.js[0].read(mirrorStream))
+}
+
+// written has all messages that a stream stored in their order, even if it holds only the last of each subject: the
+// server publishes each again.
+type written struct {
+	t   *testing.T
+	mu  sync.Mutex
+	all []received
+}
+
+func (r *replicated) createMirror() *written {
+	r.t.Helper()
+	r.js[0].create(jetstream.StreamConfig{
+		Name: mirrorStream, Subjects: []string{"mirror.>"}, Replicas: 3, MaxMsgsPerSubject: 1,
+		AllowDirect: true, AllowMsgTTL: true, RePublish: &jetstream.RePublish{Destination: "written.>"},
+	})
+	conn, err := natsgo.Connect(r.js[0].url())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(conn.Close)
+	w := &written{t: r.t}
+	subscription, err := conn.Subscribe("written.>", func(m *natsgo.Msg) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.all = append(w.all, fromNATS(m.Header, m.Data))
+	})
+	if err == nil {
+		err = subscription.SetPendingLimits(-1, -1)
+	}
+	if err == nil {
+		err = conn.Flush()
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return w
+}
+
+// upTo returns the messages when there are so many, or no more come.
+func (w *written) upTo(sequence int) []received {
+	w.t.Helper()
+	for before := -1; ; {
+		w.mu.Lock()
+		all := slices.Clone(w.all)
+		w.mu.Unlock()
+		if len(all) >= sequence || len(all) == before {
+			return all
+		}
+		before = len(all)
+		pause(w.t, time.Second)
+	}
+}
+
+func (js *jetStream) lastSequence(stream string) int {
+	js.t.Helper()
+	api, closeConn := js.api()
+	defer closeConn()
+	s, err := api.Stream(js.t.Context(), stream)
+	if err != nil {
+		js.t.Fatal(err)
+	}
+	return int(s.CachedInfo().State.LastSeq)
+}
