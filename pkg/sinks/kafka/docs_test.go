@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -35,16 +36,14 @@ func TestEventsPageExample(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.ClusterUID = "9d3b6a1e-52c4-4f0a-8a57-1c0f6f4b2e90"
+	m.ClusterUID, m.Epoch = "9d3b6a1e-52c4-4f0a-8a57-1c0f6f4b2e90", "mwt0zse6"
 	testkafka.CreateTopic(t, broker.Addr(), "k8s.configmaps", 3, nil)
 	sink := newSink(t, Config{Brokers: []string{broker.Addr()}, Topic: topicTemplate})
+	sink.Resume(sinks.Resume{Writer: "q3x7v1mb/kafka", Store: new(stored).add})
 	if err := sink.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	results := make([]error, 1)
-	if sink.Send(t.Context(), []*event.Message{m}, results); results[0] != nil {
-		t.Fatal(results[0])
-	}
+	sendAll(t, sink, m)
 	var text strings.Builder
 	for _, partition := range testkafka.ReadAll(t, broker.Addr(), "k8s.configmaps") {
 		for _, r := range partition {
