@@ -22,14 +22,19 @@ func installMirror(t *testing.T) *installation {
 	return in
 }
 
-// stream returns the stream as an administrator sees it.
+// stream returns the stream as an administrator sees it. It waits for the stream's leader.
 func (b *broker) stream(t testing.TB) jetstream.Stream {
 	t.Helper()
-	stream, err := b.js(t).Stream(t.Context(), streamName)
-	if err != nil {
-		t.Fatal(err)
+	js := b.js(t)
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		stream, err := js.Stream(t.Context(), streamName)
+		if err == nil {
+			return stream
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
 	}
-	return stream
 }
 
 // expectWritten fails the test if another number of messages was ever stored.

@@ -1,7 +1,6 @@
 package nats_test
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -238,11 +237,7 @@ accounts {
 	}
 	in := install(b)
 	send(t, in.start(t), sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100))
-	after := in.process(t)
-	for err := errors.New("not connected"); err != nil; {
-		err = after.Connect(t.Context())
-	}
-	expectStored(t, after, stored, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100))
+	expectStored(t, in.await(t), stored, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100))
 	if n := logged.count("only recognized within the duplicate window"); n != wantWarnings {
 		t.Errorf("%d warnings: %s", n, logged.text.String())
 	}

@@ -53,6 +53,21 @@ func (in *installation) start(t testing.TB) *nats.Sink {
 	return sink
 }
 
+// await is start, but repeats attempts to connect, as a drain does.
+func (in *installation) await(t testing.TB) *nats.Sink {
+	t.Helper()
+	sink := in.process(t)
+	for deadline := time.Now().Add(time.Minute); ; {
+		err := sink.Connect(t.Context())
+		if err == nil {
+			return sink
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("Connect: %v", err)
+		}
+	}
+}
+
 // commit stores the positions of a sink.
 func (in *installation) commit(sink *nats.Sink) { maps.Copy(in.positions, sink.Positions()) }
 
