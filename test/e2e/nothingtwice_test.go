@@ -60,7 +60,7 @@ func TestTwoProcesses(t *testing.T) { // alone: it runs six brokers
 	old := startBridgeIn(t, dir, r.c.Kubeconfig(), config)
 	old.waitReady()
 	changes := r.startChanges()
-	pause(t, 3*time.Second) // the checkpoint and the last commit differ
+	old.waitAcknowledged(100) // it has written to all partitions
 	old.signal(syscall.SIGSTOP)
 	copyState(t, dir, newDir)
 	b := startBridgeIn(t, newDir, r.c.Kubeconfig(), config)
