@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -271,6 +272,7 @@ func (e *Engine) read() error {
 		return err
 	}
 	group.Go(e.releaseStartupMemory)
+	group.Go(e.awaitChanges)
 	for _, p := range e.pipelines {
 		p.clusterUID, p.epoch = e.tracker.KnownUID(), e.tracker.Epoch()
 		if p.Buffer.Overflow != Block { // after a crash, events that were dropped or merged are sent behind newer ones
@@ -280,6 +282,21 @@ func (e *Engine) read() error {
 		group.Go(func() { e.resyncs.follow(p, func() bool { return len(e.set.NotReady()) == 0 }) })
 	}
 	return e.set.Run(e.reading)
+}
+
+// awaitChanges tells the tracker when the informers have brought what the previous process may have sent. Resources that
+// may not be read bring nothing.
+func (e *Engine) awaitChanges() {
+	const interval = time.Second
+	err := wait.PollUntilContextCancel(e.reading, interval, false, func(context.Context) (bool, error) {
+		informers := e.set.Informers()
+		return len(informers) > 0 && !slices.ContainsFunc(informers, func(i *informer.Informer) bool {
+			return !i.CaughtUp() && !i.Status().Forbidden
+		}), nil
+	})
+	if err == nil {
+		e.tracker.CaughtUp()
+	}
 }
 
 // releaseStartupMemory returns free memory to the operating system once, when the bridge is ready. Reading the initial

@@ -28,9 +28,16 @@ func (t *Tracker) Resumes(sink string) sinks.Resume {
 	}
 }
 
+// CaughtUp must be called when all sources have brought again what earlier processes may have sent and not committed.
+// Until then, the positions of earlier processes stay.
+func (t *Tracker) CaughtUp() { t.caughtUp.Store(true) }
+
 // NeedsBookmark reports whether Bookmark would have an effect for a sink, so that the caller needs to find the
 // positions only then.
 func (t *Tracker) NeedsBookmark(sink string) bool {
+	if !t.caughtUp.Load() {
+		return false
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.bookmarks[sink] == nil

@@ -14,7 +14,11 @@ func TestPositions(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "fast"}, Sink{Name: "slow"})
 	begin(t, e, pods, "10", pod(t, "a", 3))
-	e.Resume(podsIn("idle"))
+	e.Resume(podsIn("idle")) // has no list yet
+	if e.NeedsBookmark("fast") {
+		t.Error("a bookmark before all sources have caught up")
+	}
+	e.CaughtUp()
 	stored := func(want sinks.Positions) {
 		t.Helper()
 		if err := e.Commit(); err != nil {
@@ -124,4 +128,23 @@ func (s *noPositions) AddPositions(p map[string]sinks.Positions) error {
 		return errFull
 	}
 	return s.Store.AddPositions(p)
+}
+
+// What a spill brought is behind the watermark in the store, which the next process begins with when the spill is empty.
+func TestPositionBehindASpill(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "fast"})
+	begin(t, e, pods, "10")
+	stop(t, e)
+
+	e = start(t, folder, Sink{Name: "fast"})
+	e.queues = &disk{spilled: map[string]map[string]string{"pods": {"fast": "15"}}}
+	e.Resume(pods)
+	e.Bookmark("fast", sinks.Positions{"t/0": {Next: 7}}, func() bool { return true })
+	if err := e.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if states := e.States(); len(states) != 1 || states[0].Sinks["fast"] != "15" || len(e.store.Positions("fast")) != 1 {
+		t.Errorf("%+v, %v", states, e.store.Positions("fast"))
+	}
 }

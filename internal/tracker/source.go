@@ -48,6 +48,7 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	if state.ResourceVersion == "" {
 		state.Source = of
 	}
+	stored := state.Sinks
 	state.Sinks = withSpilled(&state, t.queues.Spilled(of.Name))
 	t.rescope(&state, of.Scope)
 	t.mu.Lock()
@@ -55,6 +56,9 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	t.opened++
 	l := ledger.New(of, state, t.sinks, t.opened<<40)
 	l.CountIn(&t.held)
+	if !maps.Equal(stored, state.Sinks) { // otherwise the next process would begin before what was spilled
+		l.Unwritten()
+	}
 	t.sources[of.Name] = &source{tracker: t, state: state, ledger: l}
 	return informer.Memory{Known: known, At: state.ResourceVersion, Scope: state.Source.Scope}
 }

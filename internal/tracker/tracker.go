@@ -62,6 +62,8 @@ type Tracker struct {
 	filters map[string]string // by sink
 	watch   string            // Options.Watch
 
+	caughtUp atomic.Bool // see CaughtUp
+
 	forgetting sync.Mutex // held while the store removes sources, so none of them can be resumed during the removal
 
 	mu sync.Mutex

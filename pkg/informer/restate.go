@@ -29,9 +29,9 @@ const (
 	// restateSlice is the maximum number of objects that are restated between two changes of the watch.
 	restateSlice = 256
 	restatePause = 5 * time.Millisecond
-	// resumeGrace is how long, after a resumed informer has opened its first watch, no objects are restated. The known
-	// states may be older than states that the previous process sent. The watch delivers the newer states at once, but
-	// does not mark their end.
+	// resumeGrace is how long, after a resumed informer has opened its first watch, it may still bring changes that the
+	// previous process sent: the watch delivers them at once, but does not mark their end. Until then, no objects are
+	// restated, because the known states may be older.
 	resumeGrace = 5 * time.Second
 )
 
@@ -68,6 +68,18 @@ func (i *Informer) restateSome(r Restater, objects []*object.Object) (rest []*ob
 	return nil
 }
 
+// CaughtUp reports whether the informer has brought all changes that the previous process may have sent: it has
+// delivered a list, or the watch that continued from the checkpoint has been open for resumeGrace. While a handler
+// blocks, CaughtUp waits.
+func (i *Informer) CaughtUp() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.HasSynced() && i.isCurrent()
+}
+
+// isCurrent must be called with mu held.
+func (i *Informer) isCurrent() bool { return !i.resuming && time.Since(i.resumedAt) >= resumeGrace }
+
 // Turn waits until r.MayRestate returns true, and then calls call with the position of the informer. No handler is
 // called at the same time. Turn returns early when ctx ends, and returns ErrEnded if the informer has ended.
 func (i *Informer) Turn(ctx context.Context, r Restater, call func(resourceVersion string)) error {
@@ -86,7 +98,7 @@ func (i *Informer) turn(r Restater, call func(resourceVersion string)) (done boo
 	switch {
 	case i.ended:
 		return false, ErrEnded
-	case i.resuming, time.Since(i.resumedAt) < resumeGrace, !r.MayRestate():
+	case !i.isCurrent(), !r.MayRestate():
 		return false, nil
 	}
 	call(i.position)

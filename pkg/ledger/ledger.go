@@ -19,7 +19,6 @@ type Ledger struct {
 	source Source
 
 	mu      sync.Mutex
-	base    uint64 // value of seq when nothing is recorded
 	seq     uint64 // number of the last recorded change or event; it only grows
 	here    mark   // the last position
 	sinks   map[string]*sinkLedger
@@ -61,7 +60,7 @@ type rowChange struct {
 func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
 		source: source, sinks: map[string]*sinkLedger{}, pending: map[string]*[]rowChange{},
-		base: base, seq: base, here: mark{base, state.ResourceVersion}, history: state.History, written: state,
+		seq: base, here: mark{base, state.ResourceVersion}, history: state.History, written: state,
 		scopeBefore: state.Source.Scope, scopeFrom: math.MaxUint64,
 	}
 	for _, name := range sinks {
@@ -74,6 +73,9 @@ func New(source Source, state State, sinks []string, base uint64) *Ledger {
 		if refilter, ok := state.Refilters[name]; ok {
 			l.sinks[name].caught, l.sinks[name].refilter = false, &refilter
 		}
+		if l.sinks[name].caught {
+			l.sinks[name].collected = base
+		}
 		l.all = append(l.all, l.sinks[name])
 	}
 	return l
@@ -84,6 +86,17 @@ func (l *Ledger) Begun() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.here.resourceVersion != ""
+}
+
+// Unwritten makes the next Collect return an update even if nothing is recorded, because the store has another state than
+// the one that the ledger began with.
+func (l *Ledger) Unwritten() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.written, l.dirty = State{}, true
+	for _, s := range l.all {
+		s.collected = 0
+	}
 }
 
 // Later returns the later of two resourceVersions of one resource, or a if they cannot be compared. An empty

@@ -68,11 +68,11 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 	return s.here, !s.caught
 }
 
-// Recorded returns the number of the last recorded change or event, or 0 if nothing was recorded yet.
+// Recorded returns the number of the last recorded change or event, or 0 if the ledger has no position yet.
 func (l *Ledger) Recorded() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.seq == l.base {
+	if l.here.resourceVersion == "" {
 		return 0
 	}
 	return l.seq
