@@ -1,0 +1,156 @@
+package nats_test
+
+import (
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+)
+
+// warnings collects the warnings of a sink.
+type warnings struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *warnings) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *warnings) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+func (w *warnings) count(text string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.Count(w.text.String(), text)
+}
+
+// Where nothing can be read back, the sink works as without positions, and says so once.
+func TestNothingCanBeReadBack(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T) *broker{
+		"no permission": func(t *testing.T) *broker {
+			b := secured(t, limited("k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S"))
+			b.edit = func(c *nats.Config) { asBridge(t, c); c.Stream.DuplicateWindow = 2 * time.Minute }
+			return b
+		},
+		"a permission only to create the consumer": func(t *testing.T) *broker {
+			b := secured(t, limited("k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S",
+				"$JS.API.CONSUMER.CREATE.K8S.>"))
+			b.edit = func(c *nats.Config) { asBridge(t, c) }
+			return b
+		},
+		"a work queue": func(t *testing.T) *broker {
+			b := newBroker(t)
+			if _, err := b.js(t).CreateStream(t.Context(), jetstream.StreamConfig{
+				Name: streamName, Subjects: []string{"k8s.>"}, Retention: jetstream.WorkQueuePolicy, MaxConsumers: 1,
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		"no room for a consumer": func(t *testing.T) *broker {
+			b := newBroker(t)
+			js := b.js(t)
+			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+				Name: streamName, Subjects: []string{"k8s.>"}, MaxConsumers: 1,
+			}); err != nil {
+				t.Fatal(err)
+			}
+			only := jetstream.ConsumerConfig{Durable: "only"}
+			if _, err := js.CreateConsumer(t.Context(), streamName, only); err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := install(prepare(t))
+			send(t, in.start(t), sinktest.Message("a", 1, 100))
+			var logged warnings
+			edit := in.edit
+			in.edit = func(c *nats.Config) {
+				if edit != nil {
+					edit(c)
+				}
+				c.Logger = logged.logger()
+			}
+			after := in.start(t)
+			if err := after.Connect(t.Context()); err != nil {
+				t.Error(err)
+			}
+			expectStored(t, after, "0", sinktest.Message("a", 1, 100)) // the stream drops it
+			if n := logged.count("only recognized within the duplicate window"); n != 1 {
+				t.Errorf("%d warnings: %s", n, logged.text.String())
+			}
+			stream, err := in.js(t).Stream(t.Context(), streamName)
+			if err != nil || stream.CachedInfo().State.Msgs != 1 {
+				t.Errorf("%+v, %v", stream.CachedInfo().State, err)
+			}
+		})
+	}
+}
+
+// The connection breaks again and again while 50,000 messages are read back.
+func TestReadingBackIsInterrupted(t *testing.T) {
+	in := install(newBroker(t))
+	in.edit = shortWindow
+	send(t, in.start(t), sinktest.Message("first", 1, 100))
+	const objects = 500
+	publishRaw(t, in, objects, 100)
+	outlastWindow(t, in.broker)
+	after := in.process(t)
+	failed := make(chan error, 1)
+	go func() {
+		var err error
+		for range 20 {
+			if err = after.Connect(t.Context()); err == nil {
+				break
+			}
+		}
+		failed <- err
+	}()
+	for range 3 {
+		<-time.After(20 * time.Millisecond)
+		in.Cut()
+	}
+	if err := <-failed; err != nil {
+		t.Fatal(err)
+	}
+	var batch []*event.Message
+	for _, m := range sinktest.Messages(objects, 1) {
+		m.ID, m.Identity.ResourceVersion = string(m.Identity.UID)+".1100", "1100"
+		batch = append(batch, m)
+	}
+	expectStored(t, after, strings.Repeat("1", objects), batch...)
+}
+
+// publishRaw writes versions of objects as an earlier process would have.
+func publishRaw(t testing.TB, in *installation, objects, versions int) {
+	t.Helper()
+	js, last := in.js(t), new(natsgo.Msg)
+	for _, m := range sinktest.Messages(objects, versions) {
+		h := natsgo.Header{"deltabridge": {in.writer}}
+		for name, value := range m.Attributes {
+			h["ce-"+name] = []string{value}
+		}
+		last = &natsgo.Msg{Subject: "k8s.test.apps_example_com.things.default." + m.Identity.Name, Header: h}
+		if err := js.Conn().PublishMsg(last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.PublishMsg(t.Context(), last); err != nil { // when it is stored, so are the others
+		t.Fatal(err)
+	}
+}
