@@ -22,7 +22,7 @@ func fenced(t *testing.T, p *Partition, c *Client, txn *Transactions, own Produc
 	waitUntil(t, func() (ok bool) {
 		var err error
 		producer, err = txn.Init(t.Context(), time.Minute, own)
-		if err != nil && !errors.Is(err, kafkago.ConcurrentTransactions) &&
+		if err != nil && !errors.Is(err, kafkago.ConcurrentTransactions) && !errors.Is(err, kafkago.GroupLoadInProgress) &&
 			!errors.Is(err, kafkago.GroupCoordinatorNotAvailable) && !errors.Is(err, kafkago.NotCoordinatorForGroup) {
 			t.Fatal(err)
 		}
