@@ -37,10 +37,12 @@ type last struct {
 	absent         bool // the last record is a deletion or a leave
 	deleted        bool // the last record is a deletion, which nothing can follow
 	history, epoch string
+	part           string // where the record is
 }
 
 // FoundRecord is a record in the destination, as far as Found needs it.
 type FoundRecord struct {
+	Part    string // the part of the destination; records in one part are in the order in which they were written
 	Mark    string // the header MarkHeader
 	ID      string // the event's id
 	UID     string // the object's uid; empty for a control event
@@ -50,8 +52,7 @@ type FoundRecord struct {
 	Unknown bool
 }
 
-// Note adds a record. The records of an object must be added in the order in which they were written, except that the
-// parts of a destination can be read one after another.
+// Note adds a record. The records of each part must be added in their order. The parts can be read one after another.
 func (f *Found) Note(r FoundRecord) {
 	mark := strings.Split(r.Mark, " ")
 	if mark[0] != f.Writer || f.Writer == "" {
@@ -73,8 +74,10 @@ func (f *Found) Note(r FoundRecord) {
 	left, gone := endsObject(r.UID, r.ID)
 	deleted := gone && r.ID == r.UID+deletedSuffix
 	switch {
-	case known && s.history == history && (s.deleted || version < s.version && !deleted):
-		return // The newer record is in another part of the destination that was read earlier.
+	case known && s.history == history && s.part != r.Part && (s.deleted || version < s.version && !deleted):
+		return // the newer record is in another part of the destination that was read earlier
+	case known && s.history == history:
+		version = max(version, s.version) // a leave can have an older resourceVersion
 	case !known && !f.hasRoom():
 		return
 	}
@@ -82,7 +85,7 @@ func (f *Found) Note(r FoundRecord) {
 		f.objects, f.ended = map[string]last{}, map[event.Key]struct{}{}
 	}
 	f.newest = max(f.newest, version)
-	f.objects[r.UID] = last{version: version, absent: left || gone, deleted: deleted, history: history, epoch: epoch}
+	f.objects[r.UID] = last{version: version, absent: left || gone, deleted: deleted, history: history, epoch: epoch, part: r.Part}
 }
 
 func (f *Found) hasRoom() bool {

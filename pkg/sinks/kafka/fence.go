@@ -38,6 +38,7 @@ const (
 type fence struct {
 	sink *Sink
 	wire.Partition
+	part     string // the name of the partition
 	txn      wire.Transactions
 	producer wire.Producer
 	own      wire.Producer // the producer that the process had, or wire.NoProducer

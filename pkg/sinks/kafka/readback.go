@@ -164,7 +164,7 @@ func (f *fence) note(record *protocol.Record) {
 	if f.renewal {
 		return
 	}
-	var r sinks.FoundRecord
+	r := sinks.FoundRecord{Part: f.part}
 	for _, h := range record.Headers {
 		switch h.Key {
 		case sinks.MarkHeader:

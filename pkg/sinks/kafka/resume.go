@@ -180,7 +180,7 @@ func (s *Sink) beginFence(p *partition, renewal bool) {
 
 func (s *Sink) newFence(p *partition, renewal bool) *fence {
 	f := &fence{
-		sink: s, Partition: wire.Partition{Topic: p.topic.name, ID: p.id, Leader: p.leader},
+		sink: s, part: s.partName(p), Partition: wire.Partition{Topic: p.topic.name, ID: p.id, Leader: p.leader},
 		txn: wire.Transactions{
 			Client: s.client, ID: fmt.Sprintf("%s%s.%s.%d", wire.TransactionPrefix, s.fences.resume.Writer, p.topic.name, p.id),
 		},
