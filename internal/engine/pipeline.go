@@ -137,8 +137,9 @@ func (p *pipeline) resume(t *tracker.Tracker) {
 	}
 	sink.Resume(t.Resumes(p.Name))
 	p.drain.ReadsBack = true
+	spilled := p.queue.Last() // what earlier processes left, and may have sent
 	p.drain.Hooks.Between = func() {
-		if t.NeedsBookmark(p.Name) {
+		if t.NeedsBookmark(p.Name) && p.queue.Gone(spilled) {
 			taken := p.queue.Taken()
 			t.Bookmark(p.Name, sink.Positions(), func() bool { return p.queue.Gone(taken) })
 		}

@@ -308,6 +308,13 @@ func (q *Queue[T]) ackedUpTo() uint64 {
 	return q.headEnd
 }
 
+// Last returns the number of the newest item. While the overflow policy drops or merges items, it can decrease.
+func (q *Queue[T]) Last() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.tail()
+}
+
 // Taken returns the number of the last item that Take returned, or 0 if there is none. The consumer calls it.
 func (q *Queue[T]) Taken() uint64 {
 	q.mu.Lock()
