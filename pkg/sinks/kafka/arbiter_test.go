@@ -68,9 +68,9 @@ func TestOldProcessTakesNothing(t *testing.T) {
 		"u-"+in[2]+".2", "u-"+in[2]+".9")
 }
 
-// TestTakenByOlderProcess: an older process takes a partition after it was confirmed to be the newest one, and is stopped
-// only then. The coordinator does the same to a process that hung while its transaction was open. The process fences
-// the partition again and goes on.
+// TestTakenByOlderProcess: an older process was confirmed to be the newest one, and takes a partition when it is not any
+// more. The coordinator does the same to a process that hung while its transaction was open. The process fences the
+// partition again and goes on.
 func TestTakenByOlderProcess(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	cfg := Config{Brokers: []string{broker.Addr()}}
@@ -114,8 +114,8 @@ func TestTakenByOlderProcess(t *testing.T) {
 	}
 }
 
-// TestArbiterIsShared: partitions that are fenced at the same time do not ask the arbiter one by one. If the arbiter can't
-// be asked when the fences are renewed, this blocks nothing.
+// TestArbiterIsShared: partitions that are fenced at the same time do not ask the arbiter one by one. If it can't be
+// asked when the fences are renewed, this blocks nothing.
 func TestArbiterIsShared(t *testing.T) {
 	const partitions = 30
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"))

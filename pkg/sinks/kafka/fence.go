@@ -27,9 +27,9 @@ const (
 
 // A fence makes a partition safe to write to, and reads back what earlier processes wrote to it. It has three steps:
 //
-//  1. InitProducerId returns a producer with a newer epoch. The process requests the epoch after its own. If it has none,
-//     or the coordinator has raised the epoch meanwhile, it requests a producer no matter who has the partition. Before and
-//     after that, the arbiter must confirm that there is no newer process.
+//  1. InitProducerId returns a producer with a newer epoch. The process requests the epoch after its own. If it has
+//     none, or the coordinator has raised the epoch meanwhile, it requests a producer no matter who has the partition.
+//     Before and after that, the arbiter must confirm that there is no newer process.
 //  2. AddPartitionsToTxn and EndTxn begin and abort an empty transaction, so that the coordinator writes a marker (a
 //     control batch of this producer and epoch) to the partition. From then on, the partition rejects the batches of
 //     older epochs.

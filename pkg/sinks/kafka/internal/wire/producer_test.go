@@ -23,7 +23,8 @@ func fenced(t *testing.T, p *Partition, c *Client, txn *Transactions, own Produc
 		var err error
 		producer, err = txn.Init(t.Context(), time.Minute, own)
 		if err != nil && !errors.Is(err, kafkago.ConcurrentTransactions) &&
-			!errors.Is(err, kafkago.GroupCoordinatorNotAvailable) && !errors.Is(err, kafkago.NotCoordinatorForGroup) {
+			!errors.Is(err, kafkago.GroupCoordinatorNotAvailable) && !errors.Is(err, kafkago.NotCoordinatorForGroup) &&
+			!errors.Is(err, kafkago.GroupLoadInProgress) {
 			t.Fatal(err)
 		}
 		return err == nil
