@@ -88,6 +88,15 @@ func (f *Found) Note(r FoundRecord) {
 	f.objects[r.UID] = last{version: version, absent: left || gone, deleted: deleted, history: history, epoch: epoch, part: r.Part}
 }
 
+// Sent adds the record of a message that was written to a part just now. It must be called if an earlier process has
+// left the message on disk (its Origin has no number), because its source can bring the event again.
+func (f *Found) Sent(m *event.Message, part string) {
+	f.Note(FoundRecord{
+		Part: part, Mark: Mark(f.Writer, m), ID: m.ID, UID: string(m.Identity.UID), Version: m.Identity.ResourceVersion,
+		Unknown: m.FinalStateUnknown,
+	})
+}
+
 func (f *Found) hasRoom() bool {
 	if len(f.objects)+len(f.single) < maxFound {
 		return true

@@ -38,8 +38,10 @@
 //     a second at most, and then returns a [sinks.UnavailableError] for partitions that are not fenced yet.
 //   - Before the first write to a partition, its position is stored ([sinks.Resume]).
 //   - A fence is renewed every few hours, because Kafka forgets producers that do not write.
-//   - If the coordinator answers that another process has fenced the partition, the sink stops writing to it, and never
-//     fences the other process.
+//   - Another transactional id, deltabridge.<writer>, is the arbiter between processes: the last process that has
+//     claimed it may fence partitions. An older process, which hung for example, stops writing to all partitions when
+//     it wants to fence one or finds that it was fenced. The newest process fences a partition again if an older one
+//     has taken it.
 //   - Without the permissions for it, and without Resume, all partitions share an idempotent producer without a
 //     transactional id. Instead of a fence, the sink increments the producer's epoch for the partition after a batch in
 //     doubt. The broker then rejects batches with an older epoch (KIP-98, KIP-360). After a restart, events can be

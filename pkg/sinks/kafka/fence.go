@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// maxTransaction is the longest transaction timeout that brokers accept by default (transaction.max.timeout.ms). If a
-	// process hangs for longer between two requests of a fence, the coordinator fences it.
-	maxTransaction = 15 * time.Minute
+	// transactionTimeout is the default of the Java client. If a process hangs for longer between two requests of a fence,
+	// the coordinator aborts the transaction and raises the epoch.
+	transactionTimeout = time.Minute
 	// requestsAtOnce is the maximum number of requests of fences to one broker that are in flight.
 	requestsAtOnce = 16
 	// requestTimeout is the time limit of these requests. Other fences wait while a broker does not answer.
@@ -27,7 +27,9 @@ const (
 
 // A fence makes a partition safe to write to, and reads back what earlier processes wrote to it. It has three steps:
 //
-//  1. InitProducerId returns a producer with a newer epoch.
+//  1. InitProducerId returns a producer with a newer epoch. The process requests the epoch after its own. If it has
+//     none, or the coordinator has raised the epoch meanwhile, it requests a producer no matter who has the partition.
+//     Before and after that, the arbiter must confirm that there is no newer process.
 //  2. AddPartitionsToTxn and EndTxn begin and abort an empty transaction, so that the coordinator writes a marker (a
 //     control batch of this producer and epoch) to the partition. From then on, the partition rejects the batches of
 //     older epochs.
@@ -42,12 +44,10 @@ type fence struct {
 	txn      wire.Transactions
 	producer wire.Producer
 	own      wire.Producer // the producer that the process had, or wire.NoProducer
+	asOf     time.Time     // the arbiter must be asked after this moment; zero while the epoch after own is requested
 	renewal  bool          // reports whether the fence renews the fence of own
 	next     int64         // the offset of the next record to read, or wire.Latest
-	timeout  time.Duration // the transaction timeout
-	opened   time.Time     // when the open transaction began; zero if none is open
 	ended    bool          // reports whether step 2 is done
-	restart  bool          // reports whether the process began anew because the coordinator fenced it
 	lastID   string        // id of the last record that was noted
 
 	rivalSince time.Time // the time of another process's marker, or zero
@@ -63,8 +63,9 @@ type fence struct {
 }
 
 var (
-	// errFenced means that another process has fenced the partition.
-	errFenced = errors.New("another process writes to the partition")
+	// errFenced means that there is a newer process or, if the fence is a renewal, that the coordinator has raised the
+	// producer's epoch or forgotten it.
+	errFenced = errors.New("a newer process has taken over")
 	// errNoACL means that a permission is missing.
 	errNoACL = errors.New("missing permission")
 
@@ -103,6 +104,9 @@ func (f *fence) attempt(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := f.sink.fences.arbiter.verify(ctx, f.asOf); err != nil {
+		return err
+	}
 	if f.next == wire.Latest { // no earlier process has written to the partition
 		at, err := f.offset(ctx, wire.Latest)
 		if err != nil {
@@ -119,59 +123,51 @@ func (f *fence) attempt(ctx context.Context) error {
 }
 
 // init requests a producer.
-func (f *fence) init(ctx context.Context) (err error) {
-	var p wire.Producer
-	f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { p, err = f.txn.Init(ctx, f.timeout, f.own) })
-	code := codeOf(err)
-	switch {
-	case err == nil:
-		f.producer, f.opened = p, time.Time{}
-	case code == kafkago.InvalidTransactionTimeout && f.timeout > time.Second:
-		f.timeout /= 2
-		return f.init(ctx)
-	case code == kafkago.ProducerFenced || code == kafkago.InvalidProducerEpoch:
-		if !f.restart && !f.opened.IsZero() && time.Since(f.opened) > f.timeout {
-			f.own, f.restart = wire.NoProducer(), true // The coordinator has aborted the transaction.
-			return f.init(ctx)
-		}
-		return fmt.Errorf("%w: %w", errFenced, err)
-	case code == kafkago.InvalidProducerIDMapping && f.own != wire.NoProducer(): // The coordinator has forgotten it.
-		f.own = wire.NoProducer()
-		return f.init(ctx)
-	case code == kafkago.TransactionalIDAuthorizationFailed || code == kafkago.ClusterAuthorizationFailed:
-		return fmt.Errorf("%w: %w", errNoACL, err)
+func (f *fence) init(ctx context.Context) error {
+	if err := f.sink.fences.arbiter.verify(ctx, f.asOf); err != nil {
+		return err
 	}
-	return err
+	own, p, err := f.own, wire.NoProducer(), error(nil)
+	if !f.asOf.IsZero() {
+		own = wire.NoProducer()
+	}
+	f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { p, err = f.txn.Init(ctx, transactionTimeout, own) })
+	if err != nil {
+		return f.judge(err)
+	}
+	f.producer = p
+	if own == wire.NoProducer() { // It may have been taken from a newer process.
+		f.asOf = time.Now()
+	}
+	return nil
 }
 
 // transact begins and aborts a transaction. It returns nil if the coordinator perhaps writes the marker.
 func (f *fence) transact(ctx context.Context) (err error) {
-	if f.opened.IsZero() {
-		f.opened = time.Now()
-	}
 	f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { err = f.txn.Add(ctx, f.producer, f.Topic, f.ID) })
-	if err == nil {
-		f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { err = f.txn.End(ctx, f.producer) })
-		if code := codeOf(err); err == nil || code == kafkago.InvalidTransactionState { // The transaction has ended.
-			f.ended, f.opened = true, time.Time{}
-			return nil
-		} else if code == kafkago.ConcurrentTransactions { // The coordinator is writing the marker.
-			f.ended = true
-			return nil
-		}
+	if err != nil {
+		return f.judge(err)
 	}
+	f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { err = f.txn.End(ctx, f.producer) })
 	switch codeOf(err) {
-	case kafkago.ProducerFenced, kafkago.InvalidProducerEpoch:
+	case kafkago.InvalidTransactionState, kafkago.ConcurrentTransactions: // It has ended, or its marker is being written.
+		err = nil
+	}
+	f.ended = err == nil
+	return f.judge(err)
+}
+
+// judge returns what the error of a request to the coordinator means for the fence.
+func (f *fence) judge(err error) error {
+	switch codeOf(err) {
+	case kafkago.ProducerFenced, kafkago.InvalidProducerEpoch, kafkago.InvalidProducerIDMapping:
+		// The coordinator has raised the epoch, for another process or because the transaction was open for too long, or it
+		// has forgotten the producer. The arbiter tells whether there is a newer process.
 		if f.renewal {
 			return fmt.Errorf("%w: %w", errFenced, err)
 		}
-		f.own, f.producer = f.producer, wire.NoProducer() // InitProducerId decides whether there is another process.
-	case kafkago.InvalidProducerIDMapping: // The coordinator has forgotten the transactional id.
-		if f.renewal {
-			return fmt.Errorf("%w: %w", errFenced, err)
-		}
-		f.own, f.producer = wire.NoProducer(), wire.NoProducer()
-	case kafkago.TransactionalIDAuthorizationFailed:
+		f.producer, f.asOf = wire.NoProducer(), time.Now()
+	case kafkago.TransactionalIDAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
 		return fmt.Errorf("%w: %w", errNoACL, err)
 	case kafkago.TopicAuthorizationFailed, kafkago.UnknownTopicOrPartition:
 		return f.sink.client.CodeError(f.String(), codeOf(err), "")

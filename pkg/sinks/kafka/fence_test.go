@@ -20,32 +20,37 @@ import (
 
 // TestFenceRetries: errors that pass by themselves delay the first event, and nothing more.
 func TestFenceRetries(t *testing.T) {
+	const arbiter, partition = "deltabridge.w1", "deltabridge.w1.events.0"
 	for _, c := range []struct {
 		key kmsg.Key
 		err *kerr.Error
 		top bool
+		txn string // the transactional id, if it matters
 	}{
-		{kmsg.FindCoordinator, kerr.CoordinatorNotAvailable, true},
-		{kmsg.InitProducerID, kerr.ConcurrentTransactions, true},
-		{kmsg.InitProducerID, kerr.CoordinatorLoadInProgress, true},
-		{kmsg.InitProducerID, kerr.NotCoordinator, true},
-		{kmsg.InitProducerID, kerr.InvalidTransactionTimeout, true},
-		{kmsg.AddPartitionsToTxn, kerr.ConcurrentTransactions, false},
-		{kmsg.AddPartitionsToTxn, kerr.UnknownTopicOrPartition, false},
-		{kmsg.AddPartitionsToTxn, kerr.InvalidProducerEpoch, false},
-		{kmsg.AddPartitionsToTxn, kerr.InvalidProducerIDMapping, false},
-		{kmsg.EndTxn, kerr.NotCoordinator, true},
-		{kmsg.EndTxn, kerr.ConcurrentTransactions, true},
-		{kmsg.EndTxn, kerr.InvalidTxnState, true},
-		{kmsg.ListOffsets, kerr.NotLeaderForPartition, false},
-		{kmsg.Fetch, kerr.NotLeaderForPartition, false},
-		{kmsg.Fetch, kerr.OffsetOutOfRange, false},
+		{kmsg.FindCoordinator, kerr.CoordinatorNotAvailable, false, arbiter},
+		{kmsg.FindCoordinator, kerr.CoordinatorNotAvailable, false, partition},
+		{kmsg.InitProducerID, kerr.ConcurrentTransactions, false, arbiter},
+		{kmsg.InitProducerID, kerr.InvalidProducerIDMapping, false, arbiter},
+		{kmsg.InitProducerID, kerr.ConcurrentTransactions, false, partition},
+		{kmsg.InitProducerID, kerr.ProducerFenced, false, partition},
+		{kmsg.InitProducerID, kerr.CoordinatorLoadInProgress, true, ""},
+		{kmsg.InitProducerID, kerr.NotCoordinator, true, ""},
+		{kmsg.AddPartitionsToTxn, kerr.ConcurrentTransactions, false, ""},
+		{kmsg.AddPartitionsToTxn, kerr.UnknownTopicOrPartition, false, ""},
+		{kmsg.AddPartitionsToTxn, kerr.InvalidProducerEpoch, false, ""},
+		{kmsg.AddPartitionsToTxn, kerr.InvalidProducerIDMapping, false, ""},
+		{kmsg.EndTxn, kerr.NotCoordinator, true, ""},
+		{kmsg.EndTxn, kerr.ConcurrentTransactions, true, ""},
+		{kmsg.EndTxn, kerr.InvalidTxnState, true, ""},
+		{kmsg.ListOffsets, kerr.NotLeaderForPartition, false, ""},
+		{kmsg.Fetch, kerr.NotLeaderForPartition, false, ""},
+		{kmsg.Fetch, kerr.OffsetOutOfRange, false, ""},
 	} {
-		t.Run(c.key.Name()+" "+c.err.Message, func(t *testing.T) {
+		t.Run(c.key.Name()+" "+c.err.Message+" "+c.txn, func(t *testing.T) {
 			fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 			var at stored
 			s := process(t, Config{Brokers: fake.ListenAddrs()}, &at)
-			fault := fake.Fault(kfake.Fault{Keys: []kmsg.Key{c.key}, Err: c.err, TopLevel: c.top})
+			fault := fake.Fault(kfake.Fault{Keys: []kmsg.Key{c.key}, TxnID: c.txn, Err: c.err, TopLevel: c.top})
 			sendAll(t, s, change(event.Added, "a", 1))
 			if fault.Hits() == 0 {
 				t.Fatal("the fault did not strike")
@@ -161,26 +166,5 @@ func TestNoPermissionToFence(t *testing.T) {
 				t.Errorf("%d records, want 4", n)
 			}
 		})
-	}
-}
-
-// TestFencedByOwnHang: the coordinator has aborted a transaction that was open for too long, and fenced the process. It
-// begins anew, because there is no other process; but only if its own clock shows that.
-func TestFencedByOwnHang(t *testing.T) {
-	for _, hung := range []bool{true, false} {
-		fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
-		var at stored
-		s := process(t, Config{Brokers: fake.ListenAddrs()}, &at)
-		sendAll(t, s, change(event.Added, "a", 1))
-		p := s.topics["events"].partitions[0]
-		fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.ProducerFenced, TopLevel: true})
-		f := s.newFence(p, false)
-		if hung {
-			f.opened = time.Now().Add(-maxTransaction - time.Minute)
-		}
-		f.run(t.Context())
-		if hung != (f.outcome == nil) || !hung && !errors.Is(f.outcome, errFenced) {
-			t.Errorf("hung %t: %v", hung, f.outcome)
-		}
 	}
 }

@@ -188,13 +188,13 @@ func (f *fence) note(record *protocol.Record) {
 	}
 }
 
-// rival returns the error of a partition that another process has fenced. It says since when, and names the source of
-// the first record that the other process wrote, if there is one.
+// rival returns the error of a partition that another process has taken over. If the partition shows since when, rival
+// says so, and names the source of the first record that the other process wrote.
 func (f *fence) rival(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(ctx, rivalTimeout)
 	defer cancel()
 	var source string
-	for source == "" {
+	for source == "" && f.own != wire.NoProducer() {
 		found, err := f.fetch(ctx)
 		if err != nil || f.next >= found.HighWatermark {
 			break

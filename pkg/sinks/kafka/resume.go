@@ -37,9 +37,10 @@ type fences struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu     sync.Mutex
-	found  sinks.Found
-	limits map[string]chan struct{} // by address
+	arbiter arbiter
+	mu      sync.Mutex
+	found   sinks.Found
+	limits  map[string]chan struct{} // by address
 }
 
 // Resume implements [sinks.Resumer].
@@ -51,6 +52,8 @@ func (s *Sink) Resume(from sinks.Resume) {
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.limits = make(map[string]chan struct{})
+	f.arbiter.txn = wire.Transactions{Client: s.client, ID: wire.TransactionPrefix + from.Writer}
+	f.arbiter.producer = wire.NoProducer()
 }
 
 // Positions implements [sinks.Resumer]. It returns the positions of the fenced partitions.
@@ -73,11 +76,12 @@ func (s *Sink) partName(p *partition) string { return s.client.ClusterID() + "/"
 // begun.
 func (s *Sink) prepare(ctx context.Context) error {
 	var waiting []*partition
+	lost := s.fences.arbiter.lost.Load()
 	for _, p := range s.routes {
-		if p.isReady() || p.id < 0 || s.goWithoutFence(p) || slices.Contains(waiting, p) {
+		if p.isReady() && !lost || p.id < 0 || s.goWithoutFence(p) || slices.Contains(waiting, p) {
 			continue
 		}
-		if p.fence == nil {
+		if p.fence == nil || p.fence.renewal {
 			s.beginFence(p, false)
 		}
 		waiting = append(waiting, p)
@@ -157,7 +161,7 @@ func (s *Sink) fenceAll(ctx context.Context) error {
 
 // goWithoutFence makes a partition ready that can't be fenced. It reports whether it did so.
 func (s *Sink) goWithoutFence(p *partition) bool {
-	if s.fences.resume != nil && !s.fences.denied && !p.topic.denied {
+	if s.fences.resume != nil && !s.fences.denied && !p.topic.denied || s.fences.arbiter.lost.Load() {
 		return false
 	}
 	if p.stopFence(); p.fenced || p.producer.id < 0 {
@@ -182,14 +186,15 @@ func (s *Sink) newFence(p *partition, renewal bool) *fence {
 	f := &fence{
 		sink: s, part: s.partName(p), Partition: wire.Partition{Topic: p.topic.name, ID: p.id, Leader: p.leader},
 		txn: wire.Transactions{
-			Client: s.client, ID: fmt.Sprintf("%s%s.%s.%d", wire.TransactionPrefix, s.fences.resume.Writer, p.topic.name, p.id),
+			Client: s.client, ID: fmt.Sprintf("%s.%s.%d", s.fences.arbiter.txn.ID, p.topic.name, p.id),
 		},
-		own: wire.NoProducer(), producer: wire.NoProducer(), next: wire.Latest, timeout: maxTransaction, renewal: renewal,
+		own: wire.NoProducer(), producer: wire.NoProducer(), next: wire.Latest, renewal: renewal,
 		began: time.Now(), done: make(chan struct{}),
 	}
+	f.asOf = f.began
 	stored, known := s.fences.stored[s.partName(p)]
 	if p.fenced {
-		f.own, f.next = wire.Producer{ID: p.producer.id, Epoch: p.producer.epoch}, p.next
+		f.own, f.asOf, f.next = wire.Producer{ID: p.producer.id, Epoch: p.producer.epoch}, time.Time{}, p.next
 	} else if known {
 		f.next = stored.Next
 	}
@@ -207,17 +212,22 @@ func (s *Sink) advance() error {
 	}
 	s.fences.advanced = now
 	var done []*partition
+	var renewed bool
 	add := make(sinks.Positions)
 	for _, t := range s.topics {
 		for _, p := range t.partitions {
 			switch {
 			case p.fence == nil && p.fenced && now.Sub(p.fencedAt) > wire.FenceInterval:
 				s.beginFence(p, true)
+				renewed = true
 			case p.fence != nil && p.fence.isDone():
 				done = append(done, p)
 				s.addPosition(add, p)
 			}
 		}
+	}
+	if renewed { // An error does not matter: the next renewal tries again, long before the coordinator forgets the id.
+		s.fences.wg.Go(func() { _ = s.fences.arbiter.verify(s.fences.ctx, now.Add(-wire.FenceInterval/2)) })
 	}
 	if len(add) > 0 {
 		if err := s.fences.resume.Store(add); err != nil {
@@ -337,6 +347,12 @@ func (s *fences) note(r sinks.FoundRecord) (full bool) {
 	before := s.found.Dropped()
 	s.found.Note(r)
 	return before == 0 && s.found.Dropped() > 0
+}
+
+func (s *fences) sent(m *event.Message, part string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.found.Sent(m, part)
 }
 
 func (s *fences) has(m *event.Message) bool {

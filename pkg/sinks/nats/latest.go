@@ -74,6 +74,14 @@ func (l *latest) note(subject string, sequence uint64, r sinks.FoundRecord) {
 	l.records[hash] = lastRecord{r, subject, sequence}
 }
 
+// sent records the last message of a subject, which an earlier process has left on disk: its source can bring it again.
+func (l *latest) sent(subject string, sequence uint64, m *event.Message) {
+	l.note(subject, sequence, sinks.FoundRecord{
+		Mark: sinks.Mark(l.writer, m), ID: m.ID, UID: string(m.Identity.UID), Version: m.Identity.ResourceVersion,
+		Unknown: m.FinalStateUnknown,
+	})
+}
+
 // isFrom reports whether a message with a [sinks.Mark] is from a writer.
 func isFrom(writer, mark string) bool { return mark == writer || strings.HasPrefix(mark, writer+" ") }
 

@@ -281,11 +281,19 @@ func (s *Sink) answer(m *natsgo.Msg) {
 	f.settle(i, a.err)
 }
 
+// isLeft reports whether an earlier process has left m on disk: see [sinks.Found.Sent].
+func (s *Sink) isLeft(m *event.Message) bool { return s.resume != nil && m.Origin.Seq == 0 }
+
 // acknowledged records the sequence of message i.
 func (s *Sink) acknowledged(i int32, a *ack) {
 	f := &s.flight
-	if s.headers.expects() {
+	switch m := f.batch[i]; {
+	case s.headers.expects() && s.isLeft(m):
+		s.latest.sent(s.subject.Expand(m), a.sequence, m)
+	case s.headers.expects():
 		s.latest.wrote(f.hashes[i], a.sequence)
+	case s.isLeft(m):
+		s.found.Sent(m, "")
 	}
 	if a.sequence <= f.before && !a.duplicate { // the stream has lost messages
 		f.before, s.progress.acked = a.sequence-1, a.sequence

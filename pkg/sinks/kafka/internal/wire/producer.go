@@ -54,8 +54,8 @@ const (
 	// TransactionPrefix is the beginning of all transactional ids, for prefixed ACLs.
 	TransactionPrefix = "deltabridge."
 	// FenceInterval is the interval at which fences are renewed, so that neither the partition
-	// (producer.id.expiration.ms, by default a day) nor the coordinator (transactional.id.expiration.ms, a week) forgets the
-	// producer.
+	// (producer.id.expiration.ms, by default a day) nor the coordinator (transactional.id.expiration.ms, a week) forgets
+	// the producer.
 	FenceInterval = 4 * time.Hour
 )
 

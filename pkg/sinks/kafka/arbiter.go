@@ -1,0 +1,67 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
+)
+
+// arbiter tells whether the process is the newest one of the sink. A process that hung, and goes on after its successor
+// has started, therefore does not keep a partition that it takes from its successor.
+//
+// The arbiter is a transactional id of the sink, which the process claims with its first fence. No partition is ever
+// added to its transactions, so that a partition that is unavailable does not block it.
+type arbiter struct {
+	lost atomic.Bool // reports whether a newer process has claimed the id
+
+	mu       sync.Mutex // held during a request
+	txn      wire.Transactions
+	producer wire.Producer // wire.NoProducer before the process has claimed the id
+	verified time.Time     // when the last successful request began
+}
+
+// verify returns nil if the process was the newest one after the moment asOf, and errFenced if there is a newer one. If
+// asOf is zero, verify sends no request.
+func (a *arbiter) verify(ctx context.Context, asOf time.Time) error {
+	if !asOf.IsZero() && !a.lost.Load() {
+		if err := a.request(ctx, asOf); err != nil {
+			return err
+		}
+	}
+	if a.lost.Load() {
+		return errFenced
+	}
+	return nil
+}
+
+// request requests the next epoch, unless another fence has done so since asOf.
+func (a *arbiter) request(ctx context.Context, asOf time.Time) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.lost.Load() || !a.verified.Before(asOf) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	began := time.Now()
+	p, err := a.txn.Init(ctx, transactionTimeout, a.producer)
+	switch codeOf(err) {
+	case kafkago.ProducerFenced, kafkago.InvalidProducerEpoch:
+		a.lost.Store(true)
+		return nil
+	case kafkago.InvalidProducerIDMapping: // The coordinator has forgotten the id, so nobody has claimed it.
+		a.producer = wire.NoProducer()
+	case kafkago.TransactionalIDAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
+		return fmt.Errorf("%w: %w", errNoACL, err)
+	}
+	if err == nil {
+		a.producer, a.verified = p, began
+	}
+	return err
+}
