@@ -99,6 +99,8 @@ func rejection(e *jetstream.APIError) ack {
 		_, number, _ := strings.Cut(e.Description, ": ") // the answer has no field for it
 		sequence, err := strconv.ParseUint(number, 10, 64)
 		return ack{err: e, refused: true, sequence: sequence, numbered: err == nil}
+	case server.JSStreamDuplicateMessageConflict: // an earlier attempt is being replicated
+		return ack{err: sinks.MaybeWritten(e)}
 	case server.JSStreamNotFoundErr, server.JSMessageTTLDisabledErr:
 		return ack{err: e, recheck: true}
 	case server.JSStreamStoreFailedF:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -21,19 +22,25 @@ import (
 // newCluster starts a cluster of three servers, whose streams have three replicas. Sinks connect to all servers.
 func newCluster(t *testing.T) *broker {
 	t.Helper()
+	b := &broker{opts: &server.Options{Host: "127.0.0.1"}}
 	var routes []*url.URL
+	var ports []string
 	for range 3 {
-		routes = append(routes, &url.URL{Scheme: "nats-route", Host: freePort(t)})
+		address := freePort(t)
+		proxy := sinktest.NewProxy(t, address)
+		_, port, _ := strings.Cut(address, ":")
+		ports, b.routes = append(ports, port), append(b.routes, proxy)
+		routes = append(routes, &url.URL{Scheme: "nats-route", Host: proxy.Addr()})
 	}
 	var urls []string
 	var members []*server.Server
-	for i, route := range routes {
+	for i, port := range ports {
 		opts := &server.Options{
 			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
 			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 1 << 30, Routes: routes,
-			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1"},
+			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Advertise: b.routes[i].Addr()},
 		}
-		if _, err := fmt.Sscan(route.Port(), &opts.Cluster.Port); err != nil {
+		if _, err := fmt.Sscan(port, &opts.Cluster.Port); err != nil {
 			t.Fatal(err)
 		}
 		member, err := server.NewServer(opts)
@@ -44,7 +51,7 @@ func newCluster(t *testing.T) *broker {
 		t.Cleanup(func() { member.Shutdown(); member.WaitForShutdown() })
 		urls, members = append(urls, member.ClientURL()), append(members, member)
 	}
-	b := &broker{opts: &server.Options{Host: "127.0.0.1"}}
+	b.members = members
 	first, _ := url.Parse(urls[0])
 	if _, err := fmt.Sscan(first.Port(), &b.opts.Port); err != nil {
 		t.Fatal(err)
@@ -66,6 +73,58 @@ func newCluster(t *testing.T) *broker {
 		if time.Now().After(deadline) {
 			t.Fatal("the cluster has no leader")
 		}
+	}
+}
+
+// A process is killed while the leader of the stream has many of its messages that are not replicated yet. The next
+// process starts before they are stored, and stores none of them again.
+func TestKilledBeforeReplication(t *testing.T) {
+	const objects, rounds = 200, 3
+	in := install(newCluster(t))
+	edit := in.edit
+	in.edit = func(c *nats.Config) { edit(c); shortWindow(c) }
+	first := in.await(t)
+	all := sinktest.Messages(objects, rounds)
+	send(t, first, sinktest.Message("first", 1, 100))
+	in.commit(first)
+	for round := range rounds {
+		var leader *server.Server
+		for _, member := range in.members {
+			if member.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, streamName) {
+				leader = member
+			}
+		}
+		in.edit = func(c *nats.Config) {
+			edit(c)
+			shortWindow(c)
+			c.URLs = []string{leader.ClientURL()}
+		}
+		killed := in.await(t)
+		in.commit(killed)
+		batch := all[objects*round:][:objects]
+		for _, route := range in.routes {
+			route.Freeze()
+		}
+		for i, err := range try(t, killed, batch...) {
+			if !sinks.IsMaybeWritten(err) {
+				t.Fatalf("message %d without replicas: %v", i, err)
+			}
+		}
+		thaw := time.AfterFunc(300*time.Millisecond, func() {
+			for _, route := range in.routes {
+				route.Thaw()
+			}
+		})
+		expectStored(t, in.await(t), strings.Repeat("1", objects), batch...)
+		thaw.Stop()
+		expectWritten(t, in.broker, uint64(1+objects*(round+1)))
+	}
+	ids := map[string]bool{}
+	for _, m := range in.messages(t) {
+		ids[m.Headers().Get("ce-id")] = true
+	}
+	if len(ids) != 1+objects*rounds {
+		t.Errorf("%d different events", len(ids))
 	}
 }
 

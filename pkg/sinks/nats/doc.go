@@ -18,8 +18,15 @@
 // Before the first message, the sink reads the headers of all messages from the stored position to the end of the
 // stream. It does not send an event that the stream has, or of whose object the stream has a later event (sinks.Found).
 // After an unclear failure, it does the same with the messages that this process wrote. The stored position is before
-// every message that was perhaps written. Messages of another process that arrive after they were looked for are
-// dropped by their Nats-Msg-Id, within the duplicate window.
+// every message that was perhaps written.
+//
+// The end of the stream includes what the stream's leader has received but not stored yet, which can be thousands of
+// messages of a process that was killed. To find it out, the sink publishes an empty message with a last sequence that
+// no stream can have (Nats-Expected-Last-Sequence). The stream refuses it and answers with the sequence of the last
+// message before it; the sink waits until the stream has that message. Subscribers outside JetStream receive the empty
+// message, with the character _ in place of all variables of the subject. If the stream refuses the message for another
+// reason or the client has no permission to publish it, the sink warns and reads what is stored. Messages of another
+// process that the leader receives later are dropped by their Nats-Msg-Id, within the duplicate window.
 //
 // This is not possible without the permission to create consumers, or if consumers remove what they read (retention
 // interest and workqueue). Then only the duplicate window remains.

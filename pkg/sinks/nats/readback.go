@@ -90,14 +90,22 @@ func (p *progress) note(batch []*event.Message, results []error, before uint64) 
 // must read. It does both once for each stream. It also finds out which messages of this process were written without
 // an acknowledgement: after an outage, the stream may no longer know their ids.
 func (s *Sink) readBack(ctx context.Context) error {
-	p, last := &s.progress, s.info.State.LastSeq
+	p := &s.progress
 	switch {
 	case s.resume == nil:
 		return nil
 	case p.part != s.destination:
+		last, err := s.end(ctx)
+		if err != nil {
+			return err
+		}
 		return s.begin(ctx, last)
 	case p.unsure && !s.headers.latest: // a refusal by a latest-state stream shows it for each message
-		if err := s.read(ctx, max(p.settled(), p.read)+1, last); err != nil {
+		last, err := s.end(ctx)
+		if err == nil {
+			err = s.read(ctx, max(p.settled(), p.read)+1, last)
+		}
+		if err != nil {
 			return err
 		}
 		p.read = last

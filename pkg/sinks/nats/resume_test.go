@@ -312,7 +312,7 @@ func TestDoubt(t *testing.T) {
 	if next := in.next(t); next != 3 {
 		t.Errorf("position %d with a message in doubt", next)
 	}
-	send(t, sink, sinktest.Message("a", 2, 100))
+	expectStored(t, sink, "1", sinktest.Message("a", 2, 100))
 	in.commit(sink)
 	if next := in.next(t); next != 5 {
 		t.Errorf("position %d", next)

@@ -28,6 +28,10 @@ type broker struct {
 	stop  func()
 	edit  func(*nats.Config) // changes the sinks' configuration
 	parts []string           // subjects of the stream, if it was divided
+
+	// Only in a cluster:
+	members []*server.Server
+	routes  []*sinktest.Proxy // the connections between the members
 }
 
 func newBroker(t testing.TB) *broker {

@@ -43,7 +43,7 @@ func (s *Sink) checkStream(ctx context.Context) error {
 
 func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	js, name := s.client.JetStream(), s.cfg.Stream.Name
-	stream, err := lookUp(ctx, js, name)
+	stream, err := s.lookUp(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && s.cfg.Stream.Create {
 		// CreateOrUpdateStream would change a stream that someone else has created since the lookup.
 		stream, err = js.CreateStream(ctx, s.stream.Config)
@@ -60,22 +60,28 @@ func (s *Sink) findStream(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return stream.CachedInfo(), nil
 }
 
-// lookUp returns the stream. It sends the request again every half second until there is a response. Requests that are
-// sent while a cluster has no leader are never answered, but later requests are.
-func lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
+func (s *Sink) lookUp(ctx context.Context) (jetstream.Stream, error) {
+	return repeat(ctx, func(ctx context.Context) (jetstream.Stream, error) {
+		return s.client.JetStream().Stream(ctx, s.cfg.Stream.Name)
+	})
+}
+
+// repeat sends a request again every half second until there is a response. Requests that are sent while a cluster has
+// no leader are never answered, but later requests are.
+func repeat[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
-		stream jetstream.Stream
-		err    error
+		value T
+		err   error
 	}
 	answers := make(chan answer)
 	tick := time.NewTicker(2 * reach.Interval)
 	defer tick.Stop()
 	for waiting := 0; ; {
 		go func() {
-			stream, err := js.Stream(ctx, name)
-			answers <- answer{stream, err}
+			value, err := request(ctx)
+			answers <- answer{value, err}
 		}()
 		waiting++
 		select {
@@ -86,7 +92,7 @@ func lookUp(ctx context.Context, js jetstream.JetStream, name string) (jetstream
 			for range waiting - 1 {
 				<-answers
 			}
-			return a.stream, a.err
+			return a.value, a.err
 		}
 	}
 }

@@ -42,6 +42,7 @@ func TestReadAck(t *testing.T) {
 		},
 		{`{"error":{"code":400,"err_code":10060,"description":"expected stream does not match"}}`, plain, true},
 		{`{"error":{"code":404,"err_code":10059,"description":"stream not found"}}`, plain, true},
+		{`{"error":{"code":409,"err_code":10158,"description":"duplicate message id is in process"}}`, maybe, false},
 		{`{"error":{"code":503,"err_code":10023,"description":"insufficient resources"}}`, plain, false},
 		{`{"error":{"code":429,"err_code":10167,"description":"too many requests"}}`, plain, false},
 		{`{"error":{"code":500,"err_code":60000,"description":"from the future"}}`, plain, false},
