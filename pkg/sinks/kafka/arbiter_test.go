@@ -68,7 +68,7 @@ func TestOldProcessTakesNothing(t *testing.T) {
 		"u-"+in[2]+".2", "u-"+in[2]+".9")
 }
 
-// TestTakenByOlderProcess: an older process was confirmed to be the newest one, and takes a partition when it is not any
+// TestTakenByOlderProcess: an older process was confirmed to be the newest, and takes a partition when it is not any
 // more. The coordinator does the same to a process that hung while its transaction was open. The process fences the
 // partition again and goes on.
 func TestTakenByOlderProcess(t *testing.T) {
