@@ -26,7 +26,7 @@ type Found struct {
 
 	objects map[string]last        // by uid
 	newest  uint64                 // the highest resourceVersion
-	single  map[string]int         // events that only their own record shows, by id or delivery: the number of records
+	single  map[string]struct{}    // events that only their own record shows, by id or delivery
 	ended   map[event.Key]struct{} // names of objects whose deletion is sent again
 	dropped int
 }
@@ -106,13 +106,13 @@ func (f *Found) hasRoom() bool {
 }
 
 func (f *Found) noteSingle(id string) {
-	if f.single[id] == 0 && !f.hasRoom() {
+	if f.hasSingle(id) || !f.hasRoom() {
 		return
 	}
 	if f.single == nil {
-		f.single = map[string]int{}
+		f.single = map[string]struct{}{}
 	}
-	f.single[id]++
+	f.single[id] = struct{}{}
 }
 
 // Dropped returns the number of records that were not remembered because there were too many.
@@ -148,17 +148,17 @@ func (f *Found) Has(m *event.Message) bool {
 	case m.IfFound && (!known || s.absent || s.history != m.History):
 		return true
 	case m.Delivery != "":
-		if f.takeSingle(m.Delivery) {
+		if f.hasSingle(m.Delivery) {
 			return true
 		}
-	case (m.Type.IsControl() || configured || m.FinalStateUnknown) && f.takeSingle(m.ID):
+	case (m.Type.IsControl() || configured || m.FinalStateUnknown) && f.hasSingle(m.ID):
 		return true
 	case known && s.covers(m, configured):
 		if _, ended := f.ended[m.Key()]; !ended {
 			return true
 		}
 		delete(f.ended, m.Key())
-	case m.Type == event.Deleted && !m.LeftFilter && f.mayPrecede(m):
+	case !known && m.Type == event.Deleted && !m.LeftFilter && f.mayPrecede(m):
 		f.ended[m.Key()] = struct{}{}
 	}
 	delete(f.objects, uid)
@@ -173,15 +173,7 @@ func (f *Found) mayPrecede(m *event.Message) bool {
 	return err == nil && version <= f.newest && f.objects != nil
 }
 
-func (f *Found) takeSingle(id string) bool {
-	n := f.single[id]
-	if n > 1 {
-		f.single[id] = n - 1
-	} else {
-		delete(f.single, id)
-	}
-	return n > 0
-}
+func (f *Found) hasSingle(id string) bool { _, found := f.single[id]; return found }
 
 // covers reports whether the event precedes the state, or leads to it.
 func (s *last) covers(m *event.Message, configured bool) bool {
