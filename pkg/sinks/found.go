@@ -27,7 +27,7 @@ type Found struct {
 	objects map[string]last        // by uid
 	newest  uint64                 // the highest resourceVersion
 	single  map[string]struct{}    // events that only their own record shows, by id or delivery
-	ended   map[event.Key]struct{} // names of objects whose deletion is sent again
+	ended   map[event.Key]string   // uids of objects whose deletion is sent again, by name
 	dropped int
 }
 
@@ -82,7 +82,7 @@ func (f *Found) Note(r FoundRecord) {
 		return
 	}
 	if f.objects == nil {
-		f.objects, f.ended = map[string]last{}, map[event.Key]struct{}{}
+		f.objects, f.ended = map[string]last{}, map[event.Key]string{}
 	}
 	f.newest = max(f.newest, version)
 	f.objects[r.UID] = last{version: version, absent: left || gone, deleted: deleted, history: history, epoch: epoch, part: r.Part}
@@ -91,6 +91,9 @@ func (f *Found) Note(r FoundRecord) {
 // Sent adds the record of a message that was written to a part just now. It must be called if an earlier process has
 // left the message on disk (its Origin has no number), because its source can bring the event again.
 func (f *Found) Sent(m *event.Message, part string) {
+	if before, ended := f.ended[m.Key()]; ended && before != string(m.Identity.UID) {
+		delete(f.ended, m.Key())
+	}
 	f.Note(FoundRecord{
 		Part: part, Mark: Mark(f.Writer, m), ID: m.ID, UID: string(m.Identity.UID), Version: m.Identity.ResourceVersion,
 		Unknown: m.FinalStateUnknown,
@@ -154,12 +157,12 @@ func (f *Found) Has(m *event.Message) bool {
 	case (m.Type.IsControl() || configured || m.FinalStateUnknown) && f.hasSingle(m.ID):
 		return true
 	case known && s.covers(m, configured):
-		if _, ended := f.ended[m.Key()]; !ended {
+		if before, ended := f.ended[m.Key()]; !ended || before == uid {
 			return true
 		}
 		delete(f.ended, m.Key())
 	case !known && m.Type == event.Deleted && !m.LeftFilter && f.mayPrecede(m):
-		f.ended[m.Key()] = struct{}{}
+		f.ended[m.Key()] = uid
 	}
 	delete(f.objects, uid)
 	return false

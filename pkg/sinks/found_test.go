@@ -187,11 +187,14 @@ func TestFound(t *testing.T) {
 // What an earlier process left on disk, and this one has sent, comes again from its source.
 func TestFoundOfThisProcess(t *testing.T) {
 	found := sinks.Found{Writer: writer}
-	left := []*event.Message{ev("update", 10, ""), ev("deleted", 12, ""), ev("gap", 12, "")}
+	found.Note(record(writer, of("other", ev("update", 99, ""))))
+	left := []*event.Message{ev("update", 10, ""), ev("deleted", 12, ""), of("b", ev("update", 13, "")), ev("gap", 12, "")}
 	for _, m := range left {
 		if found.Has(m) {
 			t.Errorf("%s is not sent", m.ID)
 		}
+	}
+	for _, m := range left {
 		found.Sent(m, "")
 	}
 	for _, m := range left {
