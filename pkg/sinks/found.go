@@ -24,10 +24,10 @@ type Found struct {
 	// Writer is the writer whose records count.
 	Writer string
 
-	objects map[string]last        // by uid
-	newest  uint64                 // the highest resourceVersion
-	single  map[string]struct{}    // events that only their own record shows, by id or delivery
-	ended   map[event.Key]string   // uids of objects whose deletion is sent again, by name
+	objects map[string]last      // by uid
+	newest  uint64               // the highest resourceVersion
+	single  map[string]struct{}  // events that only their own record shows, by id or delivery
+	ended   map[event.Key]string // uids of objects whose deletion is sent again, by name
 	dropped int
 }
 

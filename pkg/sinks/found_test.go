@@ -52,6 +52,11 @@ func record(by string, m *event.Message) sinks.FoundRecord {
 	}
 }
 
+// about returns m as an event of another object.
+func about(uid types.UID, m *event.Message) *event.Message {
+	return with(m, func(m *event.Message) { m.Identity.UID, m.ID = uid, string(uid)+m.ID[1:] })
+}
+
 // What has been read back decides which events are not sent again.
 func TestFound(t *testing.T) {
 	restated := func(version int, delivery string) *event.Message {
@@ -62,9 +67,6 @@ func TestFound(t *testing.T) {
 	}
 	epoch := func(m *event.Message) { m.Epoch = "e2.17" }
 	history := func(m *event.Message) { m.History = "500" }
-	of := func(uid types.UID, m *event.Message) *event.Message {
-		return with(m, func(m *event.Message) { m.Identity.UID, m.ID = uid, string(uid)+m.ID[1:] })
-	}
 	for name, test := range map[string]struct {
 		found []*event.Message
 		again []*event.Message
@@ -80,12 +82,12 @@ func TestFound(t *testing.T) {
 			again: []*event.Message{ev("update", 10, ""), ev("left", 11, ""), ev("update", 12, "")},
 		},
 		"the next object of this name": {
-			found: []*event.Message{ev("deleted", 11, ""), of("b", ev("update", 12, ""))},
-			again: []*event.Message{ev("deleted", 11, ""), of("b", ev("update", 12, ""))},
+			found: []*event.Message{ev("deleted", 11, ""), about("b", ev("update", 12, ""))},
+			again: []*event.Message{ev("deleted", 11, ""), about("b", ev("update", 12, ""))},
 		},
 		"the next object of this name, and compaction has removed the deletion": {
-			found: []*event.Message{of("b", ev("update", 12, ""))},
-			again: []*event.Message{ev("deleted", 11, ""), of("b", ev("update", 12, ""))},
+			found: []*event.Message{about("b", ev("update", 12, ""))},
+			again: []*event.Message{ev("deleted", 11, ""), about("b", ev("update", 12, ""))},
 			sent:  []int{0, 1},
 		},
 		"a deletion": {
@@ -187,8 +189,8 @@ func TestFound(t *testing.T) {
 // What an earlier process left on disk, and this one has sent, comes again from its source.
 func TestFoundOfThisProcess(t *testing.T) {
 	found := sinks.Found{Writer: writer}
-	found.Note(record(writer, of("other", ev("update", 99, ""))))
-	left := []*event.Message{ev("update", 10, ""), ev("deleted", 12, ""), of("b", ev("update", 13, "")), ev("gap", 12, "")}
+	found.Note(record(writer, about("other", ev("update", 99, ""))))
+	left := []*event.Message{ev("update", 10, ""), ev("deleted", 12, ""), about("b", ev("update", 13, "")), ev("gap", 12, "")}
 	for _, m := range left {
 		if found.Has(m) {
 			t.Errorf("%s is not sent", m.ID)
@@ -208,7 +210,7 @@ func TestFoundOfThisProcess(t *testing.T) {
 func TestFoundInParts(t *testing.T) {
 	found := sinks.Found{Writer: writer}
 	records := []*event.Message{
-		ev("update", 12, ""), ev("update", 10, ""), of("b", ev("deleted", 9, "")), of("b", ev("update", 8, "")),
+		ev("update", 12, ""), ev("update", 10, ""), about("b", ev("deleted", 9, "")), about("b", ev("update", 8, "")),
 	}
 	for n, m := range records {
 		r := record(writer, m)
