@@ -57,3 +57,15 @@ func Mark(writer string, m *event.Message) string {
 	epoch, _, _ := strings.Cut(m.Epoch, ".")
 	return strings.TrimRight(writer+" "+m.History+" "+epoch+" "+m.Delivery, " ")
 }
+
+// Marks returns marks, and remembers the last one, because most messages of a sink have the same. The writer must always
+// be the same.
+type Marks struct{ history, epoch, delivery, text string }
+
+// Of returns the mark of a message.
+func (k *Marks) Of(writer string, m *event.Message) string {
+	if k.text == "" || k.history != m.History || k.epoch != m.Epoch || k.delivery != m.Delivery {
+		*k = Marks{m.History, m.Epoch, m.Delivery, Mark(writer, m)}
+	}
+	return k.text
+}

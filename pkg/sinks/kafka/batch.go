@@ -30,6 +30,7 @@ type batch struct {
 	structured []byte       // the value of a message in structured mode
 	head, tail []byte       // the parts of a record before and after its value: fields and headers
 	writer     string       // identifies the sink in the records (sinks.Mark); empty if it does not read them back
+	marks      sinks.Marks
 	records    int32
 	time       int64 // the timestamp of all records, in Unix milliseconds
 }
@@ -69,7 +70,7 @@ func (b *batch) appendEvent(m *event.Message, offsetDelta int32) {
 		b.structured = m.AppendStructured(b.structured[:0])
 		value = b.structured
 	}
-	b.setHeaders(func(add addHeader) { headers(m, b.writer, add) })
+	b.setHeaders(func(add addHeader) { headers(m, b.writer, &b.marks, add) })
 	b.appendRecord(offsetDelta, m.PartitionKey, len(value), value)
 }
 
@@ -88,10 +89,10 @@ func (b *batch) setHeaders(list func(add addHeader)) {
 type addHeader func(prefix, name, value string)
 
 // headers calls add for each header of a message's record.
-func headers(m *event.Message, writer string, add addHeader) {
+func headers(m *event.Message, writer string, marks *sinks.Marks, add addHeader) {
 	add("", kafkaread.HeaderContentType, m.ContentType())
 	if writer != "" {
-		add("", sinks.MarkHeader, sinks.Mark(writer, m))
+		add("", sinks.MarkHeader, marks.Of(writer, m))
 	}
 	if m.Structured {
 		if writer != "" {
@@ -127,7 +128,7 @@ func (b *batch) appendTombstone(m *event.Message, offsetDelta int32) {
 		if m.GapInfo != nil { // m replaces the rejected deletion
 			deleted = m.GapInfo.Deletion
 		}
-		add("", sinks.MarkHeader, sinks.Mark(b.writer, deleted))
+		add("", sinks.MarkHeader, b.marks.Of(b.writer, deleted))
 		identify(deleted, add)
 	})
 	b.appendRecord(offsetDelta, m.PartitionKey, -1, nil)

@@ -51,7 +51,7 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 		return err
 	}
 	p.Size = int64(len(out) - sizePrefix)
-	headers(m, "", func(prefix, name, value string) {
+	headers(m, "", nil, func(prefix, name, value string) {
 		p.Headers = append(p.Headers, diagnose.Header{Name: prefix + name, Value: value})
 	})
 	return nil

@@ -34,7 +34,7 @@ type headers struct {
 	ttl    string // TTL of deletions; empty if they have no TTL
 	run    string // unique to this process; used by ownID
 	writer string // see sinks.Resume; empty if messages are not marked
-	marks  mark   // of the previous message
+	marks  sinks.Marks
 
 	suffix  string // added to every Nats-Msg-Id
 	encoder *strings.Replacer
@@ -73,7 +73,7 @@ func (h *headers) set(m *event.Message, before uint64) natsgo.Header {
 		h.put("", jetstream.MsgIDHeader, h.messageID(m))
 	}
 	if h.writer != "" {
-		h.put("", sinks.MarkHeader, h.mark(m))
+		h.put("", sinks.MarkHeader, h.marks.Of(h.writer, m))
 	}
 	if h.latest && m.Type == event.Deleted {
 		if h.ttl != "" {
@@ -121,16 +121,6 @@ func (h *headers) messageID(m *event.Message) string {
 		id += "." + m.Epoch
 	}
 	return id + h.suffix
-}
-
-// mark is a [sinks.Mark], which is the same for most messages, and the parts that it consists of.
-type mark struct{ history, epoch, delivery, text string }
-
-func (h *headers) mark(m *event.Message) string {
-	if k := &h.marks; k.text == "" || k.history != m.History || k.epoch != m.Epoch || k.delivery != m.Delivery {
-		*k = mark{m.History, m.Epoch, m.Delivery, sinks.Mark(h.writer, m)}
-	}
-	return h.marks.text
 }
 
 // identify adds the attributes that a restart requires to recognize the event.
