@@ -105,6 +105,33 @@ func TestPauseWaitsForTheAttempt(t *testing.T) {
 	}
 }
 
+// endedAt is a context that has ended when a time is reached, without anybody being told.
+type endedAt struct {
+	context.Context
+
+	at time.Time
+}
+
+var errEnded = errors.New("ended")
+
+func (c endedAt) Err() error {
+	if time.Now().Before(c.at) {
+		return c.Context.Err()
+	}
+	return errEnded
+}
+
+// A drain that is ended at the moment at which it would check the destination returns why it was ended.
+func TestEndAtACheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &sinks.Drain{Parked: noneParked(t), Logger: toTest(t), Sink: &scriptSink{}, Queue: queueOf(t)}
+		ctx := endedAt{t.Context(), time.Now().Add(15 * time.Second)}
+		if err := d.Run(ctx); !errors.Is(err, errEnded) {
+			t.Error(err)
+		}
+	})
+}
+
 // A destination that goes away after it was connected is not delivering from the first failed attempt until the next
 // one that succeeds, while Connected stays true.
 func TestDelivering(t *testing.T) {

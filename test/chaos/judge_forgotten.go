@@ -14,8 +14,6 @@ const (
 	commitSlack = 5 * time.Second
 	// waitSlack is for how long events wait in memory while a destination is away.
 	waitSlack = 12 * time.Second
-	// flightSlack is how long a message can have been under way when a fault began.
-	flightSlack = 2 * time.Second
 )
 
 // committed is the time up to which everything is certain to be in the checkpoint of a process that has ended, or on

@@ -4,6 +4,9 @@ import (
 	"time"
 )
 
+// flightSlack is how long a message can have been under way when a fault began.
+const flightSlack = 2 * time.Second
+
 // read goes through the events in their order, removes repetitions, and looks at order and operations.
 func (j *sinkJudge) read(events []*Event) {
 	seen := map[string]*Event{}    // the last event by id, repetitions too
