@@ -45,6 +45,8 @@ type Position struct {
 	Next int64 `json:"next"`
 	// Producer is the id of the Kafka producer that wrote the last records.
 	Producer int64 `json:"producer,omitempty"`
+	// Partitions is the number of partitions of the Kafka topic to which the records from Next on were written.
+	Partitions int `json:"partitions,omitempty"`
 }
 
 // MarkHeader is the name of the header that contains the result of Mark.

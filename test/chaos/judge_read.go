@@ -75,8 +75,8 @@ func (j *sinkJudge) operation(e, last *Event, isThere bool) {
 	}
 }
 
-// repeats reports whether an event may be there twice. A process reads back what earlier ones sent, unless it has another
-// checkpoint or destination: then it sends an initial list, and what waited on disk.
+// repeats reports whether an event may be there twice. A process reads back what earlier ones sent, unless it has
+// another checkpoint or destination: then it sends an initial list, and what waited on disk.
 func (j *sinkJudge) repeats(again *Event) bool {
 	for n, p := range j.Timeline.Processes {
 		if j.starts(n) && !again.At.Before(p.Start) &&

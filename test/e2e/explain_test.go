@@ -70,7 +70,9 @@ type delivered struct {
 // installation sends it.
 func stable(headers map[string]string) map[string]string {
 	maps.DeleteFunc(headers, func(name, _ string) bool {
-		return strings.HasSuffix(name, "_time") || strings.HasSuffix(name, "-time") || strings.HasSuffix(name, "initiallist") || name == "deltabridge"
+		return strings.HasSuffix(name, "_time") || strings.HasSuffix(name, "-time") ||
+			strings.HasSuffix(name, "initiallist") ||
+			name == "deltabridge"
 	})
 	return headers
 }
