@@ -38,8 +38,9 @@ type Drain struct {
 	Sink  Sink // the caller closes it after Run
 	Queue *fifo.Queue[*event.Message]
 
-	// MaxBatch is the maximum number of messages per Send; 0 means DefaultMaxBatch. A large batch causes no delay, because
-	// the queue returns the messages that it has without waiting for more. It saves the pause between two Sends.
+	// MaxBatch is the maximum number of messages per Send; 0 means DefaultMaxBatch. A large batch causes no delay,
+	// because the queue returns the messages that it has without waiting for more. It saves the pause between two
+	// Sends.
 	MaxBatch   int
 	Rejections Rejections // Rejections configures how messages that the destination rejects are handled.
 	// Parked stores the events of parts of the destination that take no events. The caller closes it after Run.
@@ -339,8 +340,8 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 	return nil
 }
 
-// repeatsLeft reports whether d.out contains the event of m already, because an earlier process has left it on disk, and
-// m comes again from its source. Until that message is settled, it stays on disk.
+// repeatsLeft reports whether d.out contains the event of m already, because an earlier process has left it on disk,
+// and m comes again from its source. Until that message is settled, it stays on disk.
 func (d *Drain) repeatsLeft(m *event.Message) bool {
 	if len(d.left) == 0 && m.Origin.Seq != 0 {
 		return false
