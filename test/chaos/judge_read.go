@@ -9,9 +9,9 @@ const flightSlack = 2 * time.Second
 
 // read goes through the events in their order, removes repetitions, and looks at order and operations.
 func (j *sinkJudge) read(events []*Event) {
-	seen := map[string]*Event{}    // the last event by id, repetitions too
-	places := map[string]int{}     // partition by subject
-	merged := j.everHad("compact") // what is merged can change its operation
+	seen := map[string]map[string]*Event{} // by uid, since the object last left: the last event by id, repetitions too
+	places := map[string]int{}             // partition by subject
+	merged := j.everHad("compact")         // what is merged can change its operation
 	for _, e := range events {
 		if !e.object() || !j.valid(e) {
 			continue
@@ -25,9 +25,12 @@ func (j *sinkJudge) read(events []*Event) {
 		changes := isThere == (e.Operation == "deleted")
 		gone := last != nil && last.Operation == "deleted" &&
 			(last.Unknown || j.History.byRV[last.RV].Deleted) // not only for this sink
-		before := seen[e.ID]
+		before := seen[e.UID][e.ID]
+		if seen[e.UID] == nil || e.Left { // an object that comes back has its last states again
+			seen[e.UID] = map[string]*Event{}
+		}
 		if e.Operation != "restated" { // which has the id of the state
-			seen[e.ID] = e
+			seen[e.UID][e.ID] = e
 		}
 		if before != nil && e.Operation != "restated" && (gone || e.RV < last.RV || !changes) {
 			if !j.repeats(e) {
