@@ -33,7 +33,7 @@ func (j *sinkJudge) read(events []*Event) {
 			seen[e.UID][e.ID] = e
 		}
 		if before != nil && e.Operation != "restated" && (gone || e.RV < last.RV || !changes) {
-			if !j.repeats(e) {
+			if !j.repeats(before, e) {
 				j.report(Repeated, "%s, after %s", e, before)
 			}
 			if last != nil && e.RV > last.RV { // an older state came in between
@@ -80,10 +80,10 @@ func (j *sinkJudge) operation(e, last *Event, isThere bool) {
 
 // repeats reports whether an event may be there twice. A process reads back what earlier ones sent, unless it has
 // another checkpoint or destination: then it sends an initial list, and what waited on disk.
-func (j *sinkJudge) repeats(again *Event) bool {
+func (j *sinkJudge) repeats(before, again *Event) bool {
 	for n, p := range j.Timeline.Processes {
 		if j.starts(n) && !again.At.Before(p.Start) &&
-			(j.moves(n) || again.Initial && again.RV <= j.listed(n) || again.made().Before(p.Start)) {
+			(j.moves(n) || again.Initial && again.RV <= j.listed(n) || before.made().Before(p.Start)) {
 			return true
 		}
 	}

@@ -682,7 +682,7 @@ func TestJudgeAChangedFilter(t *testing.T) {
 		s.in.Events = map[string][]*Event{}
 		s.got("s", "added 1", "left 1@2.5").ends(Missing)
 	})
-	t.Run("there and back, killed", func(t *testing.T) { // the last state is sent again after the addition of the one before
+	t.Run("there and back, killed", func(t *testing.T) { // the last state follows the addition of the one before again
 		s := tell(t, "x:red x:red", stream(Filter{Team: "red"}))
 		other := s.config()
 		other.Sinks[0].Filter.Team = "blue"
@@ -717,9 +717,18 @@ func TestJudgeNewStarts(t *testing.T) {
 		"a state of before is missing": {func(c *Config) { c.Sinks = nil }, false, drop(3), []Class{Missing}},
 		"not in the list":              {func(c *Config) { c.Sinks = nil }, false, drop(6), nil},
 		"renamed":                      {func(c *Config) { c.Sinks[0].Name, c.Sinks[0].Place = "other", "s" }, false, slices.Insert(slices.Clone(all), 5, "deleted 14@14.2"), nil},
-		"moved, and back":              {func(c *Config) { c.Sinks[0].Place = "elsewhere" }, false, all, nil},
-		"the checkpoint is lost":       {func(*Config) {}, true, all, nil},
-		"none of it":                   {func(*Config) {}, false, all, []Class{Repeated, Repeated, StillThere}},
+		"renamed, after the last commit": {
+			func(c *Config) { c.Sinks[0].Name, c.Sinks[0].Place = "other", "s" }, false,
+			slices.Insert(slices.Clone(all), 5, "updated 9@14.2"), nil,
+		},
+		"renamed, and repeated": {
+			func(c *Config) { c.Sinks[0].Name, c.Sinks[0].Place = "other", "s" }, false,
+			append(slices.Clone(all), "updated 18@18.5"),
+			[]Class{Repeated},
+		},
+		"moved, and back":        {func(c *Config) { c.Sinks[0].Place = "elsewhere" }, false, all, nil},
+		"the checkpoint is lost": {func(*Config) {}, true, all, nil},
+		"none of it":             {func(*Config) {}, false, all, []Class{Repeated, Repeated, StillThere}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			// z goes while nobody looks, or the bridge is down; f fills time.
