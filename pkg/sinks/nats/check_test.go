@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
@@ -263,5 +264,57 @@ func TestCheckEmbedded(t *testing.T) {
 		check("127.0.0.1:0", dir),
 	); diff != "" {
 		t.Errorf("well (-want +got):\n%s", diff)
+	}
+}
+
+// TestPreviewShowsTheMessage: a preview has the headers of the message that is stored. Only the expected sequence is not
+// known.
+func TestPreviewShowsTheMessage(t *testing.T) {
+	const expected = "Nats-Expected-Last-Subject-Sequence"
+	for name, edit := range map[string]func(*nats.Config){
+		"stream":        nil,
+		"latest states": asMirror(time.Hour),
+		"bucket":        func(c *nats.Config) { c.Bucket, c.Subject = "STATE", "{uid}"; asMirror(time.Hour)(c) },
+	} {
+		in := install(newBroker(t))
+		in.edit = edit
+		sink := in.start(t)
+		structured := sinktest.Message("b", 1, 100)
+		structured.Structured = true
+		for n, m := range []*event.Message{sinktest.Message("a", 1, 100), structured, deletion("c", 2)} {
+			p, err := sink.Preview(t.Context(), m, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			send(t, sink, m)
+			stream, err := in.js(t).Stream(t.Context(), p.Stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored, err := stream.GetMsg(t.Context(), uint64(n+1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]string{}
+			for name := range stored.Header {
+				want[name] = stored.Header.Get(name)
+			}
+			if _, expects := want[expected]; expects {
+				want[expected] = "<sequence>"
+			}
+			for _, name := range []string{"Sequence", "Stream", "Subject", "Time-Stamp"} { // of the answer
+				delete(want, "Nats-"+name)
+			}
+			got := map[string]string{}
+			for _, h := range p.Headers {
+				got[h.Name] = h.Value
+			}
+			if diff := cmp.Diff(want, got); diff != "" || p.Subject != stored.Subject {
+				t.Errorf("%s, %s: (-stored +shown):\n%s", name, p.Subject, diff)
+			}
+			if (got["Nats-Msg-Id"] == "") != (name != "stream") || (got[expected] == "") != (name == "stream") {
+				t.Errorf("%s: %v", name, got)
+			}
+		}
 	}
 }
