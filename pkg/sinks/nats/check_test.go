@@ -25,6 +25,7 @@ import (
 const (
 	warnReplica = "warn stream stream K8S: it has one replica: if the server loses its data, acknowledged messages are lost -> use 3 replicas, in a cluster of at least 3 servers (num_replicas)"
 	warnBare    = `warn authenticate ADDR: user "bridge": the secret is sent without encryption -> enable TLS on the server, or use an nkey or credentials, which are never sent`
+	warnEnd     = `warn stream stream K8S: the user may not publish to k8s._._._._._: after a crash, events that the servers are still replicating can be stored twice -> on the server, allow user "bridge" to publish to k8s._._._._._`
 	warnMemory  = "warn stream stream K8S: its storage is memory: a restart of the server removes its messages -> use storage: file"
 )
 
@@ -74,10 +75,11 @@ func TestCheckStream(t *testing.T) {
 				"ok stream stream K8S",
 				"warn stream stream K8S: when full (max_bytes -1, max_msgs 100), it removes its oldest messages -> set its discard policy to new, with which the bridge waits instead",
 				"warn stream stream K8S: its retention is interest: it removes messages for which it has no consumer -> use retention: limits",
-				"warn stream stream K8S: its duplicate_window is only 1s: an event that is sent again later is stored twice -> use 2m0s or more",
+				"warn stream stream K8S: its duplicate_window is only 1s: a message that the server receives late can be stored twice -> use 2m0s or more",
 				"warn stream stream K8S: it accepts messages of at most 5000 bytes, but objects can have up to 1572864 bytes: see the sink's oversize setting -> raise max_payload of the server, and max_msg_size of the stream",
 				warnReplica, warnMemory,
 				"warn stream stream K8S: it keeps messages for 30m0s: consumers that are away for longer miss them -> raise max_age",
+				"warn stream stream K8S: its retention is interest: repeated events are only recognized within the duplicate window (duplicate_window 1s) -> use retention: limits, or a duplicate_window that is longer than the bridge is ever down",
 			},
 		},
 	} {
@@ -114,7 +116,7 @@ func TestCheckPermissions(t *testing.T) {
 	}{
 		{
 			"all that is needed",
-			server.SubjectPermission{Allow: []string{"k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S", "$JS.API.STREAM.NAMES", "$JS.API.INFO", "$SYS.REQ.USER.INFO"}},
+			server.SubjectPermission{Allow: []string{"k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S", "$JS.API.STREAM.NAMES", "$JS.API.INFO", "$JS.API.CONSUMER.*.K8S.>", "$JS.API.CONSUMER.MSG.NEXT.K8S.>", "$SYS.REQ.USER.INFO"}},
 			[]string{"ok authorize subject k8s.*.*.*.*.*", "ok stream stream K8S", warnReplica},
 			"",
 		},
@@ -136,7 +138,7 @@ func TestCheckPermissions(t *testing.T) {
 			[]string{
 				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user lacks a permission: Permissions Violation for Publish to "k8s.*.*.*.*.*"; on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject` +
 					` -> on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject`,
-				"ok stream stream K8S", warnReplica,
+				"ok stream stream K8S", warnReplica, warnEnd,
 			},
 			"",
 		},
@@ -146,7 +148,7 @@ func TestCheckPermissions(t *testing.T) {
 			[]string{
 				"ok authorize subject k8s.*.*.*.*.*",
 				`warn authorize subject k8s.*.*.*.*.*: the user may publish only to part of "k8s.*.*.*.*.*": other events are not delivered -> on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject`,
-				"ok stream stream K8S", warnReplica,
+				"ok stream stream K8S", warnReplica, warnEnd,
 			},
 			"",
 		},
