@@ -48,7 +48,13 @@ func TestCheck(t *testing.T) {
 		testkafka.CreateTopic(t, broker.Addr(), topic, 2, settings)
 	}
 	before := topicNames(t, broker.Addr())
-	reached := []string{"ok connect ADDR", "ok protocol ADDR", "ok authorize idempotent producer", "ok authorize fence", "warn authorize fence" + warnState}
+	reached := []string{
+		"ok connect ADDR",
+		"ok protocol ADDR",
+		"ok authorize idempotent producer",
+		"ok authorize fence",
+		"warn authorize fence" + warnState,
+	}
 	there := func(topic string, more ...string) []string {
 		lines := slices.Concat(reached, []string{"ok authorize topic " + topic, "ok topic topic " + topic})
 		for _, m := range more {
