@@ -284,8 +284,8 @@ func (e *Engine) read() error {
 	return e.set.Run(e.reading)
 }
 
-// awaitChanges tells the tracker when the informers have brought what the previous process may have sent. Resources that
-// may not be read bring nothing.
+// awaitChanges tells the tracker when the informers have brought what the previous process may have sent. Resources
+// that may not be read bring nothing.
 func (e *Engine) awaitChanges() {
 	const interval = time.Second
 	err := wait.PollUntilContextCancel(e.reading, interval, false, func(context.Context) (bool, error) {

@@ -76,8 +76,8 @@ func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 	}
 }
 
-// endIfFound sends a leave for a state that the sink should not have, but that the previous process may have sent before
-// the filter was changed. Only the destination shows whether it did.
+// endIfFound sends a leave for a state that the sink should not have, but that the previous process may have sent
+// before the filter was changed. Only the destination shows whether it did.
 func (l *listener) endIfFound(former *refilter, o *object.Object) {
 	if former != nil && former.mayKnow(o) {
 		l.leave(event.Event{

@@ -62,8 +62,15 @@ type Encoder struct {
 // in gap events.
 func (e *Encoder) Encode(ev Event) (*Message, error) {
 	m := &Message{
-		Type: ev.Type, Time: ev.Time, Resource: ev.Resource, Cluster: e.Cluster,
-		InitialList: ev.InitialList, Again: ev.Again, IfFound: ev.IfFound, Structured: e.Content == ContentStructured, GapInfo: ev.GapInfo,
+		Type:        ev.Type,
+		Time:        ev.Time,
+		Resource:    ev.Resource,
+		Cluster:     e.Cluster,
+		InitialList: ev.InitialList,
+		Again:       ev.Again,
+		IfFound:     ev.IfFound,
+		Structured:  e.Content == ContentStructured,
+		GapInfo:     ev.GapInfo,
 	}
 	if ev.Type.IsControl() {
 		m.encodeControl(ev.SyncedInfo, e.PartitionKey != nil)

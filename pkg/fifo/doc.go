@@ -30,8 +30,8 @@
 // acknowledged or cannot be read. While the log has items, an item that was acknowledged before it was written becomes
 // settled only when its acknowledgement is durable.
 //
-// [Queue.Gone] reports whether a restart can return an item with a number up to a given one. The watermarks of the sources
-// must be compared too: an item that was never on disk comes again from its source.
+// [Queue.Gone] reports whether a restart can return an item with a number up to a given one. The watermarks of the
+// sources must be compared too: an item that was never on disk comes again from its source.
 //
 // Numbers: an item gets its number when it is taken or written. Until then, the number is its place in the queue, which
 // the overflow policy can change. Therefore the numbers in the log have no holes.

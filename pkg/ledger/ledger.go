@@ -35,8 +35,8 @@ type Ledger struct {
 	counted   int64         // this ledger's part of total
 	history   string        // State.History
 	written   State         // state that the last Collect returned
-	// scopeBefore is the scope of the rows while the watermark is below scopeFrom, which is the first position that this
-	// process reaches. From scopeFrom on, the rows have the scope of source.
+	// scopeBefore is the scope of the rows while the watermark is below scopeFrom, which is the first position that
+	// this process reaches. From scopeFrom on, the rows have the scope of source.
 	scopeBefore string
 	scopeFrom   uint64
 }
@@ -88,8 +88,8 @@ func (l *Ledger) Begun() bool {
 	return l.here.resourceVersion != ""
 }
 
-// Unwritten makes the next Collect return an update even if nothing is recorded, because the store has another state than
-// the one that the ledger began with.
+// Unwritten makes the next Collect return an update even if nothing is recorded, because the store has another state
+// than the one that the ledger began with.
 func (l *Ledger) Unwritten() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -38,8 +38,9 @@ type Drain struct {
 	Sink  Sink // the caller closes it after Run
 	Queue *fifo.Queue[*event.Message]
 
-	// MaxBatch is the maximum number of messages per Send; 0 means DefaultMaxBatch. A large batch causes no delay, because
-	// the queue returns the messages that it has without waiting for more. It saves the pause between two Sends.
+	// MaxBatch is the maximum number of messages per Send; 0 means DefaultMaxBatch. A large batch causes no delay,
+	// because the queue returns the messages that it has without waiting for more. It saves the pause between two
+	// Sends.
 	MaxBatch   int
 	Rejections Rejections // Rejections configures how messages that the destination rejects are handled.
 	// Parked stores the events of parts of the destination that take no events. The caller closes it after Run.
@@ -64,7 +65,11 @@ type Drain struct {
 	out     []*event.Message
 	outItem []int
 	results []error
+	left    map[leftEvent]struct{} // those in out
 }
+
+// leftEvent identifies an event that an earlier process has left on disk.
+type leftEvent struct{ id, history, delivery string }
 
 // item is one message of a batch that is being delivered.
 type item struct {
@@ -312,12 +317,17 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 // replacement can't be created now. It returns the error of that replacement.
 func (d *Drain) collect(ctx context.Context) (away error) {
 	d.out, d.outItem = d.out[:0], d.outItem[:0]
+	clear(d.left)
 	for i := range d.items {
 		it := &d.items[i]
 		if it.send != nil && it.send.IfFound && !d.ReadsBack {
 			d.settle(it, d.Hooks.stored)
 		}
 		if it.done || it.park != "" {
+			continue
+		}
+		if d.ReadsBack && d.repeatsLeft(it.orig) {
+			d.settle(it, d.Hooks.stored)
 			continue
 		}
 		if it.send == nil {
@@ -328,6 +338,23 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 		d.out, d.outItem = append(d.out, it.send), append(d.outItem, i)
 	}
 	return nil
+}
+
+// repeatsLeft reports whether d.out contains the event of m already, because an earlier process has left it on disk,
+// and m comes again from its source. Until that message is settled, it stays on disk.
+func (d *Drain) repeatsLeft(m *event.Message) bool {
+	if len(d.left) == 0 && m.Origin.Seq != 0 {
+		return false
+	}
+	e := leftEvent{m.ID, m.History, m.Delivery}
+	_, repeats := d.left[e]
+	if m.Origin.Seq == 0 && !repeats {
+		if d.left == nil {
+			d.left = make(map[leftEvent]struct{})
+		}
+		d.left[e] = struct{}{}
+	}
+	return repeats
 }
 
 // pause waits before the next attempt. The duration depends on the cause of the last failure. cause is nil if only

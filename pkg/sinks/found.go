@@ -85,7 +85,14 @@ func (f *Found) Note(r FoundRecord) {
 		f.objects, f.ended = map[string]last{}, map[event.Key]string{}
 	}
 	f.newest = max(f.newest, version)
-	f.objects[r.UID] = last{version: version, absent: left || gone, deleted: deleted, history: history, epoch: epoch, part: r.Part}
+	f.objects[r.UID] = last{
+		version: version,
+		absent:  left || gone,
+		deleted: deleted,
+		history: history,
+		epoch:   epoch,
+		part:    r.Part,
+	}
 }
 
 // Sent adds the record of a message that was written to a part just now. It must be called if an earlier process has

@@ -190,7 +190,12 @@ func TestFound(t *testing.T) {
 func TestFoundOfThisProcess(t *testing.T) {
 	found := sinks.Found{Writer: writer}
 	found.Note(record(writer, about("other", ev("update", 99, ""))))
-	left := []*event.Message{ev("update", 10, ""), ev("deleted", 12, ""), about("b", ev("update", 13, "")), ev("gap", 12, "")}
+	left := []*event.Message{
+		ev("update", 10, ""),
+		ev("deleted", 12, ""),
+		about("b", ev("update", 13, "")),
+		ev("gap", 12, ""),
+	}
 	for _, m := range left {
 		if found.Has(m) {
 			t.Errorf("%s is not sent", m.ID)

@@ -25,13 +25,13 @@ type Resumer interface {
 
 // Resume contains what a Resumer must know of earlier processes.
 type Resume struct {
-	// Writer identifies the sink of this installation. It stays the same over restarts. All records that the sink writes
-	// contain it (see Mark), and only records that contain it are read back.
+	// Writer identifies the sink of this installation. It stays the same over restarts. All records that the sink
+	// writes contain it (see Mark), and only records that contain it are read back.
 	Writer string
 	// Positions contains the stored positions.
 	Positions Positions
-	// Store adds positions to the stored ones. They are durable when it returns. The sink calls it before it writes to a
-	// part for the first time. Otherwise a restart would not know where the part's first records are.
+	// Store adds positions to the stored ones. They are durable when it returns. The sink calls it before it writes to
+	// a part for the first time. Otherwise a restart would not know where the part's first records are.
 	Store func(Positions) error
 }
 
@@ -45,6 +45,8 @@ type Position struct {
 	Next int64 `json:"next"`
 	// Producer is the id of the Kafka producer that wrote the last records.
 	Producer int64 `json:"producer,omitempty"`
+	// Partitions is the number of partitions of the Kafka topic to which the records from Next on were written.
+	Partitions int `json:"partitions,omitempty"`
 }
 
 // MarkHeader is the name of the header that contains the result of Mark.
@@ -58,8 +60,8 @@ func Mark(writer string, m *event.Message) string {
 	return strings.TrimRight(writer+" "+m.History+" "+epoch+" "+m.Delivery, " ")
 }
 
-// Marks returns marks, and remembers the last one, because most messages of a sink have the same. The writer must always
-// be the same.
+// Marks returns marks, and remembers the last one, because most messages of a sink have the same. The writer must
+// always be the same.
 type Marks struct{ history, epoch, delivery, text string }
 
 // Of returns the mark of a message.

@@ -9,9 +9,9 @@ const flightSlack = 2 * time.Second
 
 // read goes through the events in their order, removes repetitions, and looks at order and operations.
 func (j *sinkJudge) read(events []*Event) {
-	seen := map[string]*Event{}    // the last event by id, repetitions too
-	places := map[string]int{}     // partition by subject
-	merged := j.everHad("compact") // what is merged can change its operation
+	seen := map[string]map[string]*Event{} // by uid, since the object last left: the last event by id, repetitions too
+	places := map[string]int{}             // partition by subject
+	merged := j.everHad("compact")         // what is merged can change its operation
 	for _, e := range events {
 		if !e.object() || !j.valid(e) {
 			continue
@@ -25,9 +25,12 @@ func (j *sinkJudge) read(events []*Event) {
 		changes := isThere == (e.Operation == "deleted")
 		gone := last != nil && last.Operation == "deleted" &&
 			(last.Unknown || j.History.byRV[last.RV].Deleted) // not only for this sink
-		before := seen[e.ID]
+		before := seen[e.UID][e.ID]
+		if seen[e.UID] == nil || e.Left { // an object that comes back has its last states again
+			seen[e.UID] = map[string]*Event{}
+		}
 		if e.Operation != "restated" { // which has the id of the state
-			seen[e.ID] = e
+			seen[e.UID][e.ID] = e
 		}
 		if before != nil && e.Operation != "restated" && (gone || e.RV < last.RV || !changes) {
 			if !j.repeats(e) {
@@ -75,8 +78,8 @@ func (j *sinkJudge) operation(e, last *Event, isThere bool) {
 	}
 }
 
-// repeats reports whether an event may be there twice. A process reads back what earlier ones sent, unless it has another
-// checkpoint or destination: then it sends an initial list, and what waited on disk.
+// repeats reports whether an event may be there twice. A process reads back what earlier ones sent, unless it has
+// another checkpoint or destination: then it sends an initial list, and what waited on disk.
 func (j *sinkJudge) repeats(again *Event) bool {
 	for n, p := range j.Timeline.Processes {
 		if j.starts(n) && !again.At.Before(p.Start) &&

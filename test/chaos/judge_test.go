@@ -682,6 +682,15 @@ func TestJudgeAChangedFilter(t *testing.T) {
 		s.in.Events = map[string][]*Event{}
 		s.got("s", "added 1", "left 1@2.5").ends(Missing)
 	})
+	t.Run("there and back, killed", func(t *testing.T) { // the last state is sent again after the addition of the one before
+		s := tell(t, "x:red x:red", stream(Filter{Team: "red"}))
+		other := s.config()
+		other.Sinks[0].Filter.Team = "blue"
+		s.process(0, 3, Kill, s.config()).process(3, 4, Kill, other).process(4, 0, "", s.config())
+		s.got("s", "added 1", "updated 2", "left 1@3.5", "added 1@4.5", "updated 2@4.6").ends()
+		s.in.Events = map[string][]*Event{}
+		s.got("s", "added 1", "updated 2", "updated 2@4.6").ends(Repeated)
+	})
 }
 
 // TestJudgeNewStarts: a process that does not know what a destination has sends an initial list, and no deletions of

@@ -290,7 +290,8 @@ func receivedFrom(t *testing.T, record *kgo.Record) received {
 		if attribute, ok := strings.CutPrefix(h.Key, "ce_"); ok {
 			r.attributes[attribute] = string(h.Value)
 		}
-		structured = structured || h.Key == "content-type" && strings.HasPrefix(string(h.Value), "application/cloudevents+json")
+		structured = structured ||
+			h.Key == "content-type" && strings.HasPrefix(string(h.Value), "application/cloudevents+json")
 	}
 	if structured {
 		var event map[string]json.RawMessage

@@ -70,7 +70,8 @@ type delivered struct {
 // header deltabridge, it knows only the name of the sink.
 func stable(headers map[string]string) map[string]string {
 	maps.DeleteFunc(headers, func(name, _ string) bool {
-		return strings.HasSuffix(name, "_time") || strings.HasSuffix(name, "-time") || strings.HasSuffix(name, "initiallist")
+		return strings.HasSuffix(name, "_time") || strings.HasSuffix(name, "-time") ||
+			strings.HasSuffix(name, "initiallist")
 	})
 	_, sink, _ := strings.Cut(headers["deltabridge"], "/")
 	headers["deltabridge"], _, _ = strings.Cut(sink, " ")

@@ -12,6 +12,9 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
+// lateClaim is how long the broker may still handle a claim that has ended without an answer.
+const lateClaim = time.Minute
+
 // arbiter tells whether the process is the newest one of the sink. A process that hung, and goes on after its successor
 // has started, therefore does not keep a partition that it takes from its successor.
 //
@@ -20,17 +23,18 @@ import (
 type arbiter struct {
 	lost atomic.Bool // reports whether a newer process has claimed the id
 
-	mu       sync.Mutex // held during a request
-	txn      wire.Transactions
-	producer wire.Producer // wire.NoProducer before the process has claimed the id
-	verified time.Time     // when the last successful request began
+	mu         sync.Mutex // held during a request
+	txn        wire.Transactions
+	producer   wire.Producer // wire.NoProducer before the process has claimed the id
+	verified   time.Time     // when the last successful request began
+	unanswered time.Time     // when a claim last ended without an answer, or zero
 }
 
 // verify returns nil if the process was the newest one after the moment asOf, and errFenced if there is a newer one. If
 // asOf is zero, verify sends no request.
 func (a *arbiter) verify(ctx context.Context, asOf time.Time) error {
 	if !asOf.IsZero() && !a.lost.Load() {
-		if err := a.request(ctx, asOf); err != nil {
+		if err := a.confirm(ctx, asOf); err != nil {
 			return err
 		}
 	}
@@ -40,8 +44,9 @@ func (a *arbiter) verify(ctx context.Context, asOf time.Time) error {
 	return nil
 }
 
-// request requests the next epoch, unless another fence has done so since asOf.
-func (a *arbiter) request(ctx context.Context, asOf time.Time) error {
+// confirm requests the next epoch, unless another fence has done so since asOf. If the broker may have handled an
+// earlier claim of this process late, and has thereby fenced the process itself, confirm claims the id once more.
+func (a *arbiter) confirm(ctx context.Context, asOf time.Time) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.lost.Load() || !a.verified.Before(asOf) {
@@ -49,19 +54,32 @@ func (a *arbiter) request(ctx context.Context, asOf time.Time) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	began := time.Now()
-	p, err := a.txn.Init(ctx, transactionTimeout, a.producer)
+	err := a.request(ctx)
 	switch codeOf(err) {
 	case kafkago.ProducerFenced, kafkago.InvalidProducerEpoch:
-		a.lost.Store(true)
-		return nil
+		if time.Since(a.unanswered) > lateClaim {
+			a.lost.Store(true)
+			return nil
+		}
+		a.unanswered, a.producer = time.Time{}, wire.NoProducer()
+		return a.request(ctx)
 	case kafkago.InvalidProducerIDMapping: // The coordinator has forgotten the id, so nobody has claimed it.
 		a.producer = wire.NoProducer()
 	case kafkago.TransactionalIDAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
 		return fmt.Errorf("%w: %w", errNoACL, err)
 	}
-	if err == nil {
+	return err
+}
+
+// request claims the id, or requests the epoch after that of the process.
+func (a *arbiter) request(ctx context.Context) error {
+	began := time.Now()
+	p, err := a.txn.Init(ctx, transactionTimeout, a.producer)
+	switch {
+	case err == nil:
 		a.producer, a.verified = p, began
+	case codeOf(err) == 0 && a.producer == wire.NoProducer():
+		a.unanswered = time.Now()
 	}
 	return err
 }

@@ -37,6 +37,8 @@
 //     forbidden or without a leader therefore delays only its own events. Fences run in the background. Send waits for
 //     a second at most, and then returns a [sinks.UnavailableError] for partitions that are not fenced yet.
 //   - Before the first write to a partition, its position is stored ([sinks.Resume]).
+//   - If partitions were added since the last position was stored, an object's events can be in another partition than
+//     before. Nothing is written to the topic before all partitions with a position are read back.
 //   - A fence is renewed every few hours, because Kafka forgets producers that do not write.
 //   - Another transactional id, deltabridge.<writer>, is the arbiter between processes: the last process that has
 //     claimed it may fence partitions. An older process, which hung for example, stops writing to all partitions when

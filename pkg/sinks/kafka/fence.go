@@ -48,7 +48,6 @@ type fence struct {
 	renewal  bool          // reports whether the fence renews the fence of own
 	next     int64         // the offset of the next record to read, or wire.Latest
 	ended    bool          // reports whether step 2 is done
-	lastID   string        // id of the last record that was noted
 
 	rivalSince time.Time // the time of another process's marker, or zero
 

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"io"
 	"maps"
 	"net"
@@ -84,6 +85,13 @@ func wantIDs(t *testing.T, broker *testkafka.Broker, topic string, want ...strin
 type lossy struct {
 	net.Conn
 	lose *atomic.Bool
+}
+
+func lossyDial(lose *atomic.Bool) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		return lossy{c, lose}, err
+	}
 }
 
 func (c lossy) Read(b []byte) (int, error) {

@@ -179,11 +179,7 @@ func (f *fence) note(record *protocol.Record) {
 			r.Unknown = string(h.Value) == "true"
 		}
 	}
-	if r.Mark == "" || record.Value == nil && r.ID == f.lastID { // The tombstone after a deletion belongs to it.
-		return
-	}
-	f.lastID = r.ID
-	if f.sink.fences.note(r) {
+	if r.Mark != "" && f.sink.fences.note(r) {
 		f.sink.cfg.Logger.Warn("too many records to read back, some events may be written again")
 	}
 }

@@ -62,7 +62,7 @@ func (s *Sink) Positions() sinks.Positions {
 	for _, t := range s.topics {
 		for _, p := range t.partitions {
 			if p.fenced {
-				positions[s.partName(p)] = sinks.Position{Next: p.next, Producer: p.producer.id}
+				positions[s.partName(p)] = sinks.Position{Next: p.next, Producer: p.producer.id, Partitions: len(t.partitions)}
 			}
 		}
 	}
@@ -78,13 +78,16 @@ func (s *Sink) prepare(ctx context.Context) error {
 	var waiting []*partition
 	lost := s.fences.arbiter.lost.Load()
 	for _, p := range s.routes {
-		if p.isReady() && !lost || p.id < 0 || s.goWithoutFence(p) || slices.Contains(waiting, p) {
-			continue
+		s.findMoved(p.topic)
+		for _, p := range append(p.topic.moved, p) {
+			if p.isReady() && !lost || p.id < 0 || s.goWithoutFence(p) || slices.Contains(waiting, p) {
+				continue
+			}
+			if p.fence == nil || p.fence.renewal {
+				s.beginFence(p, false)
+			}
+			waiting = append(waiting, p)
 		}
-		if p.fence == nil || p.fence.renewal {
-			s.beginFence(p, false)
-		}
-		waiting = append(waiting, p)
 	}
 	for _, p := range waiting {
 		select {
@@ -100,8 +103,29 @@ func (s *Sink) prepare(ctx context.Context) error {
 	err := s.advance()
 	for _, p := range waiting {
 		s.goWithoutFence(p)
+		s.findMoved(p.topic)
 	}
 	return err
+}
+
+// findMoved sets t.moved.
+func (s *Sink) findMoved(t *topic) {
+	count := len(t.partitions)
+	if t.settled == count {
+		return
+	}
+	t.moved = nil
+	for _, p := range t.partitions {
+		stored, known := s.fences.stored[s.partName(p)]
+		unread := known && !p.fenced && stored.Partitions != count
+		inDoubt := p.unsettled || p.fenced && p.fence != nil && !p.fence.renewal
+		if (unread || inDoubt) && !t.denied && !s.fences.denied {
+			t.moved = append(t.moved, p)
+		}
+	}
+	if len(t.moved) == 0 {
+		t.settled = count
+	}
 }
 
 // decidable returns the messages up to the first whose result depends on partitions that are not read yet. This can be
@@ -249,7 +273,7 @@ func (s *Sink) addPosition(add sinks.Positions, p *partition) {
 		return
 	}
 	if !known {
-		stored.Next = f.next
+		stored.Next, stored.Partitions = f.next, len(p.topic.partitions)
 	} else if stored.Producer != 0 { // 0 may mean that it is not known
 		s.cfg.Logger.Warn("Kafka has forgotten the producer, partition starts without a fence",
 			"topic", f.Topic, "partition", f.ID)
@@ -303,6 +327,8 @@ func (p *partition) stopFence() {
 // notReady explains why nothing can be written to the partition.
 func (p *partition) notReady() error {
 	switch {
+	case p.isReady():
+		return fmt.Errorf("partitions were added to topic %s: %w", p.topic.name, p.topic.moved[0].notReady())
 	case p.fence == nil:
 		return fmt.Errorf("%s: a batch was perhaps written, reading it back", p)
 	case p.fence.isDone() && errors.Is(p.fence.outcome, errFenced):

@@ -2,12 +2,10 @@ package kafka
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -94,21 +92,6 @@ func TestNothingTwiceAfterKill(t *testing.T) {
 	}
 }
 
-// TestTombstoneCountsOnce: a leave and its tombstone are one record of an event that only its own record shows.
-func TestTombstoneCountsOnce(t *testing.T) {
-	broker := testkafka.ForTest(t)
-	testkafka.CreateTopic(t, broker.Addr(), "once", 1, nil)
-	cfg := Config{Brokers: []string{broker.Addr()}, Topic: "once", Tombstones: true}
-	leave := change(event.Deleted, "a", 1)
-	leave.ID, leave.LeftFilter = leave.ID+".left.filter.1", true
-	var at stored
-	sendAll(t, process(t, cfg, &at), leave, change(event.Updated, "a", 2))
-	got := sendAll(t, process(t, cfg, &at), leave, change(event.Updated, "a", 2), change(event.Updated, "a", 3), leave)
-	if diff := cmp.Diff([]string{"stored", "stored", "ok", "ok"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
 // TestResumeOverPartitions: objects whose events go to several topics, and many partitions in topics that are created
 // a moment before.
 func TestResumeOverPartitions(t *testing.T) {
@@ -185,13 +168,7 @@ func TestSettledByReading(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "settled", 1, nil)
 	var lose atomic.Bool
-	cfg := Config{
-		Brokers: []string{broker.Addr()}, Topic: "settled",
-		dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := new(net.Dialer).DialContext(ctx, network, addr)
-			return lossy{c, &lose}, err
-		},
-	}
+	cfg := Config{Brokers: []string{broker.Addr()}, Topic: "settled", dial: lossyDial(&lose)}
 	var at stored
 	s := process(t, cfg, &at)
 	sendAll(t, s, change(event.Added, "a", 1))

@@ -27,6 +27,10 @@ type topic struct {
 	stale      bool  // reports whether a leader has moved or the topic is not known yet
 	err        error // why the topic was not writable at the last refresh, or nil
 	denied     bool  // reports whether the topic must not be read, so that it cannot be fenced
+	// moved contains the partitions that must be read back before anything is written to the topic: partitions were added
+	// since an earlier process wrote to them, or since a batch is in doubt, so that many events go to another partition.
+	moved      []*partition
+	settled    int // the number of partitions for which moved is known to be empty
 	unroutable partition
 }
 
@@ -87,7 +91,7 @@ func (s *Sink) partUnavailable(p *partition, err error) error {
 	return sinks.Unavailable(p.destination(), err)
 }
 
-// isReady reports whether events can be written to the partition.
+// isReady reports whether events can be written to the partition, unless others must be read back before (topic.moved).
 func (p *partition) isReady() bool {
 	return p.producer.id >= 0 && !p.unsettled && (p.fence == nil || p.fence.renewal)
 }
@@ -160,6 +164,11 @@ func (s *Sink) fetch(ctx context.Context, topics []*topic) {
 // learn sets the partitions and their leaders. Partitions keep their producer state. If the topic was deleted and
 // re-created, the broker rejects this state (outOfStep).
 func (s *Sink) learn(t *topic, leaders []string) {
+	for _, p := range t.partitions {
+		if len(p.inDoubt) > 0 && len(leaders) > len(t.partitions) {
+			p.unsettle()
+		}
+	}
 	for len(t.partitions) < len(leaders) {
 		t.ids = append(t.ids, len(t.partitions))
 		t.partitions = append(t.partitions, &partition{

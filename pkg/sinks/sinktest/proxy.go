@@ -124,8 +124,8 @@ func (p *Proxy) serve(in net.Conn) {
 	wg.Wait()
 }
 
-// pass copies bytes from src to dst until src is closed. Then it closes both, so no connection is half closed. If dst is
-// closed, the other direction ends, after all bytes that dst had sent were forwarded.
+// pass copies bytes from src to dst until src is closed. Then it closes both, so no connection is half closed. If dst
+// is closed, the other direction ends, after all bytes that dst had sent were forwarded.
 func (p *Proxy) pass(dst, src net.Conn) {
 	defer func() { _, _ = src.Close(), dst.Close() }()
 	buf := make([]byte, 64<<10)
