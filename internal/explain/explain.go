@@ -21,6 +21,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
@@ -127,6 +128,9 @@ func (e *explainer) explain(ctx context.Context, s *subject) error {
 		d, err := assemble.NewDestination(&e.cfg.Sinks[n], nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
+		}
+		if sink, ok := d.Sink.(sinks.Resumer); ok { // as in the engine
+			sink.Resume(sinks.Resume{Writer: unknownInstallation + "/" + e.cfg.Sinks[n].Name})
 		}
 		part := assemble.Sink(e.cfg, &e.cfg.Sinks[n], redaction, d)
 		needs = needs.Or(part.Enrich)

@@ -137,9 +137,11 @@ func (e *explainer) servedOf(state *unstructured.Unstructured) (served discovery
 	return served, []string{text}, nil
 }
 
+// What stands in a report for what explain does not know.
 const (
-	unknownUID     = "<uid>"
-	unknownVersion = "<resourceVersion>"
+	unknownUID          = "<uid>"
+	unknownVersion      = "<resourceVersion>"
+	unknownInstallation = "<installation>"
 )
 
 // complete adds the fields that the API server sets and a manifest may lack: uid, resourceVersion and namespace.

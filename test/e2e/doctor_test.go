@@ -242,15 +242,16 @@ func TestDoctorKafka(t *testing.T) {
 	kafka.CreateTopic(t, k.Addr(), "doctor-well", 1, map[string]string{"max.message.bytes": "4194304"})
 	kafka.CreateTopic(t, k.Addr(), "doctor-small", 1, map[string]string{"max.message.bytes": "1000"})
 	const replica = "topic | topic doctor-...warning...the topic has one replica...increase the number of replicas to 3"
+	const state = "authorize | fence | warning...transaction.state.log.replication.factor"
 	for _, tt := range []struct {
 		name, kafka string
 		want        []string
 	}{
-		{"well", fmt.Sprintf("{brokers: [%q], topic: doctor-well}", k.Addr()), []string{replica}},
+		{"well", fmt.Sprintf("{brokers: [%q], topic: doctor-well}", k.Addr()), []string{replica, state}},
 		{"too small", fmt.Sprintf("{brokers: [%q], topic: doctor-small}", k.Addr()), []string{
-			replica, "sink kafka | topic | topic doctor-small | warning...the topic accepts at most 1000 bytes...increase max.message.bytes",
+			replica, state, "sink kafka | topic | topic doctor-small | warning...the topic accepts at most 1000 bytes...increase max.message.bytes",
 		}},
-		{"missing", fmt.Sprintf("{brokers: [%q], topic: doctor-missing}", k.Addr()), []string{"sink kafka | topic | topic doctor-missing | failed...kafka.createTopics"}},
+		{"missing", fmt.Sprintf("{brokers: [%q], topic: doctor-missing}", k.Addr()), []string{state, "sink kafka | topic | topic doctor-missing | failed...kafka.createTopics"}},
 		{"wrong CA", fmt.Sprintf("{brokers: [%q], topic: doctor-well, tls: {caFile: %q}}", k.TLSAddr(), ca), []string{
 			"sink kafka | TLS | " + k.TLSAddr() + " | failed...its certificate is signed by...kafka.tls.caFile",
 		}},

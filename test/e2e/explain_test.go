@@ -66,14 +66,15 @@ type delivered struct {
 	Headers        map[string]string
 }
 
-// stable are the headers without those that explain can't know: when it happens, whether in the first list, and which
-// installation sends it.
+// stable are the headers without those that explain can't know: when it happens, and whether in the first list. Of the
+// header deltabridge, it knows only the name of the sink.
 func stable(headers map[string]string) map[string]string {
 	maps.DeleteFunc(headers, func(name, _ string) bool {
 		return strings.HasSuffix(name, "_time") || strings.HasSuffix(name, "-time") ||
-			strings.HasSuffix(name, "initiallist") ||
-			name == "deltabridge"
+			strings.HasSuffix(name, "initiallist")
 	})
+	_, sink, _ := strings.Cut(headers["deltabridge"], "/")
+	headers["deltabridge"], _, _ = strings.Cut(sink, " ")
 	return headers
 }
 

@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,6 +61,35 @@ func SetTopicConfig(t testing.TB, addr, topic, name, value string) {
 	}
 	if err != nil {
 		t.Fatalf("setting %s of topic %s: %v", name, topic, err)
+	}
+}
+
+// Grant gives [User] permissions, and waits until the broker knows them.
+func Grant(t testing.TB, addr string, acls *kadm.ACLBuilder) {
+	t.Helper()
+	admin, ctx := adminClient(t, addr)
+	acls = acls.Allow("User:" + User).AllowHosts()
+	results, err := admin.CreateACLs(ctx, acls)
+	for _, r := range results {
+		err = errors.Join(err, r.Err)
+	}
+	if err != nil {
+		t.Fatalf("granting permissions: %v", err)
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for { // the controller has them; the broker may not have them yet
+		described, err := admin.DescribeACLs(ctx, acls)
+		if err == nil && !slices.ContainsFunc(described, func(d kadm.DescribeACLsResult) bool {
+			return len(d.Described) == 0
+		}) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("the broker does not know the permissions: %v", err)
+		}
 	}
 }
 

@@ -3,13 +3,11 @@ package kafka
 import (
 	"bytes"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -121,7 +119,7 @@ func TestFencePermissions(t *testing.T) {
 			t.Errorf("without the permission on %q: %v", missing, at.all)
 		}
 		if i == 0 {
-			grant(t, broker.Addr(), prefixed.Operations(kmsg.ACLOperationDescribe, kmsg.ACLOperationWrite))
+			testkafka.Grant(t, broker.Addr(), prefixed.Operations(kmsg.ACLOperationDescribe, kmsg.ACLOperationWrite))
 		} else {
 			allow(t, broker.Addr(), "fenced", kmsg.ACLOperationRead)
 		}
@@ -130,32 +128,5 @@ func TestFencePermissions(t *testing.T) {
 
 func allow(t *testing.T, addr, topic string, op kmsg.ACLOperation) {
 	t.Helper()
-	grant(t, addr, kadm.NewACLs().Topics(topic).Operations(op).ResourcePatternType(kadm.ACLPatternLiteral))
-}
-
-// grant gives the user the permissions, and waits until the broker knows them.
-func grant(t *testing.T, addr string, acls *kadm.ACLBuilder) {
-	t.Helper()
-	acls = acls.Allow("User:" + testkafka.User).AllowHosts()
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	admin := kadm.NewClient(client)
-	results, err := admin.CreateACLs(t.Context(), acls)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range results {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
-	}
-	waitUntil(t, func() bool { // the controller has it; the broker may not have it yet
-		described, err := admin.DescribeACLs(t.Context(), acls)
-		return err == nil && !slices.ContainsFunc(described, func(d kadm.DescribeACLsResult) bool {
-			return len(d.Described) == 0
-		})
-	})
+	testkafka.Grant(t, addr, kadm.NewACLs().Topics(topic).Operations(op).ResourcePatternType(kadm.ACLPatternLiteral))
 }

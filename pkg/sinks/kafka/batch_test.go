@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // plainRecord is a record as a reader sees it.
@@ -135,12 +136,14 @@ func TestPreviewShowsTheRecord(t *testing.T) {
 	structured.Structured = true
 	for _, m := range []*event.Message{change(event.Added, "a", 1), change(event.Deleted, "a", 2), structured} {
 		s := newSink(t, Config{Brokers: []string{"127.0.0.1:1"}, Compression: "none", Tombstones: true})
+		s.Resume(sinks.Resume{Writer: "i1/audit"})
 		p, err := s.Preview(t.Context(), m, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var b batch
 		b.reset(testTime)
+		b.writer = "i1/audit"
 		b.add(m, m.Type == event.Deleted, 0)
 		set, err := b.encode(nil, producer{})
 		if err != nil {

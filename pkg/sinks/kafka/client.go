@@ -49,6 +49,7 @@ func (s *Sink) Check(ctx context.Context) []diagnose.Finding {
 	defer s.client.Close()
 	check := kafkacheck.Check{
 		Client: s.client, Topic: s.template, Create: s.create, Tombstones: s.cfg.Tombstones,
+		Letters: s.cfg.letters,
 	}
 	return check.Run(ctx)
 }

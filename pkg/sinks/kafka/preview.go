@@ -44,6 +44,7 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	var b batch
 	b.reset(time.Now())
+	b.writer = s.fences.writer()
 	p.Tombstone = s.tombstone(m)
 	b.add(m, p.Tombstone, 0)
 	out, err := b.encode(s.codec, producer{id: -1, epoch: -1, sequence: -1})
@@ -51,7 +52,7 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 		return err
 	}
 	p.Size = int64(len(out) - sizePrefix)
-	headers(m, "", nil, func(prefix, name, value string) {
+	headers(m, b.writer, &b.marks, func(prefix, name, value string) {
 		p.Headers = append(p.Headers, diagnose.Header{Name: prefix + name, Value: value})
 	})
 	return nil

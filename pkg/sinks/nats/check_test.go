@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
@@ -24,6 +25,7 @@ import (
 const (
 	warnReplica = "warn stream stream K8S: it has one replica: if the server loses its data, acknowledged messages are lost -> use 3 replicas, in a cluster of at least 3 servers (num_replicas)"
 	warnBare    = `warn authenticate ADDR: user "bridge": the secret is sent without encryption -> enable TLS on the server, or use an nkey or credentials, which are never sent`
+	warnEnd     = `warn stream stream K8S: the user may not publish to k8s._._._._._: after a crash, events that the servers are still replicating can be stored twice -> on the server, allow user "bridge" to publish to k8s._._._._._`
 	warnMemory  = "warn stream stream K8S: its storage is memory: a restart of the server removes its messages -> use storage: file"
 )
 
@@ -73,10 +75,11 @@ func TestCheckStream(t *testing.T) {
 				"ok stream stream K8S",
 				"warn stream stream K8S: when full (max_bytes -1, max_msgs 100), it removes its oldest messages -> set its discard policy to new, with which the bridge waits instead",
 				"warn stream stream K8S: its retention is interest: it removes messages for which it has no consumer -> use retention: limits",
-				"warn stream stream K8S: its duplicate_window is only 1s: an event that is sent again later is stored twice -> use 2m0s or more",
+				"warn stream stream K8S: its duplicate_window is only 1s: a message that the server receives late can be stored twice -> use 2m0s or more",
 				"warn stream stream K8S: it accepts messages of at most 5000 bytes, but objects can have up to 1572864 bytes: see the sink's oversize setting -> raise max_payload of the server, and max_msg_size of the stream",
 				warnReplica, warnMemory,
 				"warn stream stream K8S: it keeps messages for 30m0s: consumers that are away for longer miss them -> raise max_age",
+				"warn stream stream K8S: its retention is interest: repeated events are only recognized within the duplicate window (duplicate_window 1s) -> use retention: limits, or a duplicate_window that is longer than the bridge is ever down",
 			},
 		},
 	} {
@@ -113,7 +116,7 @@ func TestCheckPermissions(t *testing.T) {
 	}{
 		{
 			"all that is needed",
-			server.SubjectPermission{Allow: []string{"k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S", "$JS.API.STREAM.NAMES", "$JS.API.INFO", "$SYS.REQ.USER.INFO"}},
+			server.SubjectPermission{Allow: []string{"k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S", "$JS.API.STREAM.NAMES", "$JS.API.INFO", "$JS.API.CONSUMER.*.K8S.>", "$JS.API.CONSUMER.MSG.NEXT.K8S.>", "$SYS.REQ.USER.INFO"}},
 			[]string{"ok authorize subject k8s.*.*.*.*.*", "ok stream stream K8S", warnReplica},
 			"",
 		},
@@ -135,7 +138,7 @@ func TestCheckPermissions(t *testing.T) {
 			[]string{
 				`FAIL authorize subject k8s.*.*.*.*.*: authorize: the user lacks a permission: Permissions Violation for Publish to "k8s.*.*.*.*.*"; on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject` +
 					` -> on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject`,
-				"ok stream stream K8S", warnReplica,
+				"ok stream stream K8S", warnReplica, warnEnd,
 			},
 			"",
 		},
@@ -145,7 +148,7 @@ func TestCheckPermissions(t *testing.T) {
 			[]string{
 				"ok authorize subject k8s.*.*.*.*.*",
 				`warn authorize subject k8s.*.*.*.*.*: the user may publish only to part of "k8s.*.*.*.*.*": other events are not delivered -> on the server, allow user "bridge" to publish to k8s.*.*.*.*.*, or change nats.subject`,
-				"ok stream stream K8S", warnReplica,
+				"ok stream stream K8S", warnReplica, warnEnd,
 			},
 			"",
 		},
@@ -263,5 +266,57 @@ func TestCheckEmbedded(t *testing.T) {
 		check("127.0.0.1:0", dir),
 	); diff != "" {
 		t.Errorf("well (-want +got):\n%s", diff)
+	}
+}
+
+// TestPreviewShowsTheMessage: a preview has the headers of the message that is stored. Only the expected sequence is not
+// known.
+func TestPreviewShowsTheMessage(t *testing.T) {
+	const expected = "Nats-Expected-Last-Subject-Sequence"
+	for name, edit := range map[string]func(*nats.Config){
+		"stream":        nil,
+		"latest states": asMirror(time.Hour),
+		"bucket":        func(c *nats.Config) { c.Bucket, c.Subject = "STATE", "{uid}"; asMirror(time.Hour)(c) },
+	} {
+		in := install(newBroker(t))
+		in.edit = edit
+		sink := in.start(t)
+		structured := sinktest.Message("b", 1, 100)
+		structured.Structured = true
+		for n, m := range []*event.Message{sinktest.Message("a", 1, 100), structured, deletion("c", 2)} {
+			p, err := sink.Preview(t.Context(), m, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			send(t, sink, m)
+			stream, err := in.js(t).Stream(t.Context(), p.Stream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored, err := stream.GetMsg(t.Context(), uint64(n+1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]string{}
+			for name := range stored.Header {
+				want[name] = stored.Header.Get(name)
+			}
+			if _, expects := want[expected]; expects {
+				want[expected] = "<sequence>"
+			}
+			for _, name := range []string{"Sequence", "Stream", "Subject", "Time-Stamp"} { // of the answer
+				delete(want, "Nats-"+name)
+			}
+			got := map[string]string{}
+			for _, h := range p.Headers {
+				got[h.Name] = h.Value
+			}
+			if diff := cmp.Diff(want, got); diff != "" || p.Subject != stored.Subject {
+				t.Errorf("%s, %s: (-stored +shown):\n%s", name, p.Subject, diff)
+			}
+			if (got["Nats-Msg-Id"] == "") != (name != "stream") || (got[expected] == "") != (name == "stream") {
+				t.Errorf("%s: %v", name, got)
+			}
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
@@ -16,7 +17,7 @@ import (
 // started.
 func (s *Sink) Check(ctx context.Context) (findings []diagnose.Finding) {
 	if s.cfg.Embedded != nil && s.server == nil {
-		return append(embedded.Check(*s.cfg.Embedded), s.stream.CheckConfigured(embedded.MaxPayload)...)
+		return append(embedded.Check(*s.cfg.Embedded), s.stream.CheckConfigured(embedded.MaxPayload, nil)...)
 	}
 	findings, destination := s.stream.Check(ctx)
 	if destination != "" {
@@ -32,8 +33,11 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 		return diagnose.Placement{}, err
 	}
 	headers := newHeaders(&s.cfg)
-	headers.ttl = s.cfg.Stream.deletionTTL()
+	headers.ttl, headers.writer = s.cfg.Stream.deletionTTL(), s.headers.writer
 	header := headers.set(m, 0)
+	if headers.expects() {
+		header.Set(jetstream.ExpectedLastSubjSeqHeader, "<sequence>")
+	}
 	msg := natsgo.Msg{Subject: string(subject), Header: header, Data: m.Body()}
 	p := diagnose.Placement{
 		Stream: s.cfg.Stream.Name, Subject: msg.Subject,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 )
 
 const (
@@ -216,7 +217,7 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 // lookUpDenied continues without looking up messages until the next check of the stream: the last writer of a subject
 // wins.
 func (s *Sink) lookUpDenied(err error) {
-	s.warn("an older state can replace a newer one", err)
+	s.warn(natscheck.LastWins, err)
 	s.blind = true
 	f := &s.flight
 	for i, status := range f.status {

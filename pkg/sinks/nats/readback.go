@@ -159,7 +159,7 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 	case ctx.Err() != nil || !final:
 		return s.stream.Error(fmt.Errorf("read back: %w", err))
 	case !s.headers.latest: // the refusals of a latest-state stream tell the same
-		s.warn("repeated events are only recognized within the duplicate window", err)
+		s.warn(natscheck.OnlyWindow, err)
 	}
 	return nil
 }

@@ -60,6 +60,20 @@ func TestNothingCanBeReadBack(t *testing.T) {
 			}
 			return b
 		},
+		"interest": func(t *testing.T) *broker {
+			b := newBroker(t)
+			js := b.js(t)
+			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+				Name: streamName, Subjects: []string{"k8s.>"}, Retention: jetstream.InterestPolicy, MaxConsumers: 1,
+			}); err != nil {
+				t.Fatal(err)
+			}
+			only := jetstream.ConsumerConfig{Durable: "only"}
+			if _, err := js.CreateConsumer(t.Context(), streamName, only); err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
 		"no room for a consumer": func(t *testing.T) *broker {
 			b := newBroker(t)
 			js := b.js(t)
@@ -99,6 +113,43 @@ func TestNothingCanBeReadBack(t *testing.T) {
 				t.Errorf("%+v, %v", stream.CachedInfo().State, err)
 			}
 		})
+	}
+}
+
+// What consumers have removed is recognized within the duplicate window. In a stream of latest states, it is sent again:
+// its messages have no id.
+func TestConsumersRemoveMessages(t *testing.T) {
+	for _, latest := range []bool{false, true} {
+		in := install(newBroker(t))
+		config := jetstream.StreamConfig{
+			Name: streamName, Subjects: []string{"k8s.>"}, Retention: jetstream.WorkQueuePolicy,
+		}
+		if latest {
+			in.edit, config.MaxMsgsPerSubject = asMirror(0), 1
+		}
+		js := in.js(t)
+		if _, err := js.CreateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		consumer, err := js.CreateConsumer(t.Context(), streamName, jetstream.ConsumerConfig{Durable: "worker"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, b := sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100)
+		send(t, in.start(t), a, b)
+		m, err := consumer.Next()
+		if err == nil {
+			err = m.DoubleAck(t.Context()) // a
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, written := "00", uint64(2) // the stream drops both
+		if latest {
+			stored, written = "01", 3
+		}
+		expectStored(t, in.start(t), stored, a, b)
+		expectWritten(t, in.broker, written)
 	}
 }
 

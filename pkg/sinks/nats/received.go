@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -34,7 +32,7 @@ func (s *Sink) end(ctx context.Context) (uint64, error) {
 	case ctx.Err() != nil || !s.cannotRead(err):
 		return 0, s.stream.Error(fmt.Errorf("read back: %w", err))
 	default:
-		s.warn("events that the servers are still replicating can be stored twice", err)
+		s.warn(natscheck.Replicating, err)
 	}
 	return s.info.State.LastSeq, nil
 }
@@ -75,7 +73,7 @@ func (s *Sink) awaitReceived(ctx context.Context) error {
 // earlier messages are stored (processJetStreamMsg).
 func (s *Sink) lastReceived(ctx context.Context) (uint64, error) {
 	answer, err := s.client.Conn().RequestMsgWithContext(ctx, &natsgo.Msg{
-		Subject: s.route + s.ownSubject(),
+		Subject: s.route + s.stream.EndSubject(s.info.Config.Subjects),
 		Header: natsgo.Header{
 			jetstream.ExpectedStreamHeader:  {s.cfg.Stream.Name},
 			jetstream.ExpectedLastSeqHeader: {strconv.FormatInt(math.MaxInt64, 10)}, // the server parses an int64
@@ -92,16 +90,4 @@ func (s *Sink) lastReceived(ctx context.Context) (uint64, error) {
 		return 0, errors.New("the stream did not refuse a message with an impossible sequence")
 	}
 	return 0, a.err
-}
-
-// ownSubject returns a subject that the stream has, and that no event has unless all have the same.
-func (s *Sink) ownSubject() string {
-	text, all := s.stream.Wildcard, s.info.Config.Subjects
-	if !natscheck.Covers(all, text) { // the stream has only a part of the subjects
-		i := slices.IndexFunc(all, func(subject string) bool { return natscheck.Covers([]string{text}, subject) })
-		if i >= 0 {
-			text = all[i]
-		}
-	}
-	return strings.NewReplacer("*", "_", ">", "_").Replace(text)
 }

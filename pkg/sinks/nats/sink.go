@@ -74,6 +74,7 @@ func New(cfg Config) *Sink {
 		Config:   cfg.jetstream(subject.Wildcard()),
 		Create:   cfg.Stream.Create,
 		Wildcard: subject.Wildcard(),
+		Letters:  cfg.LettersOf != "",
 		Embedded: cfg.Embedded != nil,
 	}
 	return s

@@ -18,6 +18,7 @@ type Check struct {
 	Topic      *event.Template
 	Create     *wire.NewTopic // If it is nil, missing topics are not created.
 	Tombstones bool           // reports whether deletions are followed by tombstones
+	Letters    bool           // reports whether the messages are dead letters, which are not read back
 }
 
 // Run implements [diagnose.Checker]. Its only side effect is that it requests a producer id, which uses up one id.
@@ -42,7 +43,11 @@ func (c *Check) Run(ctx context.Context) (findings []diagnose.Finding) {
 		return slices.Contains(c.Client.Config.Brokers, addr)
 	}))
 	findings = append(findings, found...)
-	return append(append(findings, c.producer(ctx), c.fence(ctx)), c.topics(ctx)...)
+	findings = append(findings, c.producer(ctx))
+	if !c.Letters {
+		findings = append(findings, c.fence(ctx)...)
+	}
+	return append(findings, c.topics(ctx)...)
 }
 
 // brokers checks all brokers in parallel and reports whether at least one of them is usable.

@@ -24,6 +24,8 @@ import (
 
 const (
 	warnReplica = ": the topic has one replica: if a broker is lost, its acknowledged events are lost too, and Kafka 4 can lose the marker of a fence while a partition has no leader (KAFKA-20734) -> increase the number of replicas to 3, and set min.insync.replicas to 2"
+	warnState   = ": transaction.state.log.replication.factor of the brokers is 1: while a broker is down, a bridge that starts cannot fence some partitions, and their events wait; if the broker is lost, so are its fences -> set transaction.state.log.replication.factor to 3, and increase the number of replicas of the topic __transaction_state to 3"
+	warnUnclean = ": unclean.leader.election.enable is true: acknowledged events, and fences, can be lost with a broker -> set unclean.leader.election.enable of the topic to false"
 	warnSize    = ": the topic accepts at most %d bytes (compressed), but objects can have up to 1572864 bytes: see the sink's oversize setting for larger events -> increase max.message.bytes of the topic"
 )
 
@@ -41,11 +43,18 @@ func TestCheck(t *testing.T) {
 	for topic, settings := range map[string]map[string]string{
 		"check.well": large, "check.small": with("max.message.bytes", "20000"), "check.compact": with("cleanup.policy", "compact"),
 		"check.insync": with("min.insync.replicas", "2"), "check.short": with("retention.ms", "60000"),
+		"check.unclean": with("unclean.leader.election.enable", "true"),
 	} {
 		testkafka.CreateTopic(t, broker.Addr(), topic, 2, settings)
 	}
 	before := topicNames(t, broker.Addr())
-	reached := []string{"ok connect ADDR", "ok protocol ADDR", "ok authorize idempotent producer", "ok authorize fence"}
+	reached := []string{
+		"ok connect ADDR",
+		"ok protocol ADDR",
+		"ok authorize idempotent producer",
+		"ok authorize fence",
+		"warn authorize fence" + warnState,
+	}
 	there := func(topic string, more ...string) []string {
 		lines := slices.Concat(reached, []string{"ok authorize topic " + topic, "ok topic topic " + topic})
 		for _, m := range more {
@@ -79,6 +88,7 @@ func TestCheck(t *testing.T) {
 			there("check.insync", "FAIL : topic: acks=all is impossible: min.insync.replicas is 2, but the topic has 1 replicas; reduce min.insync.replicas of the topic to less than its number of replicas, or add replicas (see kafka.topic)"+
 				" -> reduce min.insync.replicas of the topic to less than its number of replicas, or add replicas (see kafka.topic)", replica),
 		},
+		{"unclean elections", kafka.Config{Topic: "check.unclean"}, there("check.unclean", replica, "warn "+warnUnclean)},
 		{
 			"short retention",
 			kafka.Config{Topic: "check.short"},
@@ -168,6 +178,7 @@ func TestCheckWay(t *testing.T) {
 		`FAIL resolve broker.invalid:9092: broker.invalid:9092: resolve: there is no host "broker.invalid"; correct the name in kafka.brokers, or the DNS record -> correct the name in kafka.brokers, or the DNS record`,
 		"ok authorize idempotent producer",
 		"ok authorize fence",
+		"warn authorize fence" + warnState,
 		"ok authorize topic check-way",
 		"ok topic topic check-way",
 		"warn topic topic check-way" + warnReplica,
@@ -204,7 +215,7 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 				Brokers: []string{broker.SASLAddr()}, Topic: "check.new", CreateTopics: &kafka.CreateTopics{},
 				SASL: kafka.SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: passwordFile(t, testkafka.Password)},
 			},
-			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok authorize", "ok topic"},
+			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok authorize", "warn authorize", "ok topic"},
 		},
 		{
 			"expired token",
@@ -217,7 +228,7 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 				Brokers: []string{broker.SASLAddr()}, Topic: "check.new", CreateTopics: &kafka.CreateTopics{},
 				SASL: oauth(t, broker, time.Hour),
 			},
-			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok authorize", "ok topic"},
+			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok authorize", "warn authorize", "ok topic"},
 		},
 		{"TLS to a plaintext port", kafka.Config{Brokers: []string{broker.Addr()}, TLS: access.TLS{CAFile: broker.CAFile()}}, []string{"ok files", "ok connect", "FAIL TLS"}},
 	} {
@@ -268,57 +279,47 @@ func TestCheckAdvertised(t *testing.T) {
 	}
 }
 
-// TestCheckFence: what is missing to fence earlier processes is a warning, because events are delivered without it.
+// TestCheckFence: what is missing to fence earlier processes, and to read back what they wrote, is a warning, because
+// events are delivered without it.
 func TestCheckFence(t *testing.T) {
-	for name, c := range map[string]struct {
-		code   int16
-		expiry string
-		want   string
-	}{
-		"no permission": {
-			code: 53,
-			want: "warn authorize fence: transactional ids are not permitted: after a crash, events are written twice -> " +
-				"give the client (which does not authenticate) the permissions Describe and Write on the transactional ids with the prefix deltabridge.",
-		},
-		"brokers forget": {
-			expiry: "3600000",
-			want: "warn authorize fence: producer.id.expiration.ms of the brokers is 1h0m0s, and fences are renewed every 4h0m0s: " +
-				"brokers can forget a fence -> set producer.id.expiration.ms to at least 8h0m0s",
-		},
-		"well": {expiry: "86400000", want: "ok authorize fence"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
-			if err != nil {
-				t.Fatal(err)
+	broker := testkafka.NewForTest(t,
+		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS",
+		"producer.id.expiration.ms=3600000", "transactional.id.expiration.ms=18000000")
+	testkafka.CreateTopic(t, broker.Addr(), "fenced", 1, nil)
+	acls := kadm.NewACLs().ResourcePatternType(kadm.ACLPatternPrefixed)
+	testkafka.Grant(t, broker.Addr(), acls.Topics("fenced").Operations(kmsg.ACLOperationDescribe, kmsg.ACLOperationWrite))
+	password := passwordFile(t, testkafka.Password)
+	check := func(cfg kafka.Config, want ...string) {
+		t.Helper()
+		var got []string
+		for _, line := range sinktest.Table(newSink(t, cfg).Check(t.Context()), cfg.Brokers[0]) {
+			if strings.Contains(line, "fence: ") || line == "ok authorize fence" || strings.Contains(line, "may not read") {
+				got = append(got, line)
 			}
-			t.Cleanup(cluster.Close)
-			addr := cluster.ListenAddrs()[0]
-			cluster.ControlKey(int16(kmsg.FindCoordinator), func(req kmsg.Request) (kmsg.Response, error, bool) {
-				cluster.KeepControl()
-				res := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
-				res.ErrorCode = c.code
-				return res, nil, c.code != 0
-			})
-			cluster.ControlKey(int16(kmsg.DescribeConfigs), func(req kmsg.Request) (kmsg.Response, error, bool) {
-				cluster.KeepControl()
-				asked := req.(*kmsg.DescribeConfigsRequest).Resources[0]
-				if asked.ResourceType != kmsg.ConfigResourceTypeBroker {
-					return nil, nil, false
-				}
-				res := req.ResponseKind().(*kmsg.DescribeConfigsResponse)
-				found := kmsg.NewDescribeConfigsResponseResource()
-				found.ResourceType, found.ResourceName = asked.ResourceType, asked.ResourceName
-				setting := kmsg.NewDescribeConfigsResponseResourceConfig()
-				setting.Name, setting.Value = "producer.id.expiration.ms", &c.expiry
-				found.Configs = append(found.Configs, setting)
-				res.Resources = append(res.Resources, found)
-				return res, nil, true
-			})
-			got := sinktest.Table(newSink(t, kafka.Config{Brokers: []string{addr}, Topic: "events"}).Check(t.Context()), addr)
-			if !slices.Contains(got, c.want) {
-				t.Errorf("got\n%s\nwithout\n%s", strings.Join(got, "\n"), c.want)
-			}
-		})
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
+	cfg := kafka.Config{
+		Topic: "fenced", Brokers: []string{broker.SASLAddr()},
+		SASL: kafka.SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: password},
+	}
+	check(cfg,
+		"warn authorize fence: transactional ids are not permitted: after a crash, events are written twice -> "+
+			`give user "alice" the permissions Describe and Write on the transactional ids with the prefix deltabridge.`,
+		`warn topic topic fenced: user "alice" may not read: after a crash, events are written twice -> `+
+			`give user "alice" the permission Read on the topic`)
+	check(*cfg.Letters("", &sinks.LetterPlace{Topic: "fenced"}).(*kafka.Config)) // not read back
+	testkafka.Grant(t, broker.Addr(), kadm.NewACLs().ResourcePatternType(kadm.ACLPatternPrefixed).
+		TransactionalIDs("deltabridge.").Operations(kmsg.ACLOperationDescribe, kmsg.ACLOperationWrite))
+	testkafka.Grant(t, broker.Addr(), acls.Operations(kmsg.ACLOperationRead))
+	check(cfg, "ok authorize fence") // the settings of the brokers can't be read
+	const forget = " brokers can forget a fence -> set "
+	check(kafka.Config{Topic: "fenced", Brokers: []string{broker.Addr()}}, "ok authorize fence",
+		"warn authorize fence: producer.id.expiration.ms of the brokers is 1h0m0s, and fences are renewed every 4h0m0s:"+
+			forget+"producer.id.expiration.ms to at least 8h0m0s",
+		"warn authorize fence: transactional.id.expiration.ms of the brokers is 5h0m0s, and fences are renewed every 4h0m0s:"+
+			forget+"transactional.id.expiration.ms to at least 8h0m0s",
+		"warn authorize fence"+warnState)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // fence checks what the sink requires to fence earlier processes, so that it sends nothing twice after a crash.
-func (c *Check) fence(ctx context.Context) diagnose.Finding {
+func (c *Check) fence(ctx context.Context) []diagnose.Finding {
 	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "fence"}
 	t := wire.Transactions{Client: c.Client, ID: wire.TransactionPrefix}
 	_, err := t.Find(ctx)
@@ -24,24 +24,34 @@ func (c *Check) fence(ctx context.Context) diagnose.Finding {
 		f.Detail = "transactional ids are not permitted: after a crash, events are written twice"
 		f.Remedy = fmt.Sprintf("give %s the permissions Describe and Write on the transactional ids with the prefix %s",
 			c.Client.Config.SASL.Who(), wire.TransactionPrefix)
-		return f
+		return []diagnose.Finding{f}
 	case err != nil && !errors.Is(err, kafkago.GroupCoordinatorNotAvailable): // brokers create its topic at the first use
-		return diagnose.Failed(f.Step, f.Target, err)
+		return []diagnose.Finding{diagnose.Failed(f.Step, f.Target, err)}
 	}
 	f.Detail = "earlier processes can be fenced"
 	settings, err := c.Client.BrokerSettings(ctx)
 	if err != nil {
 		f.Detail += "; the settings of the brokers cannot be read and are not checked"
-		return f
+		return []diagnose.Finding{f}
+	}
+	findings := []diagnose.Finding{f}
+	warn := func(remedy, format string, args ...any) {
+		f.Warn, f.Remedy, f.Detail = true, remedy, fmt.Sprintf(format, args...)
+		findings = append(findings, f)
 	}
 	for _, name := range []string{"producer.id.expiration.ms", "transactional.id.expiration.ms"} {
 		const least = 2 * wire.FenceInterval
 		if keep := time.Duration(settings.Number(name)) * time.Millisecond; keep >= 0 && keep < least {
-			f.Warn = true
-			f.Detail = fmt.Sprintf("%s of the brokers is %v, and fences are renewed every %v: brokers can forget a fence",
+			warn(fmt.Sprintf("set %s to at least %v", name, least),
+				"%s of the brokers is %v, and fences are renewed every %v: brokers can forget a fence",
 				name, keep, wire.FenceInterval)
-			f.Remedy = fmt.Sprintf("set %s to at least %v", name, least)
 		}
 	}
-	return f
+	if settings.Number("transaction.state.log.replication.factor") == 1 {
+		warn("set transaction.state.log.replication.factor to 3, and increase the number of replicas of the topic "+
+			"__transaction_state to 3",
+			"transaction.state.log.replication.factor of the brokers is 1: while a broker is down, a bridge that starts "+
+				"cannot fence some partitions, and their events wait; if the broker is lost, so are its fences")
+	}
+	return findings
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,12 +35,12 @@ func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destin
 		return findings, ""
 	}
 	defer t.Conn.Close()
-	found, answered := s.checkPermissions(ctx, t)
+	found, may, answered := s.checkPermissions(ctx, t)
 	findings = append(findings, found...)
 	if !answered {
 		return findings, ""
 	}
-	found, destination = s.checkStream(ctx, t)
+	found, destination = s.checkStream(ctx, t, may)
 	return append(findings, found...), destination
 }
 
@@ -56,14 +57,16 @@ func (s *Stream) find(ctx context.Context, t *natsconn.Attempt) (info *jetstream
 }
 
 // checkStream checks whether the stream meets the requirements. If the stream does not exist, it checks the stream that
-// would be created.
-func (s *Stream) checkStream(ctx context.Context, t *natsconn.Attempt) ([]diagnose.Finding, string) {
+// would be created. may contains the user's permissions; it is nil if they are not known.
+func (s *Stream) checkStream(
+	ctx context.Context, t *natsconn.Attempt, may *server.Permissions,
+) ([]diagnose.Finding, string) {
 	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
 	info, err := s.find(ctx, t)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound) && s.Create:
-		return s.checkCreation(ctx, t), s.Destination(nil)
+		return s.checkCreation(ctx, t, may), s.Destination(nil)
 	case err != nil:
 		return []diagnose.Finding{s.failed(s.Error(err))}, ""
 	}
@@ -72,7 +75,8 @@ func (s *Stream) checkStream(ctx context.Context, t *natsconn.Attempt) ([]diagno
 		return []diagnose.Finding{s.failed(err)}, destination
 	}
 	ok := s.finding(fmt.Sprintf("%s; %d messages", describe(&info.Config), info.State.Msgs))
-	return append([]diagnose.Finding{ok}, s.doctorWarnings(&info.Config, t.Conn.MaxPayload())...), destination
+	return slices.Concat([]diagnose.Finding{ok}, s.doctorWarnings(&info.Config, t.Conn.MaxPayload()),
+		s.readBackWarnings(&info.Config, info.State.Consumers, may)), destination
 }
 
 func (s *Stream) finding(detail string) diagnose.Finding {
@@ -122,12 +126,12 @@ func allows(rule *server.SubjectPermission, pattern string) (all, some bool) {
 // expiresSoon is how long before credentials expire a warning is reported.
 const expiresSoon = 7 * 24 * time.Hour
 
-// checkPermissions requests the user's permissions from the server. If the server does not answer, a missing permission
-// is detected only when the stream is checked or when the first event is sent. answered is false if the user may not
-// subscribe to answers, without which nothing else can be checked.
+// checkPermissions requests the user's permissions from the server. If the server does not answer, may is nil, and a
+// missing permission is detected only when the stream is checked or when the first event is sent. answered is false if
+// the user may not subscribe to answers, without which nothing else can be checked.
 func (s *Stream) checkPermissions(
 	ctx context.Context, t *natsconn.Attempt,
-) (findings []diagnose.Finding, answered bool) {
+) (findings []diagnose.Finding, may *server.Permissions, answered bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
 	var answer struct {
@@ -144,11 +148,11 @@ func (s *Stream) checkPermissions(
 	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "subject " + s.Wildcard}
 	if err != nil && strings.Contains(err.Error(), "Permissions Violation for Subscription") {
 		err = s.Access.Denied("the user lacks a permission", err, s.Wildcard)
-		return []diagnose.Finding{diagnose.Failed(f.Step, f.Target, err)}, false
+		return []diagnose.Finding{diagnose.Failed(f.Step, f.Target, err)}, nil, false
 	}
 	if err != nil {
 		f.Detail = "the server does not report the user's permissions"
-		return []diagnose.Finding{f}, true
+		return []diagnose.Finding{f}, nil, true
 	}
 	f.Detail = fmt.Sprintf("account %s, user %s", answer.Data.Account, answer.Data.UserID)
 	if left := answer.Data.Expires; left > 0 {
@@ -157,14 +161,16 @@ func (s *Stream) checkPermissions(
 			f.Warn, f.Remedy = true, "renew the credentials"
 		}
 	}
-	denied := s.deniedOf(answer.Data.Permissions, f.Target)
+	may = answer.Data.Permissions
+	denied := s.deniedOf(may, f.Target)
 	if len(denied) > 0 && denied[0].Err != nil && !f.Warn {
-		return denied, true // an "ok" before a failure of the same step would be misleading
+		return denied, may, true // an "ok" before a failure of the same step would be misleading
 	}
-	return append([]diagnose.Finding{f}, denied...), true
+	return append([]diagnose.Finding{f}, denied...), may, true
 }
 
-// deniedOf returns a failure for every permission that the sink requires and the user does not have.
+// deniedOf returns a failure for every permission that the sink requires and the user does not have, except those to
+// read the stream back.
 func (s *Stream) deniedOf(may *server.Permissions, target string) (findings []diagnose.Finding) {
 	if may == nil {
 		return nil

@@ -3,6 +3,7 @@ package natscheck
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -37,14 +38,18 @@ func describe(c *jetstream.StreamConfig) string {
 		c.Duplicates)
 }
 
-// CheckConfigured returns findings about the stream as it would be created.
-func (s *Stream) CheckConfigured(maxPayload int64) []diagnose.Finding {
+// CheckConfigured returns findings about the stream as it would be created. may contains the user's permissions; it is
+// nil if they are not known.
+func (s *Stream) CheckConfigured(maxPayload int64, may *server.Permissions) []diagnose.Finding {
 	ok := s.finding("the bridge creates it at startup if it does not exist: " + describe(&s.Config))
-	return append([]diagnose.Finding{ok}, s.doctorWarnings(&s.Config, maxPayload)...)
+	return slices.Concat([]diagnose.Finding{ok}, s.doctorWarnings(&s.Config, maxPayload),
+		s.readBackWarnings(&s.Config, 0, may))
 }
 
 // checkCreation reports problems that would prevent the creation of the stream. It does not create the stream.
-func (s *Stream) checkCreation(ctx context.Context, t *natsconn.Attempt) []diagnose.Finding {
+func (s *Stream) checkCreation(
+	ctx context.Context, t *natsconn.Attempt, may *server.Permissions,
+) []diagnose.Finding {
 	var problem *jetstream.APIError // the error that the server would return
 	refuse := func(code server.ErrorIdentifier, format string, args ...any) {
 		problem = &jetstream.APIError{ErrorCode: jetstream.ErrorCode(code), Description: fmt.Sprintf(format, args...)}
@@ -64,5 +69,5 @@ func (s *Stream) checkCreation(ctx context.Context, t *natsconn.Attempt) []diagn
 	if problem != nil {
 		return []diagnose.Finding{s.failed(s.Error(problem))}
 	}
-	return s.CheckConfigured(t.Conn.MaxPayload())
+	return s.CheckConfigured(t.Conn.MaxPayload(), may)
 }

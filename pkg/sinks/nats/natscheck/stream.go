@@ -35,6 +35,7 @@ type Stream struct {
 	Config   jetstream.StreamConfig
 	Create   bool   // create the stream if it does not exist
 	Wildcard string // matches the subjects of all events
+	Letters  bool   // the messages are dead letters, which are not read back
 	// Embedded reports whether the server runs in this process. Then the stream can't have more than one replica.
 	Embedded bool
 }
@@ -95,9 +96,11 @@ func (s *Stream) Warnings(c *jetstream.StreamConfig, maxPayload int64) (found []
 		"it keeps only the last %d messages of each subject (max_msgs_per_subject)", c.MaxMsgsPerSubject)
 	s.warn(&found, c.Retention == jetstream.InterestPolicy, "use retention: limits",
 		"its retention is interest: it removes messages for which it has no consumer")
+	s.warn(&found, c.PersistMode == jetstream.AsyncPersistMode, "use persist_mode: default",
+		"its persist_mode is async: it acknowledges messages before it has stored them")
 	s.warn(&found, c.Duplicates < shortWindow && (c.MaxAge == 0 || c.Duplicates < c.MaxAge) && !s.isLatest(),
 		fmt.Sprintf("use %s or more", shortWindow),
-		"its duplicate_window is only %s: an event that is sent again later is stored twice", c.Duplicates)
+		"its duplicate_window is only %s: a message that the server receives late can be stored twice", c.Duplicates)
 	limit := maxMessage(c, maxPayload)
 	s.warn(&found, limit < largestObject, "raise max_payload of the server, and max_msg_size of the stream",
 		"it accepts messages of at most %d bytes, but objects can have up to %d bytes: see the sink's oversize setting",
