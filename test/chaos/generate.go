@@ -54,6 +54,9 @@ func Generate(seed uint64, o Options) Scenario {
 	if o.Disk {
 		motifs = append(motifs, g.fullDisk)
 	}
+	if o.Kafka {
+		motifs = append(motifs, g.lateBytes, g.lateBytes)
+	}
 	for range 1 + g.IntN(2) {
 		for range 1 + g.IntN(3) {
 			g.write(40 + g.IntN(260))
@@ -347,6 +350,23 @@ func (g *generator) flap() {
 		g.add(Step{Action: Back, Sink: sink})
 		g.pause(200)
 	}
+}
+
+// lateBytes: what a process has sent arrives when the next one has sent the same again. A stream that keeps everything
+// would store it twice.
+func (g *generator) lateBytes() {
+	sinks := slices.DeleteFunc(slices.Clone(g.config.Sinks), func(s Sink) bool { return s.Kind == Stream })
+	if len(sinks) == 0 {
+		return
+	}
+	sink := pick(g, sinks...).Dest()
+	g.write(50 + g.IntN(250))
+	g.pause(500)
+	g.add(Step{Action: Late, Sink: sink})
+	g.pause(1000)
+	g.add(g.end(), Step{Action: Start})
+	g.pause(3000)
+	g.add(Step{Action: Back, Sink: sink})
 }
 
 func (g *generator) apiServer() {

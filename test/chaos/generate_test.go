@@ -27,7 +27,7 @@ func TestGenerateIsPure(t *testing.T) {
 			}
 		}
 	}
-	for _, a := range []Action{Write, Kill, Term, Start, Configure, Away, Hang, Cut, Back, Forget, RestartAPI, HangAPI, BackAPI, FillDisk, FreeDisk, Lose, Resync, PauseSink, ResumeSink, Settle} {
+	for _, a := range []Action{Write, Kill, Term, Start, Configure, Away, Hang, Late, Cut, Back, Forget, RestartAPI, HangAPI, BackAPI, FillDisk, FreeDisk, Lose, Resync, PauseSink, ResumeSink, Settle} {
 		if actions[a] < 20 {
 			t.Errorf("%s was drawn %d times", a, actions[a])
 		}

@@ -63,7 +63,7 @@ func (j *sinkJudge) stalls(f Fault) bool {
 	switch f.Action {
 	case HangAPI, RestartAPI, FillDisk:
 		return true
-	case Away, Hang, PauseSink:
+	case Away, Hang, Late, PauseSink:
 		return slices.ContainsFunc(j.Timeline.Processes, func(p Process) bool {
 			s := p.Config.At(f.Sink)
 			return s != nil && (s.Overflow != "" || s.Small) // its disk can be full

@@ -37,6 +37,10 @@ func Mutants() [][2]string {
 		{"uncounted-drops", "a gap event does not count what was dropped"},
 		{"merge-deletions-away", "a deletion is lost where waiting events are merged"},
 		{"old-content", "an update is sent with the content of the state before"},
+		{"position-early", "a position in a destination is ahead of what is settled"},
+		{"no-read-back", "what an earlier process wrote is sent again"},
+		{"no-fence", "Kafka takes batches of earlier processes"},
+		{"no-expected-sequence", "in a latest-state stream, an older state can replace a newer one"},
 	}
 }
 
@@ -53,7 +57,7 @@ func TestMutants(t *testing.T) {
 		}
 	}
 	w := newWorld(t, 0, binary, nil)
-	w.startKafka() // JetStream drops the repetitions that repeat-settled sends
+	w.startKafka() // JetStream drops most repetitions, and knows no fences
 	o := Options{Disk: CanMount(), Kafka: true}
 	w.quiet = 10 * time.Second // most mutants lose something
 	clean := map[uint64]bool{}

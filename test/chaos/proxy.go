@@ -13,7 +13,8 @@ type proxy struct {
 
 	mu    sync.Mutex
 	cond  *sync.Cond
-	mode  Action // Back, Hang or Away
+	mode  Action // Back, Hang, Late or Away
+	held  int    // how often connections were held: those of before are late
 	ended bool
 	conns map[net.Conn]struct{}
 }
@@ -31,7 +32,8 @@ func newProxy(target string) (*proxy, error) {
 
 func (p *proxy) addr() string { return p.listener.Addr().String() }
 
-// set changes what the proxy does: Back, Hang, Away (existing connections break), or Cut (the same once).
+// set changes what the proxy does: Back, Hang, Late (existing connections hang), Away (they break), or Cut (the same
+// once).
 func (p *proxy) set(mode Action) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -39,6 +41,9 @@ func (p *proxy) set(mode Action) {
 		for c := range p.conns {
 			_ = c.Close() // broken is what it is to be
 		}
+	}
+	if mode == Late {
+		p.held++
 	}
 	if mode != Cut {
 		p.mode = mode
@@ -86,36 +91,40 @@ func (p *proxy) drop(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// wait returns when bytes may pass, or the proxy is not hanging any more.
-func (p *proxy) wait() {
+// wait returns when the bytes of a connection may pass, or the proxy is not hanging any more. since is what held was
+// when the connection began.
+func (p *proxy) wait(since int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.mode == Hang && !p.ended {
+	for (p.mode == Hang || p.mode == Late && since < p.held) && !p.ended {
 		p.cond.Wait()
 	}
 }
 
 func (p *proxy) serve(in net.Conn) {
 	defer p.drop(in)
-	p.wait()
+	p.mu.Lock()
+	since := p.held
+	p.mu.Unlock()
+	p.wait(since)
 	out, err := net.Dial("tcp", p.target)
 	if err != nil || !p.add(out) {
 		return
 	}
 	defer p.drop(out)
 	var group sync.WaitGroup
-	group.Go(func() { p.pass(out, in) })
-	group.Go(func() { p.pass(in, out) })
+	group.Go(func() { p.pass(out, in, since) })
+	group.Go(func() { p.pass(in, out, since) })
 	group.Wait()
 }
 
 // pass copies until either side ends, then closes both.
-func (p *proxy) pass(dst, src net.Conn) {
+func (p *proxy) pass(dst, src net.Conn, since int) {
 	defer func() { _, _ = src.Close(), dst.Close() }()
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := src.Read(buf)
-		p.wait()
+		p.wait(since)
 		if _, werr := dst.Write(buf[:n]); werr != nil || err != nil {
 			return
 		}

@@ -90,6 +90,7 @@ const (
 	Configure  Action = "configure"  // use another configuration from the next start on
 	Away       Action = "away"       // the destination Sink refuses connections
 	Hang       Action = "hang"       // the destination Sink accepts connections and answers nothing
+	Late       Action = "late"       // existing connections to Sink hang: what was sent there arrives when it is back
 	Cut        Action = "cut"        // the connections to Sink break
 	Back       Action = "back"       // the destination Sink is back
 	Forget     Action = "forget"     // the API server forgets its history, of resources without watch cache

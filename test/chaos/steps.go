@@ -29,7 +29,7 @@ func (r *run) do(ctx context.Context, s Step) error {
 		return r.start(ctx)
 	case Configure:
 		r.config = s.Config.Clone()
-	case Away, Hang, Cut:
+	case Away, Hang, Late, Cut:
 		return r.disturb(ctx, s.Sink, s.Action)
 	case Back:
 		r.back(s.Sink)
@@ -75,7 +75,7 @@ func (r *run) disturb(ctx context.Context, sink string, a Action) error {
 		r.finishes(sink, Cut)
 		return err
 	}
-	r.finishes(sink, Away, Hang)
+	r.finishes(sink, Away, Hang, Late)
 	err := r.begins(ctx, a, sink)
 	d.proxy.set(a)
 	return err
@@ -85,7 +85,7 @@ func (r *run) disturb(ctx context.Context, sink string, a Action) error {
 func (r *run) back(sink string) {
 	if d := r.dests[sink]; d != nil {
 		d.proxy.set(Back)
-		r.finishes(sink, Away, Hang)
+		r.finishes(sink, Away, Hang, Late)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol/produce"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -175,6 +176,18 @@ func TestLeaderMoves(t *testing.T) {
 	}
 	if got := describe(send(t, s, change(event.Updated, "a", 2))); got[0] != "ok" {
 		t.Errorf("after the metadata were read again: %s", got)
+	}
+}
+
+// TestNoLeader: a partition that was written to and has no leader now delays its events.
+func TestNoLeader(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	s := connected(t, Config{Brokers: fake.ListenAddrs()})
+	mustSend(t, s, change(event.Added, "a", 1))
+	s.topics["events"].partitions[0].leader = "" // as the metadata say when its broker is away
+	err := send(t, s, change(event.Updated, "a", 2))[0]
+	if _, ok := errors.AsType[*sinks.UnavailableError](err); !ok || !errors.Is(err, kafkago.LeaderNotAvailable) {
+		t.Errorf("without a leader: %v", err)
 	}
 }
 

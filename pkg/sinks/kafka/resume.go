@@ -12,6 +12,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
+	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
@@ -53,6 +54,9 @@ func (s *Sink) Resume(from sinks.Resume) {
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.limits = make(map[string]chan struct{})
 	f.arbiter.txn = wire.Transactions{Client: s.client, ID: wire.TransactionPrefix + from.Writer}
+	if mutant.On("no-fence") {
+		f.arbiter.txn.ID += time.Now().String() // no other process has these ids
+	}
 	f.arbiter.producer = wire.NoProducer()
 }
 

@@ -195,9 +195,9 @@ type work struct {
 func (w *work) run(ctx context.Context) {
 	if w.leader == "" {
 		for _, p := range w.partitions {
-			err := p.notReady()
-			if p.leader == "" {
-				err = fmt.Errorf("%s: %w", p, kafkago.LeaderNotAvailable)
+			err := fmt.Errorf("%s: %w", p, kafkago.LeaderNotAvailable)
+			if p.leader != "" {
+				err = p.notReady()
 			}
 			w.fail(p, cmp.Or(p.topic.err, w.s.partUnavailable(p, err)))
 		}

@@ -33,47 +33,54 @@ func newCluster(t *testing.T) *broker {
 		routes = append(routes, &url.URL{Scheme: "nats-route", Host: proxy.Addr()})
 	}
 	var urls []string
-	var members []*server.Server
 	for i, port := range ports {
-		opts := &server.Options{
+		member := &broker{opts: &server.Options{
 			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
 			JetStream: true, StoreDir: t.TempDir(), JetStreamMaxStore: 1 << 30, Routes: routes,
 			Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Advertise: b.routes[i].Addr()},
-		}
-		if _, err := fmt.Sscan(port, &opts.Cluster.Port); err != nil {
+		}}
+		if _, err := fmt.Sscan(port, &member.opts.Cluster.Port); err != nil {
 			t.Fatal(err)
 		}
-		member, err := server.NewServer(opts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		member.Start()
-		t.Cleanup(func() { member.Shutdown(); member.WaitForShutdown() })
-		urls, members = append(urls, member.ClientURL()), append(members, member)
+		member.Start(t)
+		t.Cleanup(func() { member.Stop(t) })
+		urls, b.members = append(urls, clientURL(member.opts)), append(b.members, member)
 	}
-	b.members = members
-	first, _ := url.Parse(urls[0])
-	if _, err := fmt.Sscan(first.Port(), &b.opts.Port); err != nil {
-		t.Fatal(err)
-	}
-	b.Proxy = sinktest.NewProxy(t, first.Host)
+	b.opts.Port = b.members[0].opts.Port
+	b.Proxy = sinktest.NewProxy(t, strings.TrimPrefix(urls[0], "nats://"))
 	b.edit = func(c *nats.Config) {
 		c.URLs, c.Stream.Replicas, c.AckTimeout = urls, 3, 500*time.Millisecond
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; <-time.After(50 * time.Millisecond) {
-		ready := 0
-		for _, member := range members {
-			if member.JetStreamIsCurrent() {
-				ready++
-			}
-		}
-		if ready == len(members) {
-			return b
+	js, probe := b.js(t), jetstream.StreamConfig{Name: "PROBE", Replicas: len(urls)}
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		_, err := js.CreateStream(ctx, probe)
+		cancel()
+		if err == nil {
+			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the cluster has no leader")
+			t.Fatalf("the servers have not formed a cluster: %v", err)
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+	if err := js.DeleteStream(t.Context(), probe.Name); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// leader returns the URL of the leader of the stream.
+func (b *broker) leader(t *testing.T) string {
+	t.Helper()
+	name := b.stream(t).CachedInfo().Cluster.Leader
+	for _, member := range b.members {
+		if member.opts.ServerName == name {
+			return clientURL(member.opts)
 		}
 	}
+	t.Fatalf("no leader %q", name)
+	return ""
 }
 
 // A process is killed while the leader of the stream has many of its messages that are not replicated yet. The next
@@ -88,16 +95,11 @@ func TestKilledBeforeReplication(t *testing.T) {
 	send(t, first, sinktest.Message("first", 1, 100))
 	in.commit(first)
 	for round := range rounds {
-		var leader *server.Server
-		for _, member := range in.members {
-			if member.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, streamName) {
-				leader = member
-			}
-		}
+		leader := in.leader(t)
 		in.edit = func(c *nats.Config) {
 			edit(c)
 			shortWindow(c)
-			c.URLs = []string{leader.ClientURL()}
+			c.URLs = []string{leader}
 		}
 		killed := in.await(t)
 		in.commit(killed)
@@ -131,7 +133,9 @@ func TestKilledBeforeReplication(t *testing.T) {
 // stepDown makes the stream elect another leader again and again until ctx ends.
 func stepDown(ctx context.Context, js jetstream.JetStream, pause time.Duration) (times int) {
 	for ; ctx.Err() == nil; times++ {
-		_, _ = js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+streamName, nil)
+		limit, cancel := context.WithTimeout(ctx, time.Second) // a server that has no leader may not answer
+		_, _ = js.Conn().RequestWithContext(limit, "$JS.API.STREAM.LEADER.STEPDOWN."+streamName, nil)
+		cancel()
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):

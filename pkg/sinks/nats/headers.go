@@ -9,6 +9,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -108,7 +109,9 @@ func (h *headers) set(m *event.Message, before uint64) natsgo.Header {
 // expects reports whether a message names the sequence that the last message of its subject must have. It then has no
 // Nats-Msg-Id: on a stream with one replica, the server would refuse the repetition of a message that it has stored,
 // and 2.11 would refuse other attempts too.
-func (h *headers) expects() bool { return h.latest && h.writer != "" }
+func (h *headers) expects() bool {
+	return h.latest && h.writer != "" && !mutant.On("no-expected-sequence")
+}
 
 func (h *headers) messageID(m *event.Message) string {
 	id := m.UniqueID()

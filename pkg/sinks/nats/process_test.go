@@ -1,6 +1,8 @@
 package nats_test
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -8,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,16 +22,41 @@ import (
 // broker is this program, and not the nats-server of go.mod in the test process.
 const programVariable = "DELTABRIDGE_TEST_NATS_SERVER"
 
-const serverConfig = `
-server_name: test
-host: %s
-port: %d
-max_payload: %d
-jetstream { store_dir: %q, max_file_store: %d, max_memory_store: %d }
-`
+// configOf returns a configuration file for the options that startProgram supports.
+func configOf(opts *server.Options) (string, error) {
+	config := map[string]any{
+		"server_name": cmp.Or(opts.ServerName, "test"), "host": opts.Host, "port": opts.Port,
+		"max_payload": cmp.Or(opts.MaxPayload, server.MAX_PAYLOAD_SIZE),
+		"jetstream": map[string]any{
+			"store_dir": opts.StoreDir, "max_file_store": opts.JetStreamMaxStore, "max_memory_store": opts.JetStreamMaxMemory,
+		},
+	}
+	if c := opts.Cluster; c.Name != "" {
+		config["cluster"] = map[string]any{
+			"name": c.Name, "host": c.Host, "port": c.Port, "cluster_advertise": c.Advertise,
+			"routes": strings.Fields(strings.Trim(fmt.Sprint(opts.Routes), "[]")),
+		}
+	}
+	var users []map[string]any
+	for _, u := range opts.Users {
+		user := map[string]any{"user": u.Username, "password": u.Password}
+		if p := u.Permissions; p != nil {
+			user["permissions"] = map[string]any{"publish": p.Publish.Allow, "subscribe": p.Subscribe.Allow}
+		}
+		users = append(users, user)
+	}
+	if len(users) > 0 {
+		config["authorization"], config["no_auth_user"] = map[string]any{"users": users}, opts.NoAuthUser
+	}
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // nats-server does not know \u003e
+	err := encoder.Encode(config)
+	return text.String(), err
+}
 
 // startProgram starts a nats-server program and waits until it accepts connections. If the port of opts is random, it
-// chooses one and sets it. A test that requires options other than those of serverConfig fails.
+// chooses one and sets it. A test that requires options other than those of configOf fails.
 func startProgram(t testing.TB, program string, opts *server.Options) (stop func()) {
 	t.Helper()
 	if opts.Port == server.RANDOM_PORT {
@@ -39,16 +67,16 @@ func startProgram(t testing.TB, program string, opts *server.Options) (stop func
 	supported := &server.Options{
 		Host: opts.Host, Port: opts.Port, MaxPayload: opts.MaxPayload, JetStream: true, StoreDir: opts.StoreDir,
 		JetStreamMaxStore: opts.JetStreamMaxStore, JetStreamMaxMemory: opts.JetStreamMaxMemory, NoLog: true, NoSigs: true,
+		ServerName: opts.ServerName, Cluster: opts.Cluster, Routes: opts.Routes, Users: opts.Users,
+		NoAuthUser: opts.NoAuthUser,
 	}
 	if !reflect.DeepEqual(supported, opts) {
 		t.Fatalf("with %s, the server cannot have the options %+v", programVariable, opts)
 	}
-	limit := opts.MaxPayload
-	if limit == 0 {
-		limit = server.MAX_PAYLOAD_SIZE
+	text, err := configOf(opts)
+	if err != nil {
+		t.Fatal(err)
 	}
-	text := fmt.Sprintf(serverConfig,
-		opts.Host, opts.Port, limit, opts.StoreDir, opts.JetStreamMaxStore, opts.JetStreamMaxMemory)
 	config := filepath.Join(t.TempDir(), "nats.conf")
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
