@@ -85,8 +85,8 @@ func TestANewDestination(t *testing.T) {
 					if m.Type == event.Added && (!m.InitialList || m.Origin.Position != "10") {
 						t.Errorf("%s: initial %v, position %q", m.ID, m.InitialList, m.Origin.Position)
 					}
-					if m.Again != (m.Type != event.Deleted) {
-						t.Errorf("%s %s: again %v", m.Type, m.ID, m.Again)
+					if again := m.Delivery != ""; again != (m.Type != event.Deleted) {
+						t.Errorf("%s %s: again %v", m.Type, m.ID, again)
 					}
 				}
 				if diff := cmp.Diff(tt.want, got); diff != "" {

@@ -242,7 +242,7 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	}
 	at = ev.Time
 	m, err := l.pipeline.Encoder.Encode(ev)
-	l.pipeline.label(m, l.ledger.History())
+	l.pipeline.label(m, l.ledger.History(), ev.Again)
 	if err != nil {
 		l.pipeline.log.Error("cannot encode the object, so a gap event is sent in its place", "err", err)
 		l.counters.Rejected.Inc()

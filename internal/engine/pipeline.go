@@ -172,13 +172,13 @@ func (p *pipeline) compileOld(text string) (*filter.Filter, error) {
 	return p.compile(rules, object.Slots) // a slot number beyond the last slot means that decisions are not cached
 }
 
-// label sets what a message contains in addition to its event. history is that of its source.
-func (p *pipeline) label(m *event.Message, history string) {
+// label sets what a message contains in addition to its event. history is that of its source. again is Event.Again.
+func (p *pipeline) label(m *event.Message, history string, again bool) {
 	m.ClusterUID, m.Epoch, m.History = p.clusterUID, p.epoch, history
 	if history != "" { // an event from before etcd was restored can have the same id
 		m.Epoch += "." + history
 	}
-	if m.Again || m.Type == event.Restated {
+	if again || m.Type == event.Restated {
 		m.Delivery = p.run + strconv.FormatUint(p.deliveries.Add(1), 36)
 	}
 }

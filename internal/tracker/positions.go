@@ -3,7 +3,6 @@ package tracker
 import (
 	"maps"
 
-	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
@@ -68,7 +67,7 @@ func (t *Tracker) goneBookmarks() map[string]*bookmark {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	gone := maps.Clone(t.bookmarks)
-	maps.DeleteFunc(gone, func(_ string, b *bookmark) bool { return !b.gone() && !mutant.On("position-early") })
+	maps.DeleteFunc(gone, func(_ string, b *bookmark) bool { return !b.gone() })
 	return gone
 }
 
@@ -83,7 +82,7 @@ func (t *Tracker) storePositions(bookmarks map[string]*bookmark) (wrote bool, er
 			l := ledgers[source]
 			covered = covered && (l == nil || l.Covers(sink, number))
 		}
-		if covered || mutant.On("position-early") {
+		if covered {
 			positions[sink] = b.positions
 		}
 	}

@@ -67,7 +67,6 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		Resource:    ev.Resource,
 		Cluster:     e.Cluster,
 		InitialList: ev.InitialList,
-		Again:       ev.Again,
 		IfFound:     ev.IfFound,
 		Structured:  e.Content == ContentStructured,
 		GapInfo:     ev.GapInfo,

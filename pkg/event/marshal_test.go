@@ -102,7 +102,7 @@ func FuzzParseStored(f *testing.F) {
 
 // TestStoredForm: what one version of the bridge leaves on disk is read by another one.
 func TestStoredForm(t *testing.T) {
-	const head = `{"t":3,"at":"2026-03-04T05:06:07Z","c":"prod","cu":"c-1","i":true,"f":true,"l":true,"o":true,"x":{"n":"a=b"},` +
+	const head = `{"t":3,"at":"2026-03-04T05:06:07Z","c":"prod","cu":"c-1","i":true,"f":true,"l":true,"x":{"n":"a=b"},` +
 		`"id":"u.1","pk":"key","s":true,"gap":{"resource":"deployments.apps","from":"1","to":"2","reason":"refused"},` +
 		`"g":"apps","v":"v1","r":"deployments","av":"apps/v1","k":"Deployment","ns":"shop","n":"web","u":"u","rv":"1","m":"kubectl",` +
 		`"src":"deployments","pos":"9","del":{"t":3,"at":"0001-01-01T00:00:00Z","id":"u.deleted","r":"deployments"}}`
@@ -113,7 +113,6 @@ func TestStoredForm(t *testing.T) {
 	if id := m.Identity; m.Type != Deleted || m.Cluster != "prod" || m.ClusterUID != "c-1" || !m.InitialList ||
 		!m.FinalStateUnknown ||
 		!m.LeftFilter ||
-		!m.Again ||
 		!m.Structured ||
 		m.ID != "u.1" ||
 		m.PartitionKey != "key" ||

@@ -52,9 +52,6 @@ type Message struct {
 	// destination itself can tell. Otherwise the message is settled without being sent.
 	IfFound bool `json:"if,omitempty"`
 
-	// Again reports whether the destination must accept the event even if it already contains an event with this id.
-	Again bool `json:"o,omitempty"`
-
 	// Context is sent as attributes. It is nil if the event has no context or if Data contains it.
 	Context *Context `json:"x,omitempty"`
 

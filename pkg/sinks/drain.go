@@ -320,13 +320,10 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 	clear(d.left)
 	for i := range d.items {
 		it := &d.items[i]
-		if it.send != nil && it.send.IfFound && !d.ReadsBack {
-			d.settle(it, d.Hooks.stored)
-		}
 		if it.done || it.park != "" {
 			continue
 		}
-		if d.ReadsBack && d.repeatsLeft(it.orig) {
+		if it.orig.IfFound && !d.ReadsBack || d.ReadsBack && d.repeatsLeft(it.orig) {
 			d.settle(it, d.Hooks.stored)
 			continue
 		}

@@ -53,6 +53,38 @@ type FoundRecord struct {
 	Unknown bool
 }
 
+// Identifies reports whether an attribute tells what event a record contains. A record that is read back has these
+// attributes as headers.
+func Identifies(name string) bool {
+	switch name {
+	case "id", "uid", "resourceversion", "finalstateunknown":
+		return true
+	}
+	return false
+}
+
+// Set sets what an attribute says, if it identifies the event.
+func (r *FoundRecord) Set(name, value string) {
+	switch name {
+	case "id":
+		r.ID = value
+	case "uid":
+		r.UID = value
+	case "resourceversion":
+		r.Version = value
+	case "finalstateunknown":
+		r.Unknown = value == "true"
+	}
+}
+
+// RecordOf returns the record of a message that a writer has sent.
+func RecordOf(writer string, m *event.Message) FoundRecord {
+	return FoundRecord{
+		Mark: Mark(writer, m), ID: m.ID, UID: string(m.Identity.UID), Version: m.Identity.ResourceVersion,
+		Unknown: m.FinalStateUnknown,
+	}
+}
+
 // Note adds a record. The records of each part must be added in their order. The parts can be read one after another.
 func (f *Found) Note(r FoundRecord) {
 	mark := strings.Split(r.Mark, " ")
@@ -102,10 +134,9 @@ func (f *Found) Sent(m *event.Message, part string) {
 	if before, ended := f.ended[m.Key()]; ended && before != string(m.Identity.UID) {
 		delete(f.ended, m.Key())
 	}
-	f.Note(FoundRecord{
-		Part: part, Mark: Mark(f.Writer, m), ID: m.ID, UID: string(m.Identity.UID), Version: m.Identity.ResourceVersion,
-		Unknown: m.FinalStateUnknown,
-	})
+	r := RecordOf(f.Writer, m)
+	r.Part = part
+	f.Note(r)
 }
 
 func (f *Found) hasRoom() bool {

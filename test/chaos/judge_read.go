@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"strings"
 	"time"
 )
 
@@ -9,7 +10,7 @@ const flightSlack = 2 * time.Second
 
 // read goes through the events in their order, removes repetitions, and looks at order and operations.
 func (j *sinkJudge) read(events []*Event) {
-	seen := map[string]map[string]*Event{} // by uid, since the object last left: the last event by id, repetitions too
+	seen := map[string]map[string]*Event{} // by uid, since such a leave: the last event by id, repetitions too
 	places := map[string]int{}             // partition by subject
 	merged := j.everHad("compact")         // what is merged can change its operation
 	for _, e := range events {
@@ -26,7 +27,8 @@ func (j *sinkJudge) read(events []*Event) {
 		gone := last != nil && last.Operation == "deleted" &&
 			(last.Unknown || j.History.byRV[last.RV].Deleted) // not only for this sink
 		before := seen[e.UID][e.ID]
-		if seen[e.UID] == nil || e.Left { // an object that comes back has its last states again
+		// An object that comes back after a leave that a changed filter caused has its last states again.
+		if seen[e.UID] == nil || e.Left && strings.Contains(e.ID, ".left.filter.") {
 			seen[e.UID] = map[string]*Event{}
 		}
 		if e.Operation != "restated" { // which has the id of the state

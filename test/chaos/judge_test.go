@@ -687,7 +687,9 @@ func TestJudgeAChangedFilter(t *testing.T) {
 		other := s.config()
 		other.Sinks[0].Filter.Team = "blue"
 		s.process(0, 3, Kill, s.config()).process(3, 4, Kill, other).process(4, 0, "", s.config())
-		s.got("s", "added 1", "updated 2", "left 1@3.5", "added 1@4.5", "updated 2@4.6").ends()
+		s.got("s", "added 1", "updated 2", "left 1@3.5", "added 1@4.5", "updated 2@4.6")
+		s.in.Events["s"][2].ID += ".filter.1"
+		s.ends()
 		s.in.Events = map[string][]*Event{}
 		s.got("s", "added 1", "updated 2", "updated 2@4.6").ends(Repeated)
 	})

@@ -37,7 +37,6 @@ func Mutants() [][2]string {
 		{"uncounted-drops", "a gap event does not count what was dropped"},
 		{"merge-deletions-away", "a deletion is lost where waiting events are merged"},
 		{"old-content", "an update is sent with the content of the state before"},
-		{"position-early", "a position in a destination is ahead of what is settled"},
 		{"no-read-back", "what an earlier process wrote is sent again"},
 		{"no-fence", "Kafka takes batches of earlier processes"},
 		{"no-expected-sequence", "in a latest-state stream, an older state can replace a newer one"},

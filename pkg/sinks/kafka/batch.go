@@ -107,14 +107,12 @@ func headers(m *event.Message, writer string, marks *sinks.Marks, add addHeader)
 	}
 }
 
-// identify calls add for the headers by which a record without attributes is recognized.
+// identify calls add for the attributes by which a record is recognized.
 func identify(m *event.Message, add addHeader) {
-	add("", headerID, m.ID)
-	if m.Identity.UID != "" {
-		add("", headerUID, string(m.Identity.UID))
-	}
-	if m.Identity.ResourceVersion != "" {
-		add("", headerVersion, m.Identity.ResourceVersion)
+	for name, value := range m.Attributes {
+		if sinks.Identifies(name) {
+			add(kafkaread.HeaderPrefix, name, value)
+		}
 	}
 }
 

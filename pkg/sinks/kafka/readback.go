@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -21,15 +22,6 @@ const (
 	readBackBytes = 512 << 10
 	// rivalTimeout is the time limit for finding out since when another process writes.
 	rivalTimeout = 5 * time.Second
-)
-
-// The headers that identify a record's event, whatever the content mode is.
-const (
-	headerID      = kafkaread.HeaderPrefix + "id"
-	headerUID     = kafkaread.HeaderPrefix + "uid"
-	headerVersion = kafkaread.HeaderPrefix + "resourceversion"
-	headerUnknown = kafkaread.HeaderPrefix + "finalstateunknown"
-	headerSource  = kafkaread.HeaderPrefix + "source"
 )
 
 // read reads the log up to the marker, and notes the records. If the marker is not there, the next attempt writes
@@ -166,17 +158,10 @@ func (f *fence) note(record *protocol.Record) {
 	}
 	r := sinks.FoundRecord{Part: f.part}
 	for _, h := range record.Headers {
-		switch h.Key {
-		case sinks.MarkHeader:
+		if h.Key == sinks.MarkHeader {
 			r.Mark = string(h.Value)
-		case headerID:
-			r.ID = string(h.Value)
-		case headerUID:
-			r.UID = string(h.Value)
-		case headerVersion:
-			r.Version = string(h.Value)
-		case headerUnknown:
-			r.Unknown = string(h.Value) == "true"
+		} else if name, ok := strings.CutPrefix(h.Key, kafkaread.HeaderPrefix); ok && sinks.Identifies(name) {
+			r.Set(name, string(h.Value))
 		}
 	}
 	if r.Mark != "" && f.sink.fences.note(r) {
@@ -197,7 +182,7 @@ func (f *fence) rival(ctx context.Context, cause error) error {
 		}
 		if _, err := f.take(found, func(r *protocol.Record) {
 			for _, h := range r.Headers {
-				if source == "" && !f.rivalSince.IsZero() && h.Key == headerSource {
+				if source == "" && !f.rivalSince.IsZero() && h.Key == kafkaread.HeaderPrefix+"source" {
 					source = ", with the source " + string(h.Value)
 				}
 			}

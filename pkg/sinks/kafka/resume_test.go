@@ -92,6 +92,23 @@ func TestNothingTwiceAfterKill(t *testing.T) {
 	}
 }
 
+// TestStructuredUnknownDeletion: only the headers of its own record show that a deletion that a list found was written.
+func TestStructuredUnknownDeletion(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	testkafka.CreateTopic(t, broker.Addr(), "unknown", 1, nil)
+	cfg := Config{Brokers: []string{broker.Addr()}, Topic: "unknown", Tombstones: true}
+	deletion := func() *event.Message {
+		m := change(event.Deleted, "a", 3)
+		m.ID, m.FinalStateUnknown, m.Structured = "u-a.3.deleted", true, true
+		return m
+	}
+	var at stored
+	sendAll(t, process(t, cfg, &at), deletion())
+	if got := sendAll(t, process(t, cfg, &at), deletion()); got[0] != "stored" {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestResumeOverPartitions: objects whose events go to several topics, and many partitions in topics that are created
 // a moment before.
 func TestResumeOverPartitions(t *testing.T) {

@@ -40,7 +40,7 @@
 // one, there is nothing to send. Otherwise, the sink sends its message again with the sequence of that message.
 // Therefore no process can replace a newer state by an older one, even if it continues while its successor runs, and a
 // repetition is never stored twice. Without the permission to look up messages, the last writer wins. Without
-// Sink.Resume, it also does, and every message has a Nats-Msg-Id that only this process uses.
+// Sink.Resume, it also does, and every message has a Nats-Msg-Id.
 //
 // Deletions have a TTL if the stream allows TTLs. With Config.Bucket, the stream is a key-value bucket, and a deletion
 // deletes the key.

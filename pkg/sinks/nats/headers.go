@@ -1,7 +1,6 @@
 package nats
 
 import (
-	"crypto/rand"
 	"fmt"
 	"strconv"
 	"strings"
@@ -33,7 +32,6 @@ type headers struct {
 	bucket bool   // the destination is a key-value bucket
 	latest bool   // the destination is a latest-state stream, which keeps only the last message of each subject
 	ttl    string // TTL of deletions; empty if they have no TTL
-	run    string // unique to this process; used by ownID
 	writer string // see sinks.Resume; empty if messages are not marked
 	marks  sinks.Marks
 
@@ -53,7 +51,7 @@ type slot struct {
 func newHeaders(cfg *Config) *headers {
 	stream := &cfg.Stream
 	h := &headers{
-		header: make(natsgo.Header), slots: make(map[string]*slot), round: 1, run: rand.Text()[:8],
+		header: make(natsgo.Header), slots: make(map[string]*slot), round: 1,
 		bucket: cfg.Bucket != "", latest: stream.LastPerSubject, encoder: newEncoder(),
 	}
 	h.header[jetstream.ExpectedStreamHeader] = []string{stream.Name}
@@ -86,15 +84,13 @@ func (h *headers) set(m *event.Message, before uint64) natsgo.Header {
 	}
 	if m.Structured {
 		h.put("", contentType, m.ContentType())
-		if h.writer != "" {
-			h.identify(m)
-		}
-	} else {
-		m.Attributes(func(name, value string) bool {
-			h.put(attributePrefix, name, value)
-			return true
-		})
 	}
+	m.Attributes(func(name, value string) bool {
+		if !m.Structured || h.writer != "" && sinks.Identifies(name) {
+			h.put(attributePrefix, name, value)
+		}
+		return true
+	})
 	h.used = h.used[:h.n]
 	if len(h.header) > h.n+1 { // the additional header is Nats-Expected-Stream
 		for _, s := range h.slots {
@@ -116,38 +112,12 @@ func (h *headers) expects() bool {
 func (h *headers) messageID(m *event.Message) string {
 	id := m.UniqueID()
 	switch {
-	case m.Delivery != "" && !h.latest:
+	case m.Delivery != "":
 		id += "." + m.Delivery
-	case h.latest || m.Again || m.Type == event.Restated:
-		id = h.ownID(m)
 	case m.Epoch != "":
 		id += "." + m.Epoch
 	}
 	return id + h.suffix
-}
-
-// identify adds the attributes that a restart requires to recognize the event.
-func (h *headers) identify(m *event.Message) {
-	h.put(attributePrefix, "id", m.ID)
-	if m.Identity.UID != "" {
-		h.put(attributePrefix, "uid", string(m.Identity.UID))
-	}
-	if m.Identity.ResourceVersion != "" {
-		h.put(attributePrefix, "resourceversion", m.Identity.ResourceVersion)
-	}
-	if m.FinalStateUnknown {
-		h.put(attributePrefix, "finalstateunknown", "true")
-	}
-}
-
-// ownID returns a Nats-Msg-Id that only this process uses, so the server drops only repetitions from this process. It
-// is used for messages that the stream must store even if it already has the event:
-//   - A restated event has the id of the event whose state it repeats.
-//   - In a latest-state stream, the last message must be the last state. Suppose that the bridge repeats two states
-//     after a crash, and the server has forgotten the event id of only the older one. With event ids, the server would
-//     store the older state again and drop the newer one.
-func (h *headers) ownID(m *event.Message) string {
-	return m.UniqueID() + "." + h.run + "." + strconv.FormatInt(m.Time.UnixNano(), 36)
 }
 
 // bucketOperation is the header that marks deleted keys for the clients of a bucket (NATS ADR-8).

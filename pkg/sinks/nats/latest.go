@@ -77,10 +77,7 @@ func (l *latest) note(subject string, sequence uint64, r sinks.FoundRecord) {
 
 // sent records the last message of a subject, which an earlier process has left on disk: its source can bring it again.
 func (l *latest) sent(subject string, sequence uint64, m *event.Message) {
-	l.note(subject, sequence, sinks.FoundRecord{
-		Mark: sinks.Mark(l.writer, m), ID: m.ID, UID: string(m.Identity.UID), Version: m.Identity.ResourceVersion,
-		Unknown: m.FinalStateUnknown,
-	})
+	l.note(subject, sequence, sinks.RecordOf(l.writer, m))
 }
 
 // isFrom reports whether a message with a [sinks.Mark] is from a writer.

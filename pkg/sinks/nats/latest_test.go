@@ -92,23 +92,6 @@ func TestMirror(t *testing.T) {
 	expectHeld(t, b, "updated uid-a.1002", "updated uid-c.1003")
 }
 
-// After a crash states are repeated, and the server may know the id of a later one and not that of an earlier one. The
-// last message is that of the last state all the same.
-func TestMirrorAfterACrash(t *testing.T) {
-	b := newBroker(t)
-	b.edit = asMirror(0)
-	before := connect(t, b)
-	again := sinktest.Message("a", 2, 100)
-	send(t, before, again, deletion("b", 2))
-	send(t, before, again) // as after a connection that broke
-	if stream, err := b.js(t).Stream(t.Context(), streamName); err != nil || stream.CachedInfo().State.LastSeq != 2 {
-		t.Errorf("the repetition was stored: %+v, %v", stream.CachedInfo().State, err)
-	}
-	after := connect(t, b)
-	send(t, after, sinktest.Message("a", 1, 100), again, sinktest.Message("b", 1, 100), deletion("b", 2))
-	expectHeld(t, b, "deleted uid-b.deleted", "updated uid-a.1002")
-}
-
 // A restatement is written although the stream knows the event, also where it has lost it; one that is sent again is
 // not written twice.
 func TestRestatement(t *testing.T) {

@@ -89,7 +89,7 @@ func TestMarkedHeaders(t *testing.T) {
 	m := sinktest.Message("a", 1, 10)
 	m.Structured, m.FinalStateUnknown, m.History, m.Epoch = true, true, "h", "e"
 	again := *m
-	again.Again, again.Delivery = true, "p-1"
+	again.Delivery = "p-1"
 	for _, c := range []struct {
 		m      *event.Message
 		latest bool

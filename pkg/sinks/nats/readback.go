@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -264,9 +265,11 @@ func (s *Sink) warn(effect string, err error) {
 
 // foundRecord returns what the headers of a message say about its event.
 func foundRecord(h natsgo.Header) sinks.FoundRecord {
-	attribute := func(name string) string { return natscheck.Decode(h.Get(attributePrefix + name)) }
-	return sinks.FoundRecord{
-		Mark: h.Get(sinks.MarkHeader), ID: attribute("id"), UID: attribute("uid"),
-		Version: attribute("resourceversion"), Unknown: attribute("finalstateunknown") == "true",
+	r := sinks.FoundRecord{Mark: h.Get(sinks.MarkHeader)}
+	for header := range h {
+		if name, ok := strings.CutPrefix(header, attributePrefix); ok && sinks.Identifies(name) {
+			r.Set(name, natscheck.Decode(h.Get(header)))
+		}
 	}
+	return r
 }

@@ -192,20 +192,3 @@ func TestTheIDHasTheEpoch(t *testing.T) {
 		t.Errorf("%q, without an epoch %q", got, plain)
 	}
 }
-
-// What a destination has to take although it may hold the event has an id of this process.
-func TestAgainHasAnIDOfItsOwn(t *testing.T) {
-	h, other := newHeaders(
-		&Config{Stream: StreamConfig{Name: "K8S"}},
-	), newHeaders(
-		&Config{Stream: StreamConfig{Name: "K8S"}},
-	)
-	m := sinktest.Message("a", 1, 10)
-	plain := h.set(m, 0).Get("Nats-Msg-Id")
-	again := *m
-	again.Again = true
-	first := h.set(&again, 0).Get("Nats-Msg-Id")
-	if first == plain || first != h.set(&again, 0).Get("Nats-Msg-Id") || first == other.set(&again, 0).Get("Nats-Msg-Id") {
-		t.Errorf("%q, and as an ordinary event %q", first, plain)
-	}
-}
