@@ -141,7 +141,11 @@ func (p *pipeline) resume(t *tracker.Tracker) {
 	p.drain.Hooks.Between = func() {
 		if t.NeedsBookmark(p.Name) && p.queue.Gone(spilled) {
 			taken := p.queue.Taken()
-			t.Bookmark(p.Name, sink.Positions(), func() bool { return p.queue.Gone(taken) })
+			var parked []string
+			for _, q := range p.drain.Parked.Queues() {
+				parked = append(parked, q.Destination)
+			}
+			t.Bookmark(p.Name, sink.Positions(parked), func() bool { return p.queue.Gone(taken) })
 		}
 	}
 }

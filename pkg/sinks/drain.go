@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -314,13 +315,18 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 }
 
 // collect fills d.out with the messages to send now. These are all messages that are not settled, up to the first whose
-// replacement can't be created now. It returns the error of that replacement.
+// replacement can't be created now. It returns the error of that replacement. If a gap event replaces a message, later
+// messages of its object wait for it: a restart that finds one of these in the destination would not send the gap event.
 func (d *Drain) collect(ctx context.Context) (away error) {
 	d.out, d.outItem = d.out[:0], d.outItem[:0]
 	clear(d.left)
+	var held []event.Key // objects with an event whose replacement is not sent yet
 	for i := range d.items {
 		it := &d.items[i]
 		if it.done || it.park != "" {
+			continue
+		}
+		if slices.Contains(held, it.orig.Key()) {
 			continue
 		}
 		if it.orig.IfFound && !d.ReadsBack || d.ReadsBack && d.repeatsLeft(it.orig) {
@@ -331,6 +337,9 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 			if err := d.replace(ctx, it); err != nil {
 				return err
 			}
+		}
+		if it.rejection != nil && !it.outcome.InStream() {
+			held = append(held, it.orig.Key())
 		}
 		d.out, d.outItem = append(d.out, it.send), append(d.outItem, i)
 	}

@@ -221,10 +221,10 @@ func TestDrainReplacesRefused(t *testing.T) {
 		if err := d.Run(t.Context()); err != nil {
 			t.Fatalf("Run: %v", err)
 		}
-		if diff := cmp.Diff([]string{"c.1", "a.2", "a.1.gap"}, sink.ids()); diff != "" {
+		if diff := cmp.Diff([]string{"c.1", "a.1.gap", "a.2"}, sink.ids()); diff != "" {
 			t.Errorf("at the broker (-want +got):\n%s", diff)
 		}
-		gap := sink.broker[2]
+		gap := sink.broker[1]
 		if gap.Type != event.Gap || gap.GapInfo.Reason != event.ReasonOversize ||
 			!strings.Contains(gap.GapInfo.Message, "9 MiB") {
 			t.Errorf("gap event: %v %+v", gap.Type, gap.GapInfo)

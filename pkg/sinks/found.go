@@ -96,7 +96,9 @@ func (f *Found) Note(r FoundRecord) {
 	switch {
 	case delivery != "":
 		f.noteSingle(delivery)
-	case r.UID == "" || r.Unknown || isConfigured(r.ID):
+	case r.UID == "":
+		f.noteSingle(controlID(r.ID, history, epoch))
+	case r.Unknown || isConfigured(r.ID):
 		f.noteSingle(r.ID)
 	}
 	version, err := strconv.ParseUint(r.Version, 10, 64)
@@ -174,6 +176,10 @@ func endsObject(uid, id string) (left, deleted bool) {
 	return strings.HasSuffix(rest, leftPart), strings.HasSuffix(rest, deletedSuffix)
 }
 
+// controlID identifies a control event. With another configuration, or in another history of etcd, another one can have
+// the same id.
+func controlID(id, history, epoch string) string { return id + " " + history + " " + epoch }
+
 // isConfigured reports whether the id is that of an addition or leave that a changed configuration caused.
 func isConfigured(id string) bool { return strings.Contains(id, filterPart) }
 
@@ -187,13 +193,17 @@ func (f *Found) Has(m *event.Message) bool {
 	uid, configured := string(m.Identity.UID), isConfigured(m.ID)
 	s, known := f.objects[uid]
 	switch {
-	case m.IfFound && (!known || s.absent || s.history != m.History):
+	case m.IfFound && !known:
+		return f.dropped == 0 // otherwise the object may be one of those that were not remembered
+	case m.IfFound && (s.absent || s.history != m.History):
 		return true
 	case m.Delivery != "":
 		if f.hasSingle(m.Delivery) {
 			return true
 		}
-	case (m.Type.IsControl() || configured || m.FinalStateUnknown) && f.hasSingle(m.ID):
+	case m.Type.IsControl():
+		return f.hasSingle(controlID(m.ID, m.History, configuration(m.Epoch)))
+	case (configured || m.FinalStateUnknown) && f.hasSingle(m.ID):
 		return true
 	case known && s.covers(m, configured):
 		if before, ended := f.ended[m.Key()]; !ended || before == uid {
@@ -233,8 +243,7 @@ func (s *last) covers(m *event.Message, configured bool) bool {
 	case version >= s.version:
 		return version == s.version && absent == s.absent
 	case m.LeftFilter && !s.absent: // with another filter the object may have left
-		epoch, _, _ := strings.Cut(m.Epoch, ".")
-		return epoch == s.epoch
+		return configuration(m.Epoch) == s.epoch
 	default:
 		return true
 	}

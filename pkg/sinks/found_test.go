@@ -279,6 +279,21 @@ func FuzzFound(f *testing.F) {
 	})
 }
 
+// With another configuration, the end of a list has the id of an earlier one.
+func TestFoundControlEvents(t *testing.T) {
+	found := sinks.Found{Writer: writer}
+	gap := ev("gap", 12, "")
+	found.Note(record(writer, gap))
+	for epoch, want := range map[string]bool{"e1": true, "e1.2": true, "e2": false} {
+		if got := found.Has(with(ev("gap", 12, ""), func(m *event.Message) { m.Epoch = epoch })); got != want {
+			t.Errorf("with the epoch %s: %v", epoch, got)
+		}
+	}
+	if found.Has(with(ev("gap", 12, ""), func(m *event.Message) { m.History = "9" })) {
+		t.Error("with another history of etcd")
+	}
+}
+
 // Found forgets nothing that it has room for, and says what it had no room for.
 func TestFoundIsBounded(t *testing.T) {
 	if testing.Short() {
@@ -299,5 +314,9 @@ func TestFoundIsBounded(t *testing.T) {
 		if !found.Has(m) {
 			t.Errorf("object %d is forgotten", i)
 		}
+	}
+	leave := with(ev("left", 8, ""), func(m *event.Message) { m.Identity.UID, m.IfFound = "299999", true })
+	if found.Has(leave) {
+		t.Error("the leave of an object that was not remembered is not sent")
 	}
 }

@@ -103,6 +103,9 @@ func (d *Drain) parkedPart(m *event.Message) string {
 	return inside
 }
 
+// Overlap reports whether one of two parts of a destination is the other one or belongs to it.
+func Overlap(a, b string) bool { return covers(a, b) || covers(b, a) }
+
 // markAvailable records that the part that accepted m works.
 func (d *Drain) markAvailable(m *event.Message) {
 	if len(d.parking.parts) == 0 {

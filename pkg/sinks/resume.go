@@ -19,8 +19,10 @@ type Resumer interface {
 	Resume(from Resume)
 	// Positions returns the position of each part that this process has used: the place after the last record of this
 	// sink of which all records before it were acknowledged. No message is in flight when it is called, but some may
-	// have been perhaps written; these come after the position.
-	Positions() Positions
+	// have been perhaps written; these come after the position. parked contains the parts of the destination, as Part
+	// names them, of which events are parked: these events may have been written, so that Positions leaves out whatever
+	// can contain them.
+	Positions(parked []string) Positions
 }
 
 // Resume contains what a Resumer must know of earlier processes.
@@ -56,8 +58,13 @@ const MarkHeader = "deltabridge"
 // writer, and the event's History, Epoch and Delivery, separated by spaces. The part of the epoch that follows a dot
 // says nothing about the configuration.
 func Mark(writer string, m *event.Message) string {
-	epoch, _, _ := strings.Cut(m.Epoch, ".")
-	return strings.TrimRight(writer+" "+m.History+" "+epoch+" "+m.Delivery, " ")
+	return strings.TrimRight(writer+" "+m.History+" "+configuration(m.Epoch)+" "+m.Delivery, " ")
+}
+
+// configuration returns the part of an epoch that tells the configuration.
+func configuration(epoch string) string {
+	epoch, _, _ = strings.Cut(epoch, ".")
+	return epoch
 }
 
 // Marks returns marks, and remembers the last one, because most messages of a sink have the same. The writer must

@@ -158,8 +158,8 @@ func TestNoPermissionToFence(t *testing.T) {
 			if n := strings.Count(log.String(), "missing Kafka permissions"); n != 1 {
 				t.Errorf("%d warnings: %s", n, &log)
 			}
-			if len(s.Positions()) > 0 {
-				t.Errorf("positions without a fence: %v", s.Positions())
+			if len(s.Positions(nil)) > 0 {
+				t.Errorf("positions without a fence: %v", s.Positions(nil))
 			}
 			lasting.Remove()
 			if n := len(ids(testkafka.ReadAll(t, fake.ListenAddrs()[0], "events"))); n != 4 {

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -59,7 +62,7 @@ func TestPartitionsAdded(t *testing.T) {
 	next := process(t, cfg, &at)
 	more := changes(event.Updated, 20, 100)
 	sendAll(t, next, append(changes(event.Added, 20, 1), more...)...)
-	for name, p := range next.Positions() {
+	for name, p := range next.Positions(nil) {
 		if p.Partitions != 7 {
 			t.Errorf("%s: %+v", name, p)
 		}
@@ -103,6 +106,28 @@ func TestLeftAndRepeated(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	wantIDs(t, broker, "left", "u-a.2", "u-a.3")
+}
+
+// TestIfFoundInForbiddenTopics: the topics of earlier events must not be read any more. Nothing waits for them.
+func TestIfFoundInForbiddenTopics(t *testing.T) {
+	for name, fault := range map[string]kfake.Fault{
+		"read":     {Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.TopicAuthorizationFailed, Topic: "forbidden-added"},
+		"describe": {Keys: []kmsg.Key{kmsg.Metadata}, Err: kerr.TopicAuthorizationFailed, Topic: "forbidden-added"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "forbidden-added", "forbidden-deleted"))
+			cfg := Config{Brokers: fake.ListenAddrs(), Topic: "forbidden-{operation}"}
+			var at stored
+			sendAll(t, process(t, cfg, &at), change(event.Added, "a", 1))
+			fault.Count = -1
+			defer fake.Fault(fault).Remove()
+			leave := change(event.Deleted, "b", 2)
+			leave.LeftFilter, leave.IfFound = true, true
+			if got := sendAll(t, process(t, cfg, &at), leave, change(event.Deleted, "c", 3)); got[0] != "stored" {
+				t.Errorf("%v", got)
+			}
+		})
+	}
 }
 
 // TestLateClaim: the broker handles the process's own claim of the arbiter late. The process goes on, but only if such a

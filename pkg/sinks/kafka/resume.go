@@ -61,11 +61,11 @@ func (s *Sink) Resume(from sinks.Resume) {
 }
 
 // Positions implements [sinks.Resumer]. It returns the positions of the fenced partitions.
-func (s *Sink) Positions() sinks.Positions {
+func (s *Sink) Positions(parked []string) sinks.Positions {
 	positions := make(sinks.Positions)
 	for _, t := range s.topics {
 		for _, p := range t.partitions {
-			if p.fenced {
+			if p.fenced && !slices.ContainsFunc(parked, func(part string) bool { return sinks.Overlap(part, p.destination()) }) {
 				positions[s.partName(p)] = sinks.Position{Next: p.next, Producer: p.producer.id, Partitions: len(t.partitions)}
 			}
 		}
@@ -142,7 +142,7 @@ func (s *Sink) decidable(ctx context.Context, batch []*event.Message, results []
 	err := s.fenceAll(ctx)
 	for _, t := range s.topics {
 		for _, p := range t.partitions {
-			if p.fence != nil && !p.fence.renewal {
+			if p.fence != nil && !p.fence.renewal && !t.denied {
 				err = s.unavailable(t, p.notReady())
 			}
 		}
@@ -172,7 +172,7 @@ func (s *Sink) fenceAll(ctx context.Context) error {
 		s.fetch(ctx, topics)
 	}
 	for _, t := range topics {
-		if t.err != nil && !t.isMissing() {
+		if t.err != nil && !t.isMissing() && !errors.Is(t.err, kafkago.TopicAuthorizationFailed) {
 			return t.err
 		}
 	}
@@ -192,8 +192,13 @@ func (s *Sink) goWithoutFence(p *partition) bool {
 	if s.fences.resume != nil && !s.fences.denied && !p.topic.denied || s.fences.arbiter.lost.Load() {
 		return false
 	}
-	if p.stopFence(); p.fenced || p.producer.id < 0 {
-		p.producer, p.fenced, p.inDoubt, p.unsettled = producer{id: s.producer}, false, nil, false
+	p.stopFence()
+	switch inDoubt := len(p.inDoubt) > 0 || p.unsettled; {
+	case p.fenced && inDoubt: // only a newer epoch of the same producer keeps the batch out
+		p.fenced, p.unsettled = false, false
+		p.unsettle()
+	case p.fenced || p.producer.id < 0:
+		p.producer, p.fenced = producer{id: s.producer}, false
 	}
 	return true
 }

@@ -189,12 +189,20 @@ func TestSettledByReading(t *testing.T) {
 	var at stored
 	s := process(t, cfg, &at)
 	sendAll(t, s, change(event.Added, "a", 1))
-	before := s.Positions()
+	before := s.Positions(nil)
+	for _, parked := range []string{"settled", "settled/0"} {
+		if got := s.Positions([]string{"other", parked}); len(got) > 0 {
+			t.Errorf("with events of %s that are parked: %v", parked, got)
+		}
+	}
+	if got := s.Positions([]string{"other", "settled/1"}); len(got) != 1 {
+		t.Errorf("with events that are parked elsewhere: %v", got)
+	}
 	lose.Store(true)
 	if got := describe(send(t, s, change(event.Updated, "a", 2), change(event.Added, "b", 3))); got[0] != "maybe" {
 		t.Fatalf("without an acknowledgement: %v", got)
 	}
-	if diff := cmp.Diff(before, s.Positions()); diff != "" {
+	if diff := cmp.Diff(before, s.Positions(nil)); diff != "" {
 		t.Errorf("the position is after what is not acknowledged:\n%s", diff)
 	}
 	got := sendAll(t, s, change(event.Added, "c", 4), change(event.Updated, "a", 2), change(event.Added, "b", 3))
@@ -246,7 +254,7 @@ func TestPositionOutOfRange(t *testing.T) {
 			for i := range 5 {
 				sendAll(t, first, change(event.Updated, "a", i+1))
 			}
-			if err := at.add(first.Positions()); err != nil {
+			if err := at.add(first.Positions(nil)); err != nil {
 				t.Fatal(err)
 			}
 			old := maps.Clone(at.all)

@@ -37,6 +37,7 @@ type latest struct {
 	// messages of one of them, because a sequence is that of one subject only.
 	sequences map[uint64]uint64
 	records   map[uint64]lastRecord
+	forgotten bool // reports whether records lacks messages that were read, or could not be read
 }
 
 // lastRecord is the last message of a subject. This or another process with the same writer has sent it. Another
@@ -50,7 +51,7 @@ type lastRecord struct {
 
 // reset forgets everything. All messages before the sequence settled are older than all messages that will be sent.
 func (l *latest) reset(settled uint64) {
-	l.seed, l.settled = maphash.MakeSeed(), settled
+	l.seed, l.settled, l.forgotten = maphash.MakeSeed(), settled, false
 	l.sequences, l.records = make(map[uint64]uint64), make(map[uint64]lastRecord)
 }
 
@@ -71,7 +72,7 @@ func (l *latest) note(subject string, sequence uint64, r sinks.FoundRecord) {
 		return
 	}
 	delete(l.sequences, hash)
-	makeRoom(l.records, maxRecords)
+	l.forgotten = makeRoom(l.records, maxRecords) || l.forgotten
 	l.records[hash] = lastRecord{r, subject, sequence}
 }
 
@@ -83,15 +84,16 @@ func (l *latest) sent(subject string, sequence uint64, m *event.Message) {
 // isFrom reports whether a message with a [sinks.Mark] is from a writer.
 func isFrom(writer, mark string) bool { return mark == writer || strings.HasPrefix(mark, writer+" ") }
 
-// makeRoom removes an entry if a map has as many as it may have.
-func makeRoom[V any](m map[uint64]V, limit int) {
+// makeRoom removes an entry if a map has as many as it may have. It reports whether it did.
+func makeRoom[V any](m map[uint64]V, limit int) (removed bool) {
 	if len(m) < limit {
-		return
+		return false
 	}
 	for key := range m {
 		delete(m, key)
-		return
+		break
 	}
+	return true
 }
 
 // expect returns the sequence that the last message of a subject is expected to have. It returns [sinks.ErrStored] if
@@ -99,10 +101,12 @@ func makeRoom[V any](m map[uint64]V, limit int) {
 func (l *latest) expect(hash uint64, subject []byte, m *event.Message) (sequence uint64, err error) {
 	r, known := l.records[hash]
 	switch {
-	case !known && m.IfFound:
-		return 0, sinks.ErrStored
 	case !known:
-		return l.sequences[hash], nil
+		sequence, foreign := l.sequences[hash]
+		if m.IfFound && (foreign || !l.forgotten) {
+			return 0, sinks.ErrStored
+		}
+		return sequence, nil // if it is wrong, the refusal tells whether m is needed
 	case r.subject == string(subject) && l.covers(r.FoundRecord, m):
 		return 0, sinks.ErrStored
 	}

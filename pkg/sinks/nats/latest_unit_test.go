@@ -58,6 +58,12 @@ func TestLatestIsBounded(t *testing.T) {
 	if len(l.records) != maxRecords || len(l.sequences) != maxSequences {
 		t.Errorf("%d records, %d sequences", len(l.records), len(l.sequences))
 	}
+	leave := sinktest.Message("a", 6, 0)
+	leave.Type, leave.LeftFilter = event.Deleted, true
+	leave.IfFound = true
+	if _, err := l.expect(maphash.String(l.seed, "forgotten"), []byte("forgotten"), leave); err != nil {
+		t.Errorf("a leave of what was perhaps forgotten: %v", err)
+	}
 
 	l.reset(10)
 	expect := func(subject string, m *event.Message, sequence uint64, stored bool) {
@@ -74,6 +80,9 @@ func TestLatestIsBounded(t *testing.T) {
 	expect("before the position", older, 9, false)
 	expect("of others", older, 11, false)
 	expect("unknown", older, 0, false)
+	expect("unknown", leave, 0, true)
+	expect("of others", leave, 0, true)
+	expect("newer", leave, 12, false)
 	expect("newer", older, 0, true)
 	expect("newer", newer, 12, false)
 	// Two subjects with the same hash.

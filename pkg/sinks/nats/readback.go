@@ -50,8 +50,8 @@ func (s *Sink) Resume(from sinks.Resume) {
 }
 
 // Positions implements [sinks.Resumer]. The only part is the stream.
-func (s *Sink) Positions() sinks.Positions {
-	if s.progress.part == "" {
+func (s *Sink) Positions(parked []string) sinks.Positions {
+	if s.progress.part == "" || len(parked) > 0 {
 		return nil
 	}
 	return sinks.Positions{s.progress.part: {Next: int64(s.progress.settled()) + 1}}
@@ -159,7 +159,9 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 		return nil
 	case ctx.Err() != nil || !final:
 		return s.stream.Error(fmt.Errorf("read back: %w", err))
-	case !s.headers.latest: // the refusals of a latest-state stream tell the same
+	case s.headers.latest: // the refusals of a latest-state stream tell the same
+		s.latest.forgotten = true
+	default:
 		s.warn(natscheck.OnlyWindow, err)
 	}
 	return nil

@@ -66,7 +66,7 @@ func (in *installation) await(t testing.TB) *nats.Sink {
 }
 
 // commit stores the positions of a sink.
-func (in *installation) commit(sink *nats.Sink) { maps.Copy(in.positions, sink.Positions()) }
+func (in *installation) commit(sink *nats.Sink) { maps.Copy(in.positions, sink.Positions(nil)) }
 
 // next is the only stored position.
 func (in *installation) next(t testing.TB) int64 {
