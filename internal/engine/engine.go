@@ -7,7 +7,6 @@ import (
 	"net"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -285,14 +284,22 @@ func (e *Engine) read() error {
 }
 
 // awaitChanges tells the tracker when the informers have brought what the previous process may have sent. Resources
-// that may not be read bring nothing.
+// that may not be read bring nothing. A resource that still can't be read when others have been read for some minutes
+// is not waited for: otherwise the next process would have to read back everything that is sent until then.
 func (e *Engine) awaitChanges() {
-	const interval = time.Second
+	const interval, patience = time.Second, 5 * time.Minute
+	var first time.Time // when the first informer had caught up
 	err := wait.PollUntilContextCancel(e.reading, interval, false, func(context.Context) (bool, error) {
-		informers := e.set.Informers()
-		return len(informers) > 0 && !slices.ContainsFunc(informers, func(i *informer.Informer) bool {
-			return !i.CaughtUp() && !i.Status().Forbidden
-		}), nil
+		all := true
+		for _, i := range e.set.Informers() {
+			switch {
+			case !i.CaughtUp():
+				all = all && i.Status().Forbidden
+			case first.IsZero():
+				first = time.Now()
+			}
+		}
+		return !first.IsZero() && (all || time.Since(first) > patience), nil
 	})
 	if err == nil {
 		e.tracker.CaughtUp()

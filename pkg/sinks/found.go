@@ -29,7 +29,7 @@ type Found struct {
 	newest  uint64               // the highest resourceVersion
 	single  map[string]struct{}  // events that only their own record shows, by id or delivery
 	ended   map[event.Key]string // uids of objects whose deletion is sent again, by name
-	dropped int
+	full    bool                 // reports whether records were not remembered because there were too many
 }
 
 // last is the last state of an object that the destination was sent.
@@ -86,7 +86,14 @@ func RecordOf(writer string, m *event.Message) FoundRecord {
 }
 
 // Note adds a record. The records of each part must be added in their order. The parts can be read one after another.
-func (f *Found) Note(r FoundRecord) {
+// full reports whether this is the first record that is not remembered because there are too many.
+func (f *Found) Note(r FoundRecord) (full bool) {
+	before := f.full
+	f.note(r)
+	return f.full && !before
+}
+
+func (f *Found) note(r FoundRecord) {
 	mark := strings.Split(r.Mark, " ")
 	if mark[0] != f.Writer || f.Writer == "" || mutant.On("no-read-back") {
 		return
@@ -138,14 +145,14 @@ func (f *Found) Sent(m *event.Message, part string) {
 	}
 	r := RecordOf(f.Writer, m)
 	r.Part = part
-	f.Note(r)
+	f.note(r)
 }
 
 func (f *Found) hasRoom() bool {
 	if len(f.objects)+len(f.single) < maxFound {
 		return true
 	}
-	f.dropped++
+	f.full = true
 	return false
 }
 
@@ -158,9 +165,6 @@ func (f *Found) noteSingle(id string) {
 	}
 	f.single[id] = struct{}{}
 }
-
-// Dropped returns the number of records that were not remembered because there were too many.
-func (f *Found) Dropped() int { return f.dropped }
 
 // The parts of an event id that follow the uid; see package event.
 const (
@@ -194,7 +198,7 @@ func (f *Found) Has(m *event.Message) bool {
 	s, known := f.objects[uid]
 	switch {
 	case m.IfFound && !known:
-		return f.dropped == 0 // otherwise the object may be one of those that were not remembered
+		return !f.full // otherwise the object may be one of those that were not remembered
 	case m.IfFound && (s.absent || s.history != m.History):
 		return true
 	case m.Delivery != "":

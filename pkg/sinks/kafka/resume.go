@@ -82,8 +82,8 @@ func (s *Sink) prepare(ctx context.Context) error {
 	var waiting []*partition
 	lost := s.fences.arbiter.lost.Load()
 	for _, p := range s.routes {
-		s.findMoved(p.topic)
-		for _, p := range append(p.topic.moved, p) {
+		s.findUnread(p.topic)
+		for _, p := range append(p.topic.unread, p) {
 			if p.isReady() && !lost || p.id < 0 || s.goWithoutFence(p) || slices.Contains(waiting, p) {
 				continue
 			}
@@ -107,28 +107,28 @@ func (s *Sink) prepare(ctx context.Context) error {
 	err := s.advance()
 	for _, p := range waiting {
 		s.goWithoutFence(p)
-		s.findMoved(p.topic)
+		s.findUnread(p.topic)
 	}
 	return err
 }
 
-// findMoved sets t.moved.
-func (s *Sink) findMoved(t *topic) {
+// findUnread sets t.unread.
+func (s *Sink) findUnread(t *topic) {
 	count := len(t.partitions)
-	if t.settled == count {
+	if t.readFor == count {
 		return
 	}
-	t.moved = nil
+	t.unread = nil
 	for _, p := range t.partitions {
 		stored, known := s.fences.stored[s.partName(p)]
 		unread := known && !p.fenced && stored.Partitions != count
 		inDoubt := p.unsettled || p.fenced && p.fence != nil && !p.fence.renewal
 		if (unread || inDoubt) && !t.denied && !s.fences.denied {
-			t.moved = append(t.moved, p)
+			t.unread = append(t.unread, p)
 		}
 	}
-	if len(t.moved) == 0 {
-		t.settled = count
+	if len(t.unread) == 0 {
+		t.readFor = count
 	}
 }
 
@@ -337,7 +337,7 @@ func (p *partition) stopFence() {
 func (p *partition) notReady() error {
 	switch {
 	case p.isReady():
-		return fmt.Errorf("partitions were added to topic %s: %w", p.topic.name, p.topic.moved[0].notReady())
+		return fmt.Errorf("partitions were added to topic %s: %w", p.topic.name, p.topic.unread[0].notReady())
 	case p.fence == nil:
 		return fmt.Errorf("%s: a batch was perhaps written, reading it back", p)
 	case p.fence.isDone() && errors.Is(p.fence.outcome, errFenced):
@@ -375,13 +375,11 @@ func (s *fences) limit(addr string) chan struct{} {
 	return limit
 }
 
-// note adds a record to what was found. It reports whether this is the first for which there is no room.
+// note is Found.Note.
 func (s *fences) note(r sinks.FoundRecord) (full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.found.Dropped()
-	s.found.Note(r)
-	return before == 0 && s.found.Dropped() > 0
+	return s.found.Note(r)
 }
 
 func (s *fences) sent(m *event.Message, part string) {

@@ -161,7 +161,7 @@ func (s *Sink) split(batch []*event.Message, results []error, start, end int) (w
 	byLeader := make(map[string]*work)
 	for i := start; i < end; i++ {
 		p, leader := s.routes[i], ""
-		if p.isReady() && len(p.topic.moved) == 0 {
+		if p.isReady() && len(p.topic.unread) == 0 {
 			leader = p.leader
 			if s.fences.resume != nil && s.fences.has(batch[i]) {
 				results[i] = sinks.ErrStored

@@ -27,10 +27,10 @@ type topic struct {
 	stale      bool  // reports whether a leader has moved or the topic is not known yet
 	err        error // why the topic was not writable at the last refresh, or nil
 	denied     bool  // reports whether the topic must not be read, so that it cannot be fenced
-	// moved contains the partitions that must be read back before anything is written to the topic: partitions were added
+	// unread contains the partitions that must be read back before anything is written to the topic: partitions were added
 	// since an earlier process wrote to them, or since a batch is in doubt, so that many events go to another partition.
-	moved      []*partition
-	settled    int // the number of partitions for which moved is known to be empty
+	unread     []*partition
+	readFor    int // the number of partitions for which unread is known to be empty
 	unroutable partition
 }
 
@@ -91,7 +91,7 @@ func (s *Sink) partUnavailable(p *partition, err error) error {
 	return sinks.Unavailable(p.destination(), err)
 }
 
-// isReady reports whether events can be written to the partition, unless others must be read back before (topic.moved).
+// isReady reports whether events can be written to the partition, unless others must be read back before (topic.unread).
 func (p *partition) isReady() bool {
 	return p.producer.id >= 0 && !p.unsettled && (p.fence == nil || p.fence.renewal)
 }
