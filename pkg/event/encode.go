@@ -55,11 +55,11 @@ type Encoder struct {
 	OnOldMissing func(error)
 }
 
-// Encode encodes an event as a message. The caller sets ClusterUID, Epoch and Origin of the message. Encode reads the
-// bytes of the event's objects and does not retain the objects, but the message's Data can share memory with the
-// object's Raw. An error means that the object is not valid or that its bytes are not available. The message is then
-// returned without data, for RefusalGap. Errors never contain parts of the object, because errors are logged and sent
-// in gap events.
+// Encode encodes an event as a message. The caller sets ClusterUID, Epoch, History, Delivery and Origin of the message.
+// Encode reads the bytes of the event's objects and does not retain the objects, but the message's Data can share
+// memory with the object's Raw. An error means that the object is not valid or that its bytes are not available. The
+// message is then returned without data, for RefusalGap. Errors never contain parts of the object, because errors are
+// logged and sent in gap events.
 func (e *Encoder) Encode(ev Event) (*Message, error) {
 	m := &Message{
 		Type:        ev.Type,

@@ -7,17 +7,17 @@
 // the messages that the broker acknowledged. The guarantees hold for every broker, because a broker's package only
 // reports what happened to each message; the Drain decides what to do next:
 //
-//   - Every message ends in exactly one of two ways: it is delivered, possibly without a part of its data
-//     (Hooks.OnSettled), or it is rejected and a gap event is delivered in its place (Hooks.OnRejected). Before a gap
+//   - Every message ends in exactly one of three ways: it is delivered, possibly without a part of its data
+//     (Hooks.OnSettled); it is not sent because the destination already has it, or because of Message.IfFound
+//     (Hooks.OnStored); or it is rejected and a gap event is delivered in its place (Hooks.OnRejected). Before a gap
 //     event is sent, the Drain tries the payload store and the dead-letter store that Drain.Rejections contains. If the
 //     gap event is rejected too, nothing is sent. The Drain never gives up a message because of time or the number of
 //     attempts.
 //
 //   - Two messages of one object are delivered in order, whichever attempts fail. After an unclear failure
-//     (MaybeWritten) a message can be repeated with the same id, but only before a later message of its object is sent.
-//     Therefore the last message of an object in the destination is always the newest. The same holds for the event
-//     that replaces a rejected message. A gap event may come later, because it is about a resource and not about an
-//     object.
+//     (MaybeWritten) a message is tried again before a later message of its object is sent. Therefore the last message
+//     of an object in the destination is always the newest. The same holds for the event that replaces a rejected
+//     message. A gap event may come later, because it is about a resource and not about an object.
 //
 //   - A control event (gap, synced) is sent when all earlier events are settled, and no later event is sent before the
 //     control event is settled. Therefore a "synced" event never precedes the objects of its initial list.

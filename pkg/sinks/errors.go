@@ -27,7 +27,8 @@ func Permanent(err error) error { return fmt.Errorf("%w: %w", errPermanent, err)
 func IsPermanent(err error) bool { return errors.Is(err, errPermanent) }
 
 // MaybeWritten marks err as an unclear failure, such as a lost acknowledgement or a timeout: the broker may have the
-// message anyway. The message is sent again with the same id, so that the repetition can be recognized.
+// message anyway. The message is tried again. A Resumer then makes sure that it is not stored twice. Any other sink
+// sends it again with the same id, so that the repetition can be recognized.
 func MaybeWritten(err error) error { return fmt.Errorf("%w: %w", errMaybeWritten, err) }
 
 // IsMaybeWritten reports whether err wraps a MaybeWritten error.

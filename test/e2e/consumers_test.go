@@ -375,7 +375,7 @@ func healed(
 }
 
 // repeatAndGap appends to the stream and to each partition of the topic some events that they hold already, as a bridge
-// does that was killed, and then a gap.
+// does that was killed and cannot read back, and then a gap.
 func repeatAndGap(t *testing.T, js *jetStream, kafkaAddr, topic string) {
 	t.Helper()
 	gap := func(n int) *event.Message {

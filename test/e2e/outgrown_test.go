@@ -117,7 +117,6 @@ func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*desti
 	b.waitReady()
 	load := startChanges(t, cs, namespace, 100, scale.Of(200, 60)) // half of the attempts change something
 	before := b.peakBytes(scale.Of(time.Second, 30*time.Second))
-	stopped := time.Now()
 	sinks["away"].stop()
 	during := b.peakBytes(scale.Of(3*time.Second, 2*time.Minute))
 	load.stop(t)
@@ -155,15 +154,8 @@ func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*desti
 	b.stop()
 	for name, d := range sinks {
 		sequences := d.read()
-		if name == "away" {
-			sequences = withoutExcused(
-				t,
-				sequences,
-				func(sequence, first, _ int) bool { // of what Kafka stored when it went, and could not acknowledge
-					return made(t, sequences[sequence][first]).Sub(stopped).Abs() < time.Second
-				},
-			)
-		} else if stored := d.stored(); int(sent) != stored { // JetStream acknowledges what it drops as a repetition
+		// JetStream also acknowledges what it drops as a repetition.
+		if stored := d.stored(); name == "live" && int(sent) != stored {
 			t.Errorf("the live sink was sent %.0f events, and %d are stored", sent, stored)
 		}
 		judge(t, "the sink "+name+", "+d.broker, truth, "configmaps/"+namespace+"/", sequences...)
@@ -215,8 +207,8 @@ func (b *bridge) end(kill bool, last int64) {
 	b.kill()
 }
 
-// TestStopWithKafkaAway: a Kafka broker that answers nothing does not hold up the end either. What it had acknowledged
-// is not repeated.
+// TestStopWithKafkaAway: a Kafka broker that answers nothing does not hold up the end either. Nothing is sent to it
+// twice.
 func TestStopWithKafkaAway(t *testing.T) {
 	t.Parallel()
 	c, k := sharedCluster(t), kafka.NewForTest(t)
@@ -235,7 +227,6 @@ func TestStopWithKafkaAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	upTo(t, b, c, namespace)
-	paused := time.Now()
 	if err := k.Pause(); err != nil {
 		t.Fatal(err)
 	}
@@ -250,9 +241,8 @@ func TestStopWithKafkaAway(t *testing.T) {
 	b.waitReady()
 	truth := upTo(t, b, c, namespace)
 	b.stop()
-	// What was sent to the broker while it hung it may have written when it went on, and is sent again.
+	// The broker may have written what was sent to it while it hung. The second bridge finds that, and sends the rest.
 	records := readKafka(t, k.Addr(), namespace)
-	judge(t, "Kafka", truth, "configmaps/"+namespace+"/", withoutExcused(t, records, func(partition, first, _ int) bool {
-		return made(t, records[partition][first]).After(paused)
-	})...)
+	judge(t, "Kafka", truth, "configmaps/"+namespace+"/", records...)
+	once(t, "Kafka", records...)
 }

@@ -38,7 +38,6 @@ type oversize struct {
 	js        *jetStream
 	kafka     string // address
 	dir       string // of the bridge
-	killed    time.Time
 	reference map[string][]byte
 	hidden    *hidden
 }
@@ -86,67 +85,17 @@ func (o *oversize) config() string {
 	return text.String()
 }
 
-// read gives what a sink has delivered, without repetitions: by partition, in order.
+// read gives what a sink has delivered, by partition, in order. Nothing may be there twice.
 func (o *oversize) read(sink string) [][]received {
 	o.t.Helper()
+	partitions := [][]received{nil}
 	if strings.HasPrefix(sink, "n-") {
-		return [][]received{o.js.read(sink)}
+		partitions[0] = o.js.read(sink)
+	} else {
+		partitions = readKafka(o.t, o.kafka, o.topic(sink))
 	}
-	partitions := readKafka(o.t, o.kafka, o.topic(sink))
-	for n, partition := range partitions {
-		var repeated []received
-		if partitions[n], repeated = withoutRepetitions(partition); len(repeated) == 0 {
-			continue
-		}
-		for _, r := range repeated {
-			if at := made(o.t, r); r.attributes["resent"] == "" && at.After(o.killed) {
-				o.t.Errorf("%s: %s came twice, and was made after the kill", sink, r.id())
-			}
-		}
-	}
+	once(o.t, sink, partitions...)
 	return partitions
-}
-
-// withoutRepetitions drops events that are there already, and gives the first copies of those. The tombstone of a
-// deletion goes with it: what was read before the repetition is not what it follows.
-func withoutRepetitions(partition []received) (once, firsts []received) {
-	seen := map[string]received{}
-	repeated := false // the record before is a deletion that was dropped
-	for _, r := range partition {
-		key := r.id() + string(r.data)
-		first, known := seen[key]
-		switch {
-		case r.id() == "" && repeated:
-			repeated = false
-			continue
-		case r.id() != "" && known:
-			firsts = append(firsts, first)
-			repeated = r.attributes["operation"] == "deleted"
-			continue
-		}
-		seen[key], repeated = r, false
-		once = append(once, r)
-	}
-	return once, firsts
-}
-
-func TestWithoutRepetitions(t *testing.T) {
-	t.Parallel()
-	record := func(id, operation string) received {
-		return received{attributes: map[string]string{"id": id, "operation": operation}}
-	}
-	tombstone := received{attributes: map[string]string{}}
-	deleted, updated := record("a.deleted", "deleted"), record("b.7", "updated")
-	got, firsts := withoutRepetitions([]received{deleted, tombstone, updated, deleted, tombstone, updated, tombstone})
-	want := []received{deleted, tombstone, updated, tombstone} // the last one follows no deletion, which is to be seen
-	if len(got) != len(want) || len(firsts) != 2 {
-		t.Fatalf("%d records and %d repetitions, want %d and 2", len(got), len(firsts), len(want))
-	}
-	for n := range want {
-		if got[n].id() != want[n].id() {
-			t.Errorf("%d: %s, want %s", n, got[n].id(), want[n].id())
-		}
-	}
 }
 
 // load makes ConfigMaps small, large, large and small again, and deletes every second one while it is large; and a
@@ -408,7 +357,6 @@ func TestOversize(t *testing.T) {
 		}
 		return nil
 	})
-	o.killed = time.Now()
 	b.kill()
 	phase("killed")
 	o.hidden.output(b)

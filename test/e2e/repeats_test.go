@@ -2,10 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
-	"fmt"
-	"slices"
 	"testing"
-	"time"
 )
 
 // once fails the test for each event that a reader gets more than once: control events included, ids and all.
@@ -65,88 +62,4 @@ func sentOnce(t *testing.T, b *bridge, sink string, stored int) {
 	if n := int(b.metric("deltabridge_events_acknowledged_total", "sink="+sink)); n != stored {
 		t.Errorf("sink %s: %d events were acknowledged, and %d are stored: some were sent twice", sink, n, stored)
 	}
-}
-
-// withoutRepeats removes what was sent again after kills, and fails the test if that was due before the last within of
-// a life: the first copy, by its time, has to be that close to the next kill.
-func withoutRepeats(t *testing.T, partitions [][]received, kills []time.Time, within time.Duration) [][]received {
-	t.Helper()
-	oldest := time.Duration(0)
-	firsts := withoutExcused(t, partitions, func(partition, first, _ int) bool {
-		age, ok := beforeAKill(t, partitions[partition][first], kills)
-		oldest = max(oldest, age)
-		return ok && age <= within
-	})
-	t.Logf("%d kills, the oldest repetition from %s before one", len(kills), oldest.Round(time.Millisecond))
-	return firsts
-}
-
-// withoutExcused removes repetitions, which are copies of an event with its id and its content, and fails the test for
-// each that is not excused. Places are those in the partition.
-func withoutExcused(
-	t *testing.T,
-	partitions [][]received,
-	excused func(partition, first, again int) bool,
-) [][]received {
-	t.Helper()
-	repeats, wrong := 0, 0
-	var firsts [][]received
-	for n, partition := range partitions {
-		seen := map[string]int{}
-		var once []received
-		for at, r := range partition {
-			first, again := seen[r.id()+string(r.data)]
-			if !again {
-				seen[r.id()+string(r.data)] = at
-				once = append(once, r)
-				continue
-			}
-			if repeats++; !excused(n, first, at) {
-				if wrong++; wrong <= 5 {
-					t.Errorf(
-						"%s, made at %s and at %d of partition %d, was sent again, and is at %d",
-						r.id(),
-						r.attributes["time"],
-						first,
-						n,
-						at,
-					)
-				}
-			}
-		}
-		firsts = append(firsts, once)
-	}
-	if wrong > 0 {
-		t.Errorf("%d of %d repetitions are not excused", wrong, repeats)
-	}
-	t.Logf("%d repetitions, each with the id of the first", repeats)
-	return firsts
-}
-
-// ends are how many records each partition has, once no more come.
-func ends(t *testing.T, addr, topic string) (ends []int) {
-	t.Helper()
-	eventually(t, 20*time.Second, func() error {
-		var now []int
-		for _, partition := range readKafka(t, addr, topic) {
-			now = append(now, len(partition))
-		}
-		if before := ends; !slices.Equal(before, now) {
-			ends = now
-			return fmt.Errorf("%v records, after %v", now, before)
-		}
-		return nil
-	})
-	return ends
-}
-
-// beforeAKill is for how long the bridge lived on after it had made an event.
-func beforeAKill(t *testing.T, r received, kills []time.Time) (age time.Duration, killed bool) {
-	t.Helper()
-	at := made(t, r)
-	n := slices.IndexFunc(kills, at.Before)
-	if n < 0 {
-		return 0, false
-	}
-	return kills[n].Sub(at), true
 }

@@ -132,7 +132,7 @@ has reported it.
   for: 5m
   severity: critical
   summary: The checkpoint cannot be written.
-  description: Events are still delivered. If the bridge restarts now, it repeats everything since the last checkpoint, and deletions since then may be missing.
+  description: Events are still delivered. If the bridge restarts now, deletions since the last checkpoint may be missing.
 - alert: DeltabridgeCheckpointRefused
   expr: max_over_time(deltabridge_checkpoint_refused_total{ {{- $of -}} }[1h]) > 0 and on (namespace, pod) time() - process_start_time_seconds{ {{- $of -}} } < 3600
   severity: warning

@@ -49,9 +49,9 @@
 //
 // Up to MaxInFlight messages wait for an acknowledgement at the same time, but never two messages of one object: the
 // second message is sent when the first one is acknowledged. After an unclear failure, a message is sent again with the
-// same id. The stream drops the repetition as long as it remembers the id, which it does during its duplicate window
-// (two minutes by default). The duplicate window also covers the one case in which sending in order is not sufficient:
-// the connection breaks while the server still has unread messages from that connection.
+// same id, unless the sink has read it back. Reading back is not sufficient if the connection breaks while the server
+// still has unread messages from that connection. The stream drops the later copy of such a message by its id, within
+// the duplicate window (two minutes by default).
 //
 // # The connection
 //
