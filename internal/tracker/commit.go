@@ -10,8 +10,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
-// commitInterval is the interval between commits. Events that were settled after the last commit are sent again after a
-// crash.
+// commitInterval is the interval between commits. After a crash, the sources bring events that were settled after the
+// last commit again.
 const commitInterval = time.Second
 
 // Run commits once a second until ctx ends, and earlier if the ledgers must be relieved. When ctx ends, it
@@ -74,6 +74,6 @@ func (t *Tracker) report(err error) {
 	case err == nil && before != nil:
 		t.log.Info("checkpoint can be written again")
 	case err != nil && before == nil:
-		t.log.Error("cannot write the checkpoint, retrying: a restart would repeat events and may miss deletions", "err", err)
+		t.log.Error("cannot write the checkpoint, retrying: after a restart, deletions may be missing", "err", err)
 	}
 }

@@ -236,6 +236,11 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 			d.items = nil
 			d.retryParked(ctx)
 			d.items = items
+			for i := range d.items { // what is not parked is tried again
+				if it := &d.items[i]; !it.done {
+					it.park = d.parkedPart(it.orig)
+				}
+			}
 		}
 	}
 }
@@ -314,9 +319,10 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 	return a
 }
 
-// collect fills d.out with the messages to send now. These are all messages that are not settled, up to the first whose
-// replacement can't be created now. It returns the error of that replacement. If a gap event replaces a message, later
-// messages of its object wait for it: a restart that finds one of these in the destination would not send the gap event.
+// collect fills d.out with the messages to send now. These are all messages that are not settled, up to the first
+// whose replacement can't be created now. It returns the error of that replacement. If a gap event replaces a message,
+// later messages of its object wait for it: a restart that finds one of these in the destination would not send the
+// gap event.
 func (d *Drain) collect(ctx context.Context) (away error) {
 	d.out, d.outItem = d.out[:0], d.outItem[:0]
 	clear(d.left)

@@ -27,8 +27,9 @@ type topic struct {
 	stale      bool  // reports whether a leader has moved or the topic is not known yet
 	err        error // why the topic was not writable at the last refresh, or nil
 	denied     bool  // reports whether the topic must not be read, so that it cannot be fenced
-	// unread contains the partitions that must be read back before anything is written to the topic: partitions were added
-	// since an earlier process wrote to them, or since a batch is in doubt, so that many events go to another partition.
+	// unread contains the partitions that must be read back before anything is written to the topic: partitions were
+	// added since an earlier process wrote to them, or since a batch is in doubt, so that many events go to another
+	// partition.
 	unread     []*partition
 	readFor    int // the number of partitions for which unread is known to be empty
 	unroutable partition
@@ -40,8 +41,8 @@ type partition struct {
 	id       int32
 	leader   string   // host:port, or empty if the partition has no leader
 	producer producer // If its id is -1, nothing can be written yet.
-	// inDoubt contains the ids of the messages in the last batch if that batch was perhaps written. If the batch is sent
-	// again unchanged with the same sequence number, the broker writes it only once.
+	// inDoubt contains the ids of the messages in the last batch if that batch was perhaps written. If the batch is
+	// sent again unchanged with the same sequence number, the broker writes it only once.
 	inDoubt []string
 
 	fence     *fence    // the fence that is running or has failed, or nil
@@ -50,8 +51,8 @@ type partition struct {
 	unsettled bool      // reports whether a fence must settle whether a batch was written
 	next      int64     // the offset after the last acknowledged record, if the partition is fenced
 
-	// batchBytes is the maximum size of an uncompressed record batch. It is reduced if the broker rejects a batch as too
-	// large.
+	// batchBytes is the maximum size of an uncompressed record batch. It is reduced if the broker rejects a batch as
+	// too large.
 	batchBytes int
 
 	// The state of the current Send:
@@ -91,7 +92,8 @@ func (s *Sink) partUnavailable(p *partition, err error) error {
 	return sinks.Unavailable(p.destination(), err)
 }
 
-// isReady reports whether events can be written to the partition, unless others must be read back before (topic.unread).
+// isReady reports whether events can be written to the partition, unless others must be read back before
+// (topic.unread).
 func (p *partition) isReady() bool {
 	return p.producer.id >= 0 && !p.unsettled && (p.fence == nil || p.fence.renewal)
 }
