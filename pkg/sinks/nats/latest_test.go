@@ -97,7 +97,7 @@ func TestMirror(t *testing.T) {
 func TestRestatement(t *testing.T) {
 	b := newBroker(t)
 	sink := connect(t, b)
-	first := restated("a", 1)
+	first := repeated(restated("a", 1), "d1")
 	send(t, sink, sinktest.Message("a", 1, 100), first)
 	send(t, sink, first)
 	expectHeld(t, b, "restated uid-a.1001", "updated uid-a.1001")
@@ -108,7 +108,7 @@ func TestRestatement(t *testing.T) {
 	if err := stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	send(t, sink, restated("a", 1))
+	send(t, sink, repeated(restated("a", 1), "d2"))
 	expectHeld(t, b, "restated uid-a.1001")
 }
 
