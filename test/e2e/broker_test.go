@@ -232,7 +232,8 @@ func (js *jetStream) read(stream string) []received {
 		for m := range batch.Messages() {
 			all = append(all, fromNATS(m.Headers(), m.Data()))
 		}
-		if err := batch.Error(); err != nil {
+		// In a cluster, the consumer may not have a leader yet.
+		if err := batch.Error(); err != nil && (ctx.Err() != nil || !errors.Is(err, natsgo.ErrNoResponders)) {
 			js.t.Fatal(err)
 		}
 	}

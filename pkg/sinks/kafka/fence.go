@@ -47,6 +47,7 @@ type fence struct {
 	asOf     time.Time     // the arbiter must be asked after this moment; zero while the epoch after own is requested
 	renewal  bool          // reports whether the fence renews the fence of own
 	next     int64         // the offset of the next record to read, or wire.Latest
+	first    int64         // the offset of the first record that was read, if no position was stored
 	ended    bool          // reports whether step 2 is done
 
 	rivalSince time.Time // the time of another process's marker, or zero
@@ -106,12 +107,10 @@ func (f *fence) attempt(ctx context.Context) error {
 	if err := f.sink.fences.arbiter.verify(ctx, f.asOf); err != nil {
 		return err
 	}
-	if f.next == wire.Latest { // no earlier process has written to the partition
-		at, err := f.offset(ctx, wire.Latest)
-		if err != nil {
+	if f.next == wire.Latest {
+		if err := f.begin(ctx); err != nil {
 			return err
 		}
-		f.next = at
 	}
 	if !f.ended {
 		if err := f.transact(ctx); err != nil {
@@ -119,6 +118,20 @@ func (f *fence) attempt(ctx context.Context) error {
 		}
 	}
 	return f.read(ctx)
+}
+
+// begin finds out where to read from, because no position is stored. Usually, no earlier process has written to the
+// partition. But if the transactional id was used before, the state is that of a backup from before its first use.
+func (f *fence) begin(ctx context.Context) (err error) {
+	from := int64(wire.Latest)
+	if f.producer.Epoch > 0 && !f.renewal {
+		from = wire.Earliest
+	}
+	f.first, err = f.offset(ctx, from)
+	if err == nil {
+		f.next = f.first
+	}
+	return err
 }
 
 // init requests a producer.

@@ -282,7 +282,7 @@ func (s *Sink) addPosition(add sinks.Positions, p *partition) {
 		return
 	}
 	if !known {
-		stored.Next, stored.Partitions = f.next, len(p.topic.partitions)
+		stored.Next, stored.Partitions = f.first, len(p.topic.partitions)
 	} else if stored.Producer != 0 { // 0 may mean that it is not known
 		s.cfg.Logger.Warn("Kafka has forgotten the producer, partition starts without a fence",
 			"topic", f.Topic, "partition", f.ID)

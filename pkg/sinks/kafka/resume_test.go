@@ -270,6 +270,22 @@ func TestPositionOutOfRange(t *testing.T) {
 	}
 }
 
+// TestStateFromBeforeTheFirstUse: the state is that of a backup, from before the partition was first written to.
+func TestStateFromBeforeTheFirstUse(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	testkafka.CreateTopic(t, broker.Addr(), "restored", 1, nil)
+	cfg := Config{Brokers: []string{broker.Addr()}, Topic: "restored"}
+	var at stored
+	sendAll(t, process(t, cfg, &at), change(event.Added, "a", 1), change(event.Updated, "a", 2))
+	at.all = nil
+	for range 2 {
+		got := sendAll(t, process(t, cfg, &at), change(event.Added, "a", 1), change(event.Updated, "a", 2))
+		if diff := cmp.Diff([]string{"stored", "stored"}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
 // TestTopicRecreatedMeanwhile: a topic is deleted and created again while the process runs. It contains no marker, so
 // the partition is fenced again.
 func TestTopicRecreatedMeanwhile(t *testing.T) {
