@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/deltabridge/deltabridge/test/certs"
 )
@@ -190,17 +191,31 @@ func listenerPorts() (ports, error) {
 	return ports{found[0], found[1], found[2], found[3], found[4], found[5]}, nil
 }
 
-// freePorts finds ports below the range from which the kernel takes those of outgoing connections: while the
-// broker is down, nobody else gets its port, and a client that dials it does not connect to itself.
+// reserved are sockets that keep the ports of this process from other processes that look for free ones: a broker that
+// is down does not listen. Nobody uses UDP.
+var reserved struct {
+	sync.Mutex
+
+	sockets []net.PacketConn
+}
+
+// freePorts finds ports and reserves them until the process ends. They are below the range from which the kernel takes
+// those of outgoing connections: while the broker is down, no client gets its port, nor connects to itself. They are
+// also below those of package controlplane.
 func freePorts(count int) (found []int, err error) {
+	const first, end = 10000, 20000
 	for range 1000 {
 		if len(found) == count {
 			return found, nil
 		}
-		port := 15000 + mathrand.IntN(15000)
-		if slices.Contains(found, port) {
+		port := first + mathrand.IntN(end-first)
+		socket, err := net.ListenPacket("udp", address(port))
+		if err != nil {
 			continue
 		}
+		reserved.Lock()
+		reserved.sockets = append(reserved.sockets, socket)
+		reserved.Unlock()
 		l, err := net.Listen("tcp", address(port))
 		if err != nil {
 			continue
@@ -210,7 +225,7 @@ func freePorts(count int) (found []int, err error) {
 		}
 		found = append(found, port)
 	}
-	return nil, errors.New("no free ports between 15000 and 30000")
+	return nil, fmt.Errorf("no free ports between %d and %d", first, end)
 }
 
 // writeCertificates makes two authorities and the broker's certificate: key and certificate for the broker, the
