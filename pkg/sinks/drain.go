@@ -239,6 +239,11 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 			d.items = nil
 			d.retryParked(ctx)
 			d.items = items
+			for i := range d.items { // what is not parked is tried again
+				if it := &d.items[i]; !it.done {
+					it.park = d.parkedPart(it.orig)
+				}
+			}
 		}
 	}
 }

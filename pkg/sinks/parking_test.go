@@ -398,6 +398,37 @@ func TestNoRoomForParkedEvents(t *testing.T) {
 	})
 }
 
+// The spill leaves no room for parked events. What could not be parked is tried on.
+func TestSpillLeavesNoRoomForParkedEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sink := newRouted()
+		sink.down["services"] = errNoTopic
+		store, err := parked.Open(parked.Options{
+			Dir: t.TempDir(), Sink: "live", MaxBytes: 2000, Used: func() int64 { return 2000 },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = store.Close() }()
+		q := queueOf(t)
+		var want []string
+		for i := range 5 {
+			m := of("services", message("s", i+1))
+			want = append(want, m.ID)
+			_ = q.Push(t.Context(), m)
+		}
+		d := &sinks.Drain{Sink: sink, Queue: q, MaxBatch: 2, Logger: toTest(t), Parked: store}
+		stop := running(t, d)
+		time.Sleep(time.Hour)
+		sink.set("services", nil)
+		time.Sleep(time.Minute)
+		if diff := cmp.Diff(want, sink.ids()); diff != "" {
+			t.Errorf("at last (-want +got):\n%s", diff)
+		}
+		_ = stop()
+	})
+}
+
 // Over random failures of topics, partitions and of the whole destination, and over restarts, each object keeps its
 // order and nothing is missing.
 func TestParkingRandomFailures(t *testing.T) {
