@@ -369,33 +369,44 @@ func TestControlEventsComeAfterWhatIsParked(t *testing.T) {
 	})
 }
 
-// Without room for parked events the sink's queue waits, as it did before there was a place for them, and what is
-// parked is tried on.
+// Without room for parked events, all events wait in the sink's queue, in order, until their part takes events again:
+// those that were parked before, and those that could not be parked, even if the spill has left room for none.
 func TestNoRoomForParkedEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sink := newRouted()
-		sink.down["services"] = errNoTopic
-		store := openParked(t, t.TempDir(), 2000)
-		q := queueOf(t)
-		var want []string
-		for i := range 30 {
-			m := of("services", message("s", i+1))
-			want = append(want, m.ID)
-			_ = q.Push(t.Context(), m)
-		}
-		d := &sinks.Drain{Sink: sink, Queue: q, MaxBatch: 2, Logger: toTest(t), Parked: store}
-		stop := running(t, d)
-		time.Sleep(time.Hour)
-		if n := q.Stats().Items; n == 0 || n == 30 || !strings.Contains(d.Status(), "maxBytes") {
-			t.Errorf("%d in the queue, status %q", n, d.Status())
-		}
-		sink.set("services", nil)
-		time.Sleep(time.Minute)
-		if diff := cmp.Diff(want, sink.ids()); diff != "" {
-			t.Errorf("at last (-want +got):\n%s", diff)
-		}
-		_ = stop()
-	})
+	for name, spilled := range map[string]int64{"room for some": 0, "room for none": 2000} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sink := newRouted()
+				sink.down["services"] = errNoTopic
+				store, err := parked.Open(parked.Options{
+					Dir: t.TempDir(), Sink: "live", MaxBytes: 2000, Used: func() int64 { return spilled },
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = store.Close() }()
+				q := queueOf(t)
+				var want []string
+				for i := range 30 {
+					m := of("services", message("s", i+1))
+					want = append(want, m.ID)
+					_ = q.Push(t.Context(), m)
+				}
+				d := &sinks.Drain{Sink: sink, Queue: q, MaxBatch: 2, Logger: toTest(t), Parked: store}
+				stop := running(t, d)
+				time.Sleep(time.Hour)
+				n := q.Stats().Items
+				if n == 0 || (n == 30) != (spilled > 0) || !strings.Contains(d.Status(), "maxBytes") {
+					t.Errorf("%d in the queue, status %q", n, d.Status())
+				}
+				sink.set("services", nil)
+				time.Sleep(time.Minute)
+				if diff := cmp.Diff(want, sink.ids()); diff != "" {
+					t.Errorf("at last (-want +got):\n%s", diff)
+				}
+				_ = stop()
+			})
+		})
+	}
 }
 
 // The spill leaves no room for parked events. What could not be parked is tried on.

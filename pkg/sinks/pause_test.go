@@ -105,7 +105,7 @@ func TestPauseWaitsForTheAttempt(t *testing.T) {
 	}
 }
 
-// endedAt is a context that has ended when a time is reached, without anybody being told.
+// endedAt is a context with an error from a given time on. Its Done channel is not closed then.
 type endedAt struct {
 	context.Context
 
