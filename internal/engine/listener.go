@@ -31,6 +31,9 @@ type listener struct {
 	// floor is the resourceVersion up to which the sink had settled all events before a restart. Changes up to the floor
 	// are not sent again. The field is empty once the informer has passed the floor.
 	floor string
+	// ended is the last object that was sent as deleted because a list no longer contains it. If the list contains another
+	// object of this name, it is sent too, even if it is not newer than the floor: the deletion may have been repeated.
+	ended *object.Object
 	// watchChange is the name of the last change to the watch configuration; empty if it never changed. It becomes part of
 	// the event ids for objects that this change adds or removes.
 	watchChange string
@@ -53,6 +56,8 @@ type listener struct {
 	// The changes in a list have no positions of their own.
 	position string
 	inList   bool
+	// listed is the resourceVersion of the last list that the informer passed on after a gap.
+	listed string
 }
 
 var (
@@ -177,17 +182,16 @@ func (l *listener) OnPosition(resourceVersion string) {
 }
 
 // OnGap sends a gap event, which announces that states may be missing at this place in the stream. If the list is not
-// newer than the floor, nothing is missing, and nothing of the list is sent. Otherwise the whole list is sent, even
-// objects that were settled, because a part of it could end in a wrong state.
+// newer than the floor, nothing is missing, and nothing of the list is sent.
 func (l *listener) OnGap(from, to, why string) {
-	l.inList = true
+	l.inList, l.listed = true, to
 	switch {
 	case tracker.WentBack(from, to):
 		l.position, l.floor = "", ""
-	case l.floor != "" && l.refilter == nil && !past(l.floor, to):
-		return
-	default:
+	case l.refilter != nil:
 		l.floor = ""
+	case l.settledUpTo(to):
+		return
 	}
 	if mutant.On("no-gap") {
 		return
@@ -261,17 +265,29 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 }
 
 // settledBefore reports whether the sink settled an event before a restart. A deletion that the watch did not report
-// has no resourceVersion to compare. If it follows from a list that is not newer than the floor, it was settled.
-// Otherwise it is sent again, with the same id.
+// has no resourceVersion of its own, so that of the list is compared. If the list is newer than the floor, the deletion
+// is sent, perhaps again, with the same id.
 func (l *listener) settledBefore(ev event.Event) bool {
+	ended := l.ended
+	l.ended = nil
 	if l.floor == "" || mutant.On("repeat-settled") || ev.Type.IsControl() || ev.Type == event.Restated ||
 		ev.InitialList || leftUnchanged(ev) {
 		return false
 	}
 	if ev.Object.FinalStateUnknown {
-		return l.inList
+		if l.inList && l.settledUpTo(l.listed) {
+			return true
+		}
+		l.ended = ev.Object
+		return false
 	}
-	return !past(l.floor, stateVersion(ev))
+	replaces := ended != nil && ended.Key() == ev.Object.Key()
+	return !replaces && l.settledUpTo(stateVersion(ev))
+}
+
+// settledUpTo reports whether the sink had settled all events up to a resourceVersion before a restart.
+func (l *listener) settledUpTo(resourceVersion string) bool {
+	return l.floor != "" && !past(l.floor, resourceVersion)
 }
 
 // leftUnchanged reports whether an event is a leave without a known change to the object. The object leaves because

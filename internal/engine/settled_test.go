@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
@@ -206,7 +208,7 @@ func TestFloorThatDoesNotCompare(t *testing.T) {
 }
 
 // A list that is older than what a sink had settled brings the sink nothing: states that it missed before would come
-// behind newer ones. A newer list is sent as a whole.
+// behind newer ones. Of a newer list, a sink is sent what it had not settled, and what may have been deleted since.
 func TestAListBelowTheFloor(t *testing.T) {
 	for _, c := range []struct {
 		to   string
@@ -214,7 +216,7 @@ func TestAListBelowTheFloor(t *testing.T) {
 	}{
 		{"18", []string{"updated u1.30"}},
 		{"20", []string{"updated u1.30"}},
-		{"22", []string{"gap gap.c.pods.relist.10.22", "updated u1.15", "deleted u1.deleted", "updated u1.30"}},
+		{"22", []string{"gap gap.c.pods.relist.10.22", "deleted u1.deleted", "updated u1.21", "updated u1.30"}},
 	} {
 		p := pipelineFor(t, roomy)
 		l := listen(t.Context(), p)
@@ -222,9 +224,10 @@ func TestAListBelowTheFloor(t *testing.T) {
 		l.floor = "20"
 		l.OnGap("10", c.to, "history is gone")
 		l.OnUpdate(pod(t, 9, "Running"), pod(t, 15, "Running"))
-		gone := *pod(t, 16, "Running")
-		gone.FinalStateUnknown = true
-		l.OnDelete(&gone)
+		l.OnDelete(unseen(t, "u1", 16))
+		if c.to == "22" {
+			l.OnUpdate(pod(t, 15, "Running"), pod(t, 21, "Running"))
+		}
 		l.OnPosition(c.to)
 		if c.to == "18" {
 			l.OnUpdate(pod(t, 15, "Running"), pod(t, 19, "Running"))
@@ -234,4 +237,29 @@ func TestAListBelowTheFloor(t *testing.T) {
 			t.Errorf("a list at %s: %s", c.to, diff)
 		}
 	}
+}
+
+// An object that replaced another one of its name follows the deletion, which may be a repetition: otherwise the
+// destination would take the object for deleted.
+func TestAReplacedObjectBelowTheFloor(t *testing.T) {
+	p := pipelineFor(t, roomy)
+	l := listen(t.Context(), p)
+	l.OnPosition("10")
+	l.floor = "20"
+	l.OnGap("10", "22", "history is gone")
+	l.OnDelete(unseen(t, "u0", 8))
+	l.OnAdd(pod(t, 15, "Running"), false)
+	l.OnUpdate(pod(t, 15, "Running"), pod(t, 16, "Running"))
+	want := []string{"gap gap.c.pods.relist.10.22", "deleted u0.deleted", "added u1.15"}
+	if diff := cmp.Diff(want, taken(t, p)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// unseen returns the last known state of a pod whose deletion the watch did not report.
+func unseen(t *testing.T, uid types.UID, resourceVersion int) *object.Object {
+	t.Helper()
+	gone := *pod(t, resourceVersion, "Running")
+	gone.UID, gone.FinalStateUnknown = uid, true
+	return &gone
 }

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -89,7 +90,42 @@ func (j *sinkJudge) repeats(before, again *Event) bool {
 			return true
 		}
 	}
+	return j.listedWhileBehind(before, again)
+}
+
+// listedWhileBehind reports whether an event repeats what a list brought that is compared with older states, because
+// another sink was behind when the process before ended ("A list, while another sink was behind" in delivery.md).
+func (j *sinkJudge) listedWhileBehind(before, again *Event) bool {
+	for n := 1; n < len(j.Timeline.Processes); n++ {
+		now, ended := &j.Timeline.Processes[n], j.Timeline.Processes[n-1].End
+		if before.made().Before(ended.Add(time.Second)) && !again.made().Before(now.Start) && j.othersBehind(ended) &&
+			j.relisted(again, now) && (again.Unknown || j.replaces(again, now) || j.watchChanges(n)) {
+			return true
+		}
+	}
 	return false
+}
+
+// replaces reports whether an event follows the deletion of another object of the same name, which p sent and did not
+// see.
+func (j *sinkJudge) replaces(e *Event, p *Process) bool {
+	return slices.ContainsFunc(j.Events[j.dest], func(d *Event) bool {
+		return d.Unknown && d.subject() == e.subject() && d.UID != e.UID && !d.At.Before(p.Start) && !d.At.After(e.At)
+	})
+}
+
+// othersBehind reports whether another sink may not have settled everything at a time.
+func (j *sinkJudge) othersBehind(at time.Time) bool {
+	return slices.ContainsFunc(j.Timeline.Faults, func(f Fault) bool {
+		return f.Sink != "" && f.Sink != j.dest && f.around(at, waitSlack)
+	})
+}
+
+// relisted reports whether the resource of an event was listed again before the event, by a process that may be p.
+func (j *sinkJudge) relisted(e *Event, p *Process) bool {
+	return slices.ContainsFunc(j.gaps, func(g *Event) bool {
+		return g.Gap.Resource == e.Resource && g.Gap.Reason == "relist" && !g.At.Before(p.Start) && !g.At.After(e.At)
+	})
 }
 
 // around reports whether a time is within the fault, or so close to it.

@@ -353,6 +353,46 @@ func TestJudgeAMissedDeletionIsRepeated(t *testing.T) {
 	}
 }
 
+// A list is compared with what all sinks had settled: deletions and what replaced the deleted come again to a sink that
+// was ahead of another one, and other states do not, unless the watch was changed.
+func TestJudgeAListWhileAnotherSinkIsBehind(t *testing.T) {
+	other := stream(Filter{})
+	other.Name = "o"
+	for name, c := range map[string]struct {
+		away, watch bool
+		again       []string
+		want        []Class
+	}{
+		"behind":      {away: true, again: []string{"unknown 2@10.2", "added 4@10.3"}},
+		"not behind":  {again: []string{"unknown 2@10.2", "added 4@10.3"}, want: []Class{Repeated, Repeated}},
+		"a state too": {away: true, again: []string{"updated 5@10.2"}, want: []Class{Repeated}},
+		"a watch":     {away: true, watch: true, again: []string{"updated 5@10.2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t, "a b b- b a a a a a a", stream(Filter{}), other)
+			last := s.config()
+			if c.watch {
+				last.Watch = []Watch{{Resources: []string{"secrets"}, Namespaces: []string{"a"}}}
+			}
+			s.process(0, 8, Kill, s.config()).fault(Forget, "", 9, 9).process(10, 0, "", last)
+			if c.away {
+				s.fault(Away, "o", 4, 9)
+			}
+			got := []string{
+				"added 1", "added 2", "deleted 3", "added 4", "updated 5", "updated 6", "updated 7", "updated 8", "gap relist 1 10@10.1",
+			}
+			s.got("s", append(got, append(c.again, "updated 9@10.4", "updated 10@10.5")...)...)
+			var violations []Violation
+			for _, v := range Judge(s.in) {
+				if v.Sink == "s" && v.Class == Repeated {
+					violations = append(violations, v)
+				}
+			}
+			s.expect(violations, c.want...)
+		})
+	}
+}
+
 // The bridge was killed in the initial lists with which it began: the next process sends them again.
 func TestJudgeAKillInTheInitialLists(t *testing.T) {
 	for how, want := range map[Action][]Class{Kill: nil, Term: {Operation}} {
