@@ -379,7 +379,15 @@ func TestJudgeAListWhileAnotherSinkIsBehind(t *testing.T) {
 				s.fault(Away, "o", 4, 9)
 			}
 			got := []string{
-				"added 1", "added 2", "deleted 3", "added 4", "updated 5", "updated 6", "updated 7", "updated 8", "gap relist 1 10@10.1",
+				"added 1",
+				"added 2",
+				"deleted 3",
+				"added 4",
+				"updated 5",
+				"updated 6",
+				"updated 7",
+				"updated 8",
+				"gap relist 1 10@10.1",
 			}
 			s.got("s", append(got, append(c.again, "updated 9@10.4", "updated 10@10.5")...)...)
 			var violations []Violation
