@@ -12,7 +12,7 @@
 // record of a source contains the number of its rows and the sum of their checksums. This detects pages that are lost
 // or that an earlier commit wrote. In addition, every row has a checksum of its key and content. If one source is
 // damaged, the others stay usable. If the newest meta page is damaged, the previous commit is used, and the events that
-// were settled after that commit are sent again.
+// were settled after that commit are brought again.
 //
 // An initial list is committed in parts, as a source without a watermark. The source becomes valid with the commit that
 // sets its watermark. [Open] removes sources without a watermark, and sources whose record is damaged.

@@ -9,7 +9,7 @@
 // A position is a resourceVersion up to which all changes were passed to the sinks. A sink's watermark is the last
 // position before the sink's oldest unsettled event. The source's watermark is the lowest watermark of its sinks. Rows
 // are written only up to the source's watermark: if a row were removed too early, a deletion could be lost. A row that
-// is too old only causes an event to be sent again.
+// is too old only causes an event to be brought again, which the sink then finds in its destination.
 //
 // A sink that is new to the source is first sent the rows as its initial list. Until the initial list is settled, the
 // sink has no watermark, so the initial list is sent again after a crash. During this time, the source's watermark does

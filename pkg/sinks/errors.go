@@ -5,12 +5,15 @@ import (
 	"fmt"
 )
 
-// These errors are the classes of failed deliveries. An error without a class means that the message was definitely not
-// written and is tried again.
+// These errors are the classes of messages that were not delivered by this call. An error without a class means that
+// the message was definitely not written and is tried again.
 var (
 	// ErrNotAttempted means that this message was not sent because an earlier message with the same key failed or was
 	// rejected. The message is tried again.
 	ErrNotAttempted = errors.New("not attempted: an earlier event of the same object was not acknowledged")
+	// ErrStored means that the message was not sent because the destination already had it (see Resumer). For its
+	// caller, the message is delivered.
+	ErrStored = errors.New("the destination already has the event")
 	// ErrOversize is wrapped by a Permanent error if the message is larger than the destination accepts.
 	ErrOversize = errors.New("larger than the destination accepts")
 

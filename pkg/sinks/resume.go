@@ -1,15 +1,10 @@
 package sinks
 
 import (
-	"errors"
 	"strings"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
-
-// ErrStored is the result of a message that Send did not send, because the destination already had it (see Resumer).
-// The message is settled.
-var ErrStored = errors.New("the destination already has the event")
 
 // Resumer is a Sink that reads back, after a restart, which events its destination already has, and does not send these
 // events again. For each part of the destination, the checkpoint contains the position from which the sink must read.
