@@ -130,7 +130,7 @@ func TestArbiterIsShared(t *testing.T) {
 		batch = append(batch, change(event.Added, name, i+1))
 	}
 	sendAll(t, s, batch...)
-	if n := asked.Hits(); n < 2 || n > partitions/3 {
+	if n := asked.Hits(); n < 2 || n > partitions*2/3 { // fewer than 10 if the machine is idle
 		t.Errorf("the arbiter was asked %d times for %d partitions", n, partitions)
 	}
 	asked.Remove()
