@@ -238,12 +238,24 @@ func (e *Engine) Run(ctx context.Context) error {
 	failure = errors.Join(failure, drains.Wait())
 	stopSpilling()
 	failure = errors.Join(failure, spills.Wait())
+	e.notePositions()
 	stopBackground()
 	failure = errors.Join(failure, checkpoint.Wait())
 	e.closeSinks()
 	failure = errors.Join(failure, e.tracker.Close())
 	stopServing()
 	return errors.Join(failure, http.Wait())
+}
+
+// notePositions has the last commit store the final positions of the sinks, so that the next process reads nothing back
+// that this one has sent. The drains must have ended.
+func (e *Engine) notePositions() {
+	_ = e.tracker.Commit() // stores the positions that were noted before; an error is logged
+	for _, p := range e.pipelines {
+		if note := p.drain.Hooks.Between; note != nil {
+			note()
+		}
+	}
 }
 
 // endReading stops the informers from passing on changes. If some sinks have already been sent a change, all other
@@ -287,7 +299,7 @@ func (e *Engine) read() error {
 // that may not be read bring nothing. A resource that still can't be read when others have been read for some minutes
 // is not waited for: otherwise the next process would have to read back everything that is sent until then.
 func (e *Engine) awaitChanges() {
-	const interval, patience = time.Second, 5 * time.Minute
+	const interval, patience = 200 * time.Millisecond, 5 * time.Minute
 	var first time.Time // when the first informer had caught up
 	err := wait.PollUntilContextCancel(e.reading, interval, false, func(context.Context) (bool, error) {
 		all := true

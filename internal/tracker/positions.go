@@ -48,7 +48,7 @@ func (t *Tracker) NeedsBookmark(sink string) bool {
 func (t *Tracker) Bookmark(sink string, positions sinks.Positions, gone func() bool) {
 	b := &bookmark{positions: positions, gone: gone, recorded: map[string]uint64{}}
 	for name, l := range t.ledgers() {
-		if number := l.Recorded(); number > 0 {
+		if number := l.Recorded(sink); number > 0 {
 			b.recorded[name] = number
 		}
 	}

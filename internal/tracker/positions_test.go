@@ -99,6 +99,27 @@ func TestPositionDuringTheInitialList(t *testing.T) {
 	}
 }
 
+// What another sink is sent at the end of the list does not matter. No change and no bookmark of the watch follows, as in
+// a cluster in which nothing happens.
+func TestPositionAfterTheInitialList(t *testing.T) {
+	e := start(t, t.TempDir(), Sink{Name: "fast"}, Sink{Name: "slow"})
+	e.Resume(pods)
+	if !e.Record(pods).FirstList(nil, "10") {
+		t.Fatal("the first list was not stored")
+	}
+	e.Record(pods).Reached("10")
+	for _, sink := range []string{"fast", "slow"} {
+		e.Settle(sink, send(e, pods, sink))
+		e.Ledger("pods").FinishList(sink)
+	}
+	for _, sink := range []string{"fast", "slow"} {
+		e.Bookmark(sink, sinks.Positions{"t/0": {Next: 7}}, func() bool { return true })
+	}
+	if err := e.Commit(); err != nil || len(e.store.Positions("fast")) != 1 || len(e.store.Positions("slow")) != 1 {
+		t.Errorf("%v, %v, %v", e.store.Positions("fast"), e.store.Positions("slow"), err)
+	}
+}
+
 // A store that cannot be written keeps the position until it can be, and says so.
 func TestPositionsWaitForTheDisk(t *testing.T) {
 	e := start(t, t.TempDir(), Sink{Name: "fast"})

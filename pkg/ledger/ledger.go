@@ -20,6 +20,7 @@ type Ledger struct {
 
 	mu      sync.Mutex
 	seq     uint64 // number of the last recorded change or event; it only grows
+	changed uint64 // number of the last recorded change
 	here    mark   // the last position
 	sinks   map[string]*sinkLedger
 	all     []*sinkLedger           // the values of sinks, as a slice because every change iterates over them
@@ -60,7 +61,7 @@ type rowChange struct {
 func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	l := &Ledger{
 		source: source, sinks: map[string]*sinkLedger{}, pending: map[string]*[]rowChange{},
-		seq: base, here: mark{base, state.ResourceVersion}, history: state.History, written: state,
+		seq: base, changed: base, here: mark{base, state.ResourceVersion}, history: state.History, written: state,
 		scopeBefore: state.Source.Scope, scopeFrom: math.MaxUint64,
 	}
 	for _, name := range sinks {
@@ -151,6 +152,7 @@ func (l *Ledger) change(key string, o *object.Object, added bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seq++
+	l.changed = l.seq
 	l.append(key, rowChange{l.seq, o, added})
 	l.dirty = true
 }
@@ -238,7 +240,7 @@ func (l *Ledger) Track(sink string, at time.Time) uint64 {
 	defer l.mu.Unlock()
 	l.seq++
 	s := l.sinks[sink]
-	s.began = true
+	s.began, s.tracked = true, l.seq
 	return s.track(entry{since: at.UnixNano(), before: s.here, fresh: !s.caught})
 }
 

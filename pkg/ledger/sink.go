@@ -16,6 +16,7 @@ type sinkLedger struct {
 	last  uint64           // the last number that track returned
 	empty uint64           // the value of last when open was created
 
+	tracked   uint64 // number of the sink's last event among all changes and events
 	collected uint64 // up to this number, the watermark of the last Collect covers everything
 }
 
@@ -68,14 +69,15 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 	return s.here, !s.caught
 }
 
-// Recorded returns the number of the last recorded change or event, or 0 if the ledger has no position yet.
-func (l *Ledger) Recorded() uint64 {
+// Recorded returns the number of the last change, or of the last event for a sink if that is later. It returns 0 if the
+// ledger has no position yet.
+func (l *Ledger) Recorded(sink string) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.here.resourceVersion == "" {
 		return 0
 	}
-	return l.seq
+	return max(l.changed, l.sinks[sink].tracked)
 }
 
 // Covers reports whether a sink's watermark of the last Collect covers everything up to a number that Recorded

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"regexp"
 	"testing"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
+
+// readBackLine is what a bridge logs that has read messages back.
+var readBackLine = regexp.MustCompile(`.*msg="read the stream back".* messages=[1-9].*`)
 
 // TestRestartWithManyObjects: a restart lists nothing, sends nothing, and is ready at once.
 func TestRestartWithManyObjects(t *testing.T) {
@@ -33,6 +37,7 @@ func TestRestartWithManyObjects(t *testing.T) {
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	eventually(t, 2*time.Minute, b.ready)
 	truth := upTo(t, b, c, namespace)
+	pause(t, time.Second) // until the bridge knows that all of the list was delivered
 	b.stop()
 	if listRequests(t, c) == lists { // or none would ever be seen
 		t.Error("the list of the first start is not among the requests that are counted")
@@ -54,6 +59,9 @@ func TestRestartWithManyObjects(t *testing.T) {
 	}
 	if b.metric("deltabridge_informer_resumed", "resource=configmaps") != 1 {
 		t.Error("the watch was not resumed")
+	}
+	if line := readBackLine.FindString(b.log.String()); line != "" {
+		t.Errorf("what was sent before a normal stop was read back: %s", line)
 	}
 	b.stop()
 	if n := len(js.read("E2E")) + recordsOf(t, k, topic); n != held {
