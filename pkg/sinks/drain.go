@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -66,11 +67,9 @@ type Drain struct {
 	out     []*event.Message
 	outItem []int
 	results []error
-	left    map[leftEvent]struct{} // those in out
+	// left contains, by object, the resourceVersions of the events in out that an earlier process has left on disk.
+	left map[event.Key]uint64
 }
-
-// leftEvent identifies an event that an earlier process has left on disk.
-type leftEvent struct{ id, history, delivery string }
 
 // item is one message of a batch that is being delivered.
 type item struct {
@@ -322,11 +321,11 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 // collect fills d.out with the messages to send now. These are all messages that are not settled, up to the first
 // whose replacement can't be created now. It returns the error of that replacement. If a gap event replaces a message,
 // later messages of its object wait for it: a restart that finds one of these in the destination would not send the
-// gap event.
+// gap event. Messages of an object also wait if their source has brought them again (repeatsLeft).
 func (d *Drain) collect(ctx context.Context) (away error) {
 	d.out, d.outItem = d.out[:0], d.outItem[:0]
 	clear(d.left)
-	var held []event.Key // objects with an event whose replacement is not sent yet
+	var held []event.Key // objects whose later messages wait
 	for i := range d.items {
 		it := &d.items[i]
 		if it.done || it.park != "" {
@@ -335,8 +334,12 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 		if slices.Contains(held, it.orig.Key()) {
 			continue
 		}
-		if it.orig.IfFound && !d.ReadsBack || d.ReadsBack && d.repeatsLeft(it.orig) {
+		if it.orig.IfFound && !d.ReadsBack {
 			d.settle(it, d.Hooks.stored)
+			continue
+		}
+		if d.ReadsBack && d.repeatsLeft(it.orig) {
+			held = append(held, it.orig.Key())
 			continue
 		}
 		if it.send == nil {
@@ -352,21 +355,27 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 	return nil
 }
 
-// repeatsLeft reports whether d.out contains the event of m already, because an earlier process has left it on disk,
-// and m comes again from its source. Until that message is settled, it stays on disk.
+// repeatsLeft reports whether m is not newer than an event of the same object in d.out that an earlier process has left
+// on disk. Then its source has brought it again. When the other event is written, the sink knows that m must not be sent
+// (Found.Sent).
 func (d *Drain) repeatsLeft(m *event.Message) bool {
 	if len(d.left) == 0 && m.Origin.Seq != 0 {
 		return false
 	}
-	e := leftEvent{m.ID, m.History, m.Delivery}
-	_, repeats := d.left[e]
-	if m.Origin.Seq == 0 && !repeats {
-		if d.left == nil {
-			d.left = make(map[leftEvent]struct{})
-		}
-		d.left[e] = struct{}{}
+	version, err := strconv.ParseUint(m.Identity.ResourceVersion, 10, 64)
+	if err != nil { // a control event, which is sent alone
+		return false
 	}
-	return repeats
+	if left, ok := d.left[m.Key()]; ok && version <= left {
+		return true
+	}
+	if m.Origin.Seq == 0 {
+		if d.left == nil {
+			d.left = make(map[event.Key]uint64)
+		}
+		d.left[m.Key()] = version
+	}
+	return false
 }
 
 // pause waits before the next attempt. The duration depends on the cause of the last failure. cause is nil if only
