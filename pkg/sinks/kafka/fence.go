@@ -56,7 +56,8 @@ type fence struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed at the end; outcome is then valid
 
-	outcome error // nil if the partition is fenced; otherwise it wraps errFenced, errNoACL or the error of the context
+	// nil if the partition is fenced; otherwise it wraps errFenced, errNoACL, errGone or the error of the context
+	outcome error
 
 	mu     sync.Mutex
 	failed error // why the last attempt failed, or nil
@@ -68,6 +69,8 @@ var (
 	errFenced = errors.New("a newer process has taken over")
 	// errNoACL means that a permission is missing.
 	errNoACL = errors.New("missing permission")
+	// errGone means that a partition whose fence was to be renewed does not exist.
+	errGone = errors.New("no renewal")
 
 	errNoMarker = errors.New("the transaction's marker is missing")
 )
@@ -83,15 +86,14 @@ func (f *fence) run(ctx context.Context) {
 	)
 	f.outcome = backoff.RetryNotify(func() error {
 		err := f.attempt(ctx)
-		if errors.Is(err, errFenced) || errors.Is(err, errNoACL) {
+		switch {
+		case errors.Is(err, errFenced) || errors.Is(err, errNoACL):
 			return backoff.Permanent(err)
+		case f.renewal && codeOf(err) == kafkago.UnknownTopicOrPartition:
+			return backoff.Permanent(fmt.Errorf("%w: %w", errGone, err))
 		}
 		return err
-	}, backoff.WithContext(wait, ctx), func(err error, _ time.Duration) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.failed = err
-	})
+	}, backoff.WithContext(wait, ctx), func(err error, _ time.Duration) { f.fail(err) })
 	if errors.Is(f.outcome, errFenced) && !f.renewal {
 		f.outcome = f.rival(ctx, f.outcome)
 	}
@@ -204,6 +206,13 @@ func (f *fence) request(ctx context.Context, addr string, do func(context.Contex
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	do(ctx)
+}
+
+// fail records why the partition is not fenced yet.
+func (f *fence) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failed = err
 }
 
 // failure explains why the partition is not fenced yet.

@@ -78,7 +78,7 @@ func (s *Sink) partName(p *partition) string { return s.client.ClusterID() + "/"
 
 // prepare makes the partitions of s.routes ready to be written to. It waits for a short time for fences that have just
 // begun.
-func (s *Sink) prepare(ctx context.Context) error {
+func (s *Sink) prepare(ctx context.Context) {
 	var waiting []*partition
 	lost := s.fences.arbiter.lost.Load()
 	for _, p := range s.routes {
@@ -100,16 +100,14 @@ func (s *Sink) prepare(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	if len(waiting) == 0 {
-		return s.advance()
+	if len(waiting) > 0 {
+		s.fences.advanced = time.Time{}
 	}
-	s.fences.advanced = time.Time{}
-	err := s.advance()
+	s.advance()
 	for _, p := range waiting {
 		s.goWithoutFence(p)
 		s.findUnread(p.topic)
 	}
-	return err
 }
 
 // findUnread sets t.unread.
@@ -237,11 +235,12 @@ func (s *Sink) newFence(p *partition, renewal bool) *fence {
 	return f
 }
 
-// advance applies the results of fences that are done, and begins to renew others.
-func (s *Sink) advance() error {
+// advance applies the results of fences that are done, and begins to renew others. If their positions can't be stored,
+// the partitions wait.
+func (s *Sink) advance() {
 	now := time.Now()
 	if s.fences.resume == nil || now.Sub(s.fences.advanced) < advanceEvery {
-		return nil
+		return
 	}
 	s.fences.advanced = now
 	var done []*partition
@@ -250,7 +249,7 @@ func (s *Sink) advance() error {
 	for _, t := range s.topics {
 		for _, p := range t.partitions {
 			switch {
-			case p.fence == nil && p.fenced && now.Sub(p.fencedAt) > wire.FenceInterval:
+			case p.fence == nil && p.fenced && !p.unsettled && now.Sub(p.fencedAt) > wire.FenceInterval:
 				s.beginFence(p, true)
 				renewed = true
 			case p.fence != nil && p.fence.isDone():
@@ -264,14 +263,20 @@ func (s *Sink) advance() error {
 	}
 	if len(add) > 0 {
 		if err := s.fences.resume.Store(add); err != nil {
-			return fmt.Errorf("store positions in Kafka partitions: %w", err)
+			done = slices.DeleteFunc(done, func(p *partition) bool {
+				_, waits := add[s.partName(p)]
+				if waits {
+					p.fence.fail(fmt.Errorf("store its position: %w", err))
+				}
+				return waits
+			})
+		} else {
+			maps.Copy(s.fences.stored, add)
 		}
-		maps.Copy(s.fences.stored, add)
 	}
 	for _, p := range done {
 		s.finishFence(p)
 	}
-	return nil
 }
 
 // addPosition adds the position that must be stored before the partition is written to.
@@ -305,6 +310,8 @@ func (s *Sink) finishFence(p *partition) {
 		s.deny(p)
 	case f.renewal && errors.Is(f.outcome, errFenced):
 		s.beginFence(p, false)
+	case errors.Is(f.outcome, errGone): // It is fenced again before the next event is written to it.
+		p.fence, p.unsettled = nil, true
 	}
 }
 

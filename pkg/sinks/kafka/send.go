@@ -38,10 +38,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	}
 	s.route(ctx, batch)
 	defer clear(s.routes)
-	if err := s.prepare(ctx); err != nil {
-		results[0] = err
-		return
-	}
+	s.prepare(ctx)
 	batch = s.decidable(ctx, batch, results)
 	for start := 0; start < len(batch); {
 		end := s.endOfRound(batch, start)

@@ -87,7 +87,8 @@ func (s *Sink) Connect(ctx context.Context) error {
 	if err := s.ensureProducer(ctx); err != nil {
 		return err
 	}
-	return s.advance()
+	s.advance()
+	return nil
 }
 
 // ensureProducer requests a producer id if the sink has none.

@@ -1,0 +1,84 @@
+package kafka
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
+	testkafka "github.com/deltabridge/deltabridge/test/kafka"
+)
+
+// TestRenewalOfDeletedTopic: the renewal of a fence in a topic that no longer exists ends. If the topic comes back, it
+// is fenced again.
+func TestRenewalOfDeletedTopic(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "t-a"))
+	var at stored
+	s := process(t, Config{Brokers: fake.ListenAddrs(), Topic: "t-{name}"}, &at)
+	sendAll(t, s, change(event.Added, "a", 1))
+	p := s.topics["t-a"].partitions[0]
+	if err := fake.DeleteTopic("t-a"); err != nil {
+		t.Fatal(err)
+	}
+	renew := func() {
+		t.Helper()
+		p.fencedAt, s.fences.advanced = time.Now().Add(-wire.FenceInterval-time.Minute), time.Time{}
+		if err := s.Connect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renew()
+	deadline := time.Now().Add(5 * time.Second)
+	for p.fence != nil {
+		if time.Now().After(deadline) {
+			t.Fatalf("the renewal goes on: %v", p.fence.failure())
+		}
+		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // the fake broker is real
+		s.fences.advanced = time.Time{}
+		if err := s.Connect(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	added := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Observe: true, Count: -1})
+	renew()
+	if p.fence != nil || added.Hits() > 0 {
+		t.Errorf("renewed again")
+	}
+	if err := fake.CreateTopic("t-a", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	sendAll(t, s, change(event.Updated, "a", 2))
+	if !p.isReady() || added.Hits() == 0 {
+		t.Error("written to without a fence")
+	}
+	if got := ids(testkafka.ReadAll(t, fake.ListenAddrs()[0], "t-a")); len(got) != 1 || got[0] != "u-a.2" {
+		t.Errorf("records: %v", got)
+	}
+}
+
+// TestStoreFailsForOnePartition: the position of a new partition can't be stored. The others take events.
+func TestStoreFailsForOnePartition(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "t-a", "t-b"))
+	s := newSink(t, Config{Brokers: fake.ListenAddrs(), Topic: "t-{name}"})
+	var full error
+	s.Resume(sinks.Resume{Writer: "w1", Store: func(sinks.Positions) error { return full }})
+	waitUntil(t, func() bool { return s.Connect(t.Context()) == nil })
+	sendAll(t, s, change(event.Added, "a", 1))
+	full = io.ErrShortWrite
+	results := send(t, s, change(event.Added, "b", 2), change(event.Updated, "a", 3))
+	part, ok := errors.AsType[*sinks.UnavailableError](results[0])
+	if !ok || part.Destination != "t-b/0" || !errors.Is(results[0], full) {
+		t.Errorf("the new partition: %v", results[0])
+	}
+	if results[1] != nil {
+		t.Errorf("the other one: %v", results[1])
+	}
+	full = nil
+	sendAll(t, s, change(event.Added, "b", 2))
+}
