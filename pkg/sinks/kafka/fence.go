@@ -141,11 +141,15 @@ func (f *fence) init(ctx context.Context) error {
 	if err := f.sink.fences.arbiter.verify(ctx, f.asOf); err != nil {
 		return err
 	}
-	own, p, err := f.own, wire.NoProducer(), error(nil)
+	own := f.own
 	if !f.asOf.IsZero() {
 		own = wire.NoProducer()
 	}
-	f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { p, err = f.txn.Init(ctx, transactionTimeout, own) })
+	var p wire.Producer
+	err := f.ask(ctx, func(ctx context.Context) (err error) {
+		p, err = f.txn.Init(ctx, transactionTimeout, own)
+		return err
+	})
 	if err != nil {
 		return f.judge(err)
 	}
@@ -157,12 +161,12 @@ func (f *fence) init(ctx context.Context) error {
 }
 
 // transact begins and aborts a transaction. It returns nil if the coordinator perhaps writes the marker.
-func (f *fence) transact(ctx context.Context) (err error) {
-	f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { err = f.txn.Add(ctx, f.producer, f.Topic, f.ID) })
+func (f *fence) transact(ctx context.Context) error {
+	err := f.ask(ctx, func(ctx context.Context) error { return f.txn.Add(ctx, f.producer, f.Topic, f.ID) })
 	if err != nil {
 		return f.judge(err)
 	}
-	f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { err = f.txn.End(ctx, f.producer) })
+	err = f.ask(ctx, func(ctx context.Context) error { return f.txn.End(ctx, f.producer) })
 	switch codeOf(err) {
 	case kafkago.InvalidTransactionState, kafkago.ConcurrentTransactions: // It has ended, or its marker is being written.
 		err = nil
@@ -195,7 +199,19 @@ func codeOf(err error) kafkago.Error {
 	return code
 }
 
-// request calls do, which sends requests to the broker at addr. It limits the number of requests of all fences.
+// ask calls do, which sends a request to the coordinator.
+func (f *fence) ask(ctx context.Context, do func(context.Context) error) (err error) {
+	if f.txn.Coordinator == "" {
+		f.request(ctx, "", func(ctx context.Context) { _, err = f.txn.Find(ctx) })
+	}
+	if err == nil {
+		f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { err = do(ctx) })
+	}
+	return err
+}
+
+// request calls do, which sends requests to the broker at addr, or to any broker if addr is empty. It limits the number
+// of requests of all fences.
 func (f *fence) request(ctx context.Context, addr string, do func(context.Context)) {
 	limit := f.sink.fences.limit(addr)
 	select {

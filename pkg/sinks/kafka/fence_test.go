@@ -2,8 +2,12 @@ package kafka
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -166,5 +170,41 @@ func TestNoPermissionToFence(t *testing.T) {
 				t.Errorf("%d records, want 4", n)
 			}
 		})
+	}
+}
+
+// TestHangingCoordinator: one of three brokers does not answer. The fences of which it is not the coordinator do not
+// wait for the others.
+func TestHangingCoordinator(t *testing.T) {
+	const partitions = 120
+	fake := newFake(t, kfake.NumBrokers(3), kfake.SeedTopics(partitions, "events"))
+	arbiter := fake.CoordinatorFor("deltabridge.w1")
+	sick := (arbiter + 1) % 3
+	cfg := Config{Brokers: []string{fake.ListenAddrs()[arbiter]}, RequestTimeout: 4 * time.Second}
+	cfg.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if addr != fake.ListenAddrs()[sick] {
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+		c, other := net.Pipe()
+		go func() { _, _ = io.Copy(io.Discard, other) }()
+		return c, nil
+	}
+	var at stored
+	s := process(t, cfg, &at)
+	var healthy, all []*event.Message
+	for i, name := range namesIn(partitions) {
+		if fake.LeaderFor("events", int32(i)) == sick {
+			continue
+		}
+		all = append(all, change(event.Added, name, i+1))
+		if fake.CoordinatorFor(fmt.Sprintf("deltabridge.w1.events.%d", i)) != sick {
+			healthy = append(healthy, all[len(all)-1])
+		}
+	}
+	began := time.Now()
+	s.Send(t.Context(), all, make([]error, len(all)))
+	sendAll(t, s, healthy...)
+	if d := time.Since(began); d > 3*time.Second {
+		t.Errorf("%d of %d fences took %v", len(healthy), len(all), d)
 	}
 }

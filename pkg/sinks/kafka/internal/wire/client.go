@@ -194,7 +194,7 @@ func (c *Client) Ask(ctx context.Context, req protocol.Message) (protocol.Messag
 
 // candidates returns the brokers in the order in which they are asked. Brokers with an idle connection are first. They
 // occur a second time, because the broker may have closed the idle connection. If no connection is idle, the first
-// candidate is a broker that accepts connections. If no broker accepts connections within a second, candidates returns
+// candidate is the broker that has answered recently, or one that accepts connections. If no broker accepts connections within a second, candidates returns
 // an error that contains the reason.
 func (c *Client) candidates(ctx context.Context) ([]string, error) {
 	all := slices.Clone(c.Config.Brokers)
@@ -209,6 +209,9 @@ func (c *Client) candidates(ctx context.Context) ([]string, error) {
 		if len(conns) > 0 {
 			idle = append(idle, addr)
 		}
+	}
+	if len(idle) == 0 && time.Since(c.answeredAt) < c.Config.RequestTimeout { // other requests use its connections
+		idle = []string{c.answered}
 	}
 	c.mu.Unlock()
 	if slices.Sort(idle); len(idle) > 0 {
