@@ -34,17 +34,10 @@ func TestRenewalOfDeletedTopic(t *testing.T) {
 		}
 	}
 	renew()
-	deadline := time.Now().Add(5 * time.Second)
-	for p.fence != nil {
-		if time.Now().After(deadline) {
-			t.Fatalf("the renewal goes on: %v", p.fence.failure())
-		}
-		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // the fake broker is real
+	waitUntil(t, func() bool {
 		s.fences.advanced = time.Time{}
-		if err := s.Connect(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+		return s.Connect(t.Context()) == nil && p.fence == nil
+	})
 	added := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Observe: true, Count: -1})
 	renew()
 	if p.fence != nil || added.Hits() > 0 {
@@ -81,4 +74,29 @@ func TestStoreFailsForOnePartition(t *testing.T) {
 	}
 	full = nil
 	sendAll(t, s, change(event.Added, "b", 2))
+}
+
+// TestRenewalMovesPosition: others write to the partition, and the sink rarely does. The next process does not have to
+// read all that.
+func TestRenewalMovesPosition(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	others := connected(t, Config{Brokers: fake.ListenAddrs()})
+	var at stored
+	s := process(t, Config{Brokers: fake.ListenAddrs()}, &at)
+	sendAll(t, s, change(event.Added, "a", 1))
+	for i := range 20 {
+		mustSend(t, others, change(event.Updated, "other", i+1))
+	}
+	p := s.topics["events"].partitions[0]
+	p.fencedAt, s.fences.advanced = time.Now().Add(-wire.FenceInterval-time.Minute), time.Time{}
+	waitUntil(t, func() bool {
+		err := s.Connect(t.Context())
+		s.fences.advanced = time.Time{}
+		return err == nil && p.fence == nil && time.Since(p.fencedAt) < time.Minute
+	})
+	for _, got := range s.Positions(nil) {
+		if want := int64(1 + 1 + 20 + 1); got.Next != want { // two markers
+			t.Errorf("the next process begins at %d, want %d", got.Next, want)
+		}
+	}
 }

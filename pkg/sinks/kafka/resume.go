@@ -302,9 +302,12 @@ func (s *Sink) finishFence(p *partition) {
 	switch {
 	case f.outcome == nil:
 		p.fence, p.fenced, p.fencedAt = nil, true, time.Now()
-		if !f.renewal {
+		switch {
+		case !f.renewal:
 			p.producer = producer{id: f.producer.ID, epoch: f.producer.Epoch}
 			p.next, p.inDoubt = f.next, nil
+		case len(p.inDoubt) == 0 && !p.unsettled: // The next process need not read what others wrote before the marker.
+			p.next = max(p.next, f.next)
 		}
 	case errors.Is(f.outcome, errNoACL):
 		s.deny(p)

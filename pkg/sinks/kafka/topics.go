@@ -49,7 +49,7 @@ type partition struct {
 	fenced    bool      // reports whether the partition has a producer of its own
 	fencedAt  time.Time // when the partition was fenced or the fence was renewed
 	unsettled bool      // reports whether a fence must settle whether a batch was written
-	next      int64     // the offset after the last acknowledged record, if the partition is fenced
+	next      int64     // if the partition is fenced: the offset after the last acknowledged record or marker
 
 	// batchBytes is the maximum size of an uncompressed record batch. It is reduced if the broker rejects a batch as
 	// too large.
