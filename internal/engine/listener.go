@@ -31,6 +31,8 @@ type listener struct {
 	// floor is the resourceVersion up to which the sink had settled all events before a restart. Changes up to the floor
 	// are not sent again. The field is empty once the informer has passed the floor.
 	floor string
+	// reached is when the informer reached the floor; zero if it resumed there.
+	reached time.Time
 	// ended is the last object that was sent as deleted because a list no longer contains it. If the list contains another
 	// object of this name, it is sent too, even if it is not newer than the floor: the deletion may have been repeated.
 	ended *object.Object
@@ -65,6 +67,7 @@ var (
 	_ informer.Observer          = (*listener)(nil)
 	_ informer.Leaver            = (*listener)(nil)
 	_ informer.Positioner        = (*listener)(nil)
+	_ informer.Resumer           = (*listener)(nil)
 )
 
 // newListener returns a listener. at is the position from which the informer resumes. It is empty if the informer
@@ -174,12 +177,21 @@ func (l *listener) OnPosition(resourceVersion string) {
 	if !l.changed {
 		l.former = nil
 	}
+	if l.isBehind() && tracker.Past(l.floor, resourceVersion) {
+		l.reached = time.Now()
+	}
 	l.position, l.inList, l.entering, l.changed = resourceVersion, false, false, false
 	l.tryRefilter()
 	if tracker.Past(l.floor, resourceVersion) {
 		l.floor = ""
 	}
 }
+
+// isBehind reports whether the informer has not reached the floor.
+func (l *listener) isBehind() bool { return !tracker.Past(l.floor, l.position) }
+
+// CaughtUp implements informer.Resumer. What the previous process sent and did not commit comes after the floor.
+func (l *listener) CaughtUp() bool { return !l.isBehind() && time.Since(l.reached) >= informer.ResumeGrace }
 
 // OnGap sends a gap event, which announces that states may be missing at this place in the stream. If the list is not
 // newer than the floor, nothing is missing, and nothing of the list is sent.
