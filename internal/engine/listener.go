@@ -46,12 +46,10 @@ type listener struct {
 	partial bool
 	// refilter is set until the sink was sent the difference that its new filter makes.
 	refilter *refilter
-	// former is the refilter of which the difference was sent, until a bookmark shows that the changes that follow are
-	// newer than the previous process.
+	// former is the refilter of which the difference was sent, until all changes have come that the previous process may
+	// have sent.
 	former *refilter
 
-	// changed reports whether a change was passed on since the last position.
-	changed bool
 	// sent reports whether the change that is being filtered was pushed.
 	sent bool
 	// position is the last position that the informer reached. inList reports whether the informer is passing on a list.
@@ -143,7 +141,7 @@ func (l *listener) remove(last, now *object.Object) {
 // pass counts a change as received, calls change, and counts the change as filtered if no event was pushed.
 func (l *listener) pass(change func()) {
 	l.counters.Received.Inc()
-	l.sent, l.changed = false, true
+	l.sent = false
 	change()
 	if !l.sent {
 		l.counters.Filtered.Inc()
@@ -174,13 +172,13 @@ func (l *listener) synced(resourceVersion string, objects int) {
 
 // OnPosition implements informer.Positioner.
 func (l *listener) OnPosition(resourceVersion string) {
-	if !l.changed {
+	if l.former != nil && l.pipeline.books.HasCaughtUp() {
 		l.former = nil
 	}
 	if l.isBehind() && tracker.Past(l.floor, resourceVersion) {
 		l.reached = time.Now()
 	}
-	l.position, l.inList, l.entering, l.changed = resourceVersion, false, false, false
+	l.position, l.inList, l.entering = resourceVersion, false, false
 	l.tryRefilter()
 	if tracker.Past(l.floor, resourceVersion) {
 		l.floor = ""
@@ -191,7 +189,9 @@ func (l *listener) OnPosition(resourceVersion string) {
 func (l *listener) isBehind() bool { return !tracker.Past(l.floor, l.position) }
 
 // CaughtUp implements informer.Resumer. What the previous process sent and did not commit comes after the floor.
-func (l *listener) CaughtUp() bool { return !l.isBehind() && time.Since(l.reached) >= informer.ResumeGrace }
+func (l *listener) CaughtUp() bool {
+	return !l.isBehind() && time.Since(l.reached) >= informer.ResumeGrace
+}
 
 // OnGap sends a gap event, which announces that states may be missing at this place in the stream. If the list is not
 // newer than the floor, nothing is missing, and nothing of the list is sent.

@@ -34,6 +34,7 @@ type books interface {
 	States() []ledger.State
 	Destination(sink string) string
 	SetDestination(sink, name string) error
+	HasCaughtUp() bool
 }
 
 // pipeline contains all parts that work for one sink, in the order in which events pass them: filter, encoder, queue,

@@ -32,6 +32,9 @@ func (t *Tracker) Resumes(sink string) sinks.Resume {
 // Until then, the positions of earlier processes stay.
 func (t *Tracker) CaughtUp() { t.caughtUp.Store(true) }
 
+// HasCaughtUp reports whether CaughtUp was called.
+func (t *Tracker) HasCaughtUp() bool { return t.caughtUp.Load() }
+
 // NeedsBookmark reports whether Bookmark would have an effect for a sink, so that the caller needs to find the
 // positions only then.
 func (t *Tracker) NeedsBookmark(sink string) bool {
