@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -243,6 +245,47 @@ func TestCaughtUpBehindTheFloor(t *testing.T) {
 		want(false, "at the floor")
 		time.Sleep(2 * informer.ResumeGrace)
 		want(true, "later")
+		cancel()
+		group.Wait()
+	})
+}
+
+// Positions of the previous process stay until each resource has brought what that process may have sent. This includes
+// resources that it could read, and this process can't: because they are not served, or forbidden.
+func TestCaughtUpWithResourcesThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		run := func(resumeAt string, err error) *informer.Informer {
+			i := informer.New(informer.Config{
+				Source: informer.Source{Resource: pods}, ResumeAt: resumeAt, NoWatchList: true, ListWatch: &cache.ListWatch{
+					ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, err },
+					WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+						return watch.NewFake(), err
+					},
+				},
+			})
+			group.Go(func() { _ = i.Run(ctx) })
+			return i
+		}
+		denied := apierrors.NewForbidden(pods.GroupResource(), "", nil)
+		works, known, unknown := run("10", nil), run("10", denied), run("", denied)
+		time.Sleep(2 * informer.ResumeGrace)
+		for _, c := range []struct {
+			when       string
+			remembered []informer.Source
+			informers  []*informer.Informer
+			some, all  bool
+		}{
+			{"nothing was discovered yet", nil, nil, false, true},
+			{"never read", nil, []*informer.Informer{works, unknown}, true, true},
+			{"forbidden now", nil, []*informer.Informer{works, known}, true, false},
+			{"not served now", []informer.Source{{Name: "x"}}, []*informer.Informer{works}, true, false},
+		} {
+			if some, all := caughtUp(c.remembered, c.informers); some != c.some || all != c.all {
+				t.Errorf("%s: some %t, all %t", c.when, some, all)
+			}
+		}
 		cancel()
 		group.Wait()
 	})
