@@ -265,7 +265,11 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 		l.counters.NotSent.Add(1)
 		m, at = event.RefusalGap(m, event.ReasonRefused, err.Error(), ""), time.Time{}
 	}
-	seq := l.ledger.Track(l.pipeline.Name, ev.Time)
+	track := l.ledger.Track
+	if m.Delivery != "" || ev.SyncedInfo != nil && ev.SyncedInfo.Resync {
+		track = l.ledger.TrackAgain
+	}
+	seq := track(l.pipeline.Name, ev.Time)
 	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: seq}
 	l.counters.Queue(m)
 	if err = l.pipeline.push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
