@@ -134,6 +134,8 @@ func (l *listener) remove(last, now *object.Object) {
 			l.refilterRemoval(last, now)
 		case l.filter.Belongs(last) && (now == nil || !mutant.On("no-leave")):
 			l.send(l.deletion(last, now))
+		case now == nil && l.former != nil: // the previous process may have sent a later state, which passed
+			l.leave(event.Event{Type: event.Deleted, Object: last, IfFound: true})
 		}
 	})
 }
@@ -172,7 +174,7 @@ func (l *listener) synced(resourceVersion string, objects int) {
 
 // OnPosition implements informer.Positioner.
 func (l *listener) OnPosition(resourceVersion string) {
-	if l.former != nil && l.pipeline.books.HasCaughtUp() {
+	if l.former != nil && l.CaughtUp() && l.pipeline.books.HasCaughtUp() {
 		l.former = nil
 	}
 	if l.isBehind() && tracker.Past(l.floor, resourceVersion) {
@@ -229,7 +231,7 @@ func (l *listener) deletion(last, now *object.Object) event.Event {
 	if now != nil {
 		ev.LeftAt = now.ResourceVersion
 		if leftUnchanged(ev) {
-			ev.Change = l.watchChange
+			ev.Change, ev.Final = l.watchChange, true
 		}
 	}
 	return ev

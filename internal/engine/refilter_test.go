@@ -91,6 +91,7 @@ func TestRefilterOfWhatOnlyTheDestinationKnows(t *testing.T) {
 	change(former, labelled(t, "a", 14, "3"))
 	l.OnPosition("15") // after a bookmark, or a change to an object that is not selected
 	change(nil, labelled(t, "c", 16, "1"))
+	l.OnDelete(labelled(t, "b", 13, "12")) // a list shows it
 	p.books = laterBooks{}
 	l.OnPosition("17")
 	change(nil, labelled(t, "d", 18, "1"))
@@ -102,6 +103,7 @@ func TestRefilterOfWhatOnlyTheDestinationKnows(t *testing.T) {
 		"deleted b.13.left.filter.c left at 13 if found",
 		"added a.14",
 		"deleted c.16.left.filter.c left at 16 if found",
+		"deleted b.deleted if found",
 	)
 }
 
