@@ -288,8 +288,7 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 func (l *listener) settledBefore(ev event.Event) bool {
 	ended := l.ended
 	l.ended = nil
-	if l.floor == "" || mutant.On("repeat-settled") || ev.Type.IsControl() || ev.Type == event.Restated ||
-		ev.InitialList || leftUnchanged(ev) {
+	if l.floor == "" || ev.Type.IsControl() || ev.Type == event.Restated || ev.InitialList || leftUnchanged(ev) {
 		return false
 	}
 	if ev.Object.FinalStateUnknown {
