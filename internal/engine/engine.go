@@ -295,9 +295,9 @@ func (e *Engine) read() error {
 	return e.set.Run(e.reading)
 }
 
-// awaitChanges tells the tracker when the informers have brought what the previous process may have sent. A resource that
-// can't be read when others have been read for some minutes is not waited for: otherwise the next process would have to
-// read back everything that is sent until then.
+// awaitChanges tells the tracker when the informers have brought what the previous process may have sent. A resource
+// that can't be read when others have been read for some minutes is not waited for: otherwise the next process would
+// have to read back everything that is sent until then.
 func (e *Engine) awaitChanges() {
 	const interval, patience = 200 * time.Millisecond, 5 * time.Minute
 	var first time.Time // when the first informer had caught up
@@ -314,8 +314,8 @@ func (e *Engine) awaitChanges() {
 }
 
 // caughtUp reports whether some informer, and whether all, have brought what the previous process may have sent.
-// remembered contains the sources of that process that have no informer yet, because they are not served. A resource that
-// may not be read, and that the previous process could not read either, brings nothing.
+// remembered contains the sources of that process that have no informer yet, because they are not served. A resource
+// that may not be read, and that the previous process could not read either, brings nothing.
 func caughtUp(remembered []informer.Source, informers []*informer.Informer) (some, all bool) {
 	all = len(remembered) == 0
 	for _, i := range informers {
