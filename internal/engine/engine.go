@@ -295,27 +295,38 @@ func (e *Engine) read() error {
 	return e.set.Run(e.reading)
 }
 
-// awaitChanges tells the tracker when the informers have brought what the previous process may have sent. Resources
-// that may not be read bring nothing. A resource that still can't be read when others have been read for some minutes
-// is not waited for: otherwise the next process would have to read back everything that is sent until then.
+// awaitChanges tells the tracker when the informers have brought what the previous process may have sent. A resource
+// that can't be read when others have been read for some minutes is not waited for: otherwise the next process would
+// have to read back everything that is sent until then.
 func (e *Engine) awaitChanges() {
 	const interval, patience = 200 * time.Millisecond, 5 * time.Minute
 	var first time.Time // when the first informer had caught up
 	err := wait.PollUntilContextCancel(e.reading, interval, false, func(context.Context) (bool, error) {
-		all := true
-		for _, i := range e.set.Informers() {
-			switch {
-			case !i.CaughtUp():
-				all = all && i.Status().Forbidden
-			case first.IsZero():
-				first = time.Now()
-			}
+		some, all := caughtUp(e.tracker.Remembered(), e.set.Informers())
+		if some && first.IsZero() {
+			first = time.Now()
 		}
 		return !first.IsZero() && (all || time.Since(first) > patience), nil
 	})
 	if err == nil {
 		e.tracker.CaughtUp()
 	}
+}
+
+// caughtUp reports whether some informer, and whether all, have brought what the previous process may have sent.
+// remembered contains the sources of that process that have no informer yet, because they are not served. A resource
+// that may not be read, and that the previous process could not read either, brings nothing.
+func caughtUp(remembered []informer.Source, informers []*informer.Informer) (some, all bool) {
+	all = len(remembered) == 0
+	for _, i := range informers {
+		switch {
+		case i.CaughtUp():
+			some = true
+		case !i.Status().Forbidden || i.ResumesAt() != "":
+			all = false
+		}
+	}
+	return some, all
 }
 
 // releaseStartupMemory returns free memory to the operating system once, when the bridge is ready. Reading the initial

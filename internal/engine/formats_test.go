@@ -134,7 +134,7 @@ func writeState(t *testing.T, dir string) {
 		c.BeginCluster("c-1"), watchErr, keepErr,
 		c.Commit(
 			[]ledger.Update{{State: want.States[0], Upserts: []*object.Object{formatObject(t)}}},
-			map[string]string{"live": "all"},
+			map[string]string{"live": "all"}, nil,
 		),
 		c.SetDestination("live", want.Sink),
 		p.Park([]parked.Parking{{Destination: "k8s.pods", Message: m}}),

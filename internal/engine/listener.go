@@ -31,6 +31,8 @@ type listener struct {
 	// floor is the resourceVersion up to which the sink had settled all events before a restart. Changes up to the floor
 	// are not sent again. The field is empty once the informer has passed the floor.
 	floor string
+	// reached is when the informer reached the floor; zero if it resumed there.
+	reached time.Time
 	// ended is the last object that was sent as deleted because a list no longer contains it. If the list contains another
 	// object of this name, it is sent too, even if it is not newer than the floor: the deletion may have been repeated.
 	ended *object.Object
@@ -44,12 +46,10 @@ type listener struct {
 	partial bool
 	// refilter is set until the sink was sent the difference that its new filter makes.
 	refilter *refilter
-	// former is the refilter of which the difference was sent, until a bookmark shows that the changes that follow are
-	// newer than the previous process.
+	// former is the refilter of which the difference was sent, until all changes have come that the previous process may
+	// have sent.
 	former *refilter
 
-	// changed reports whether a change was passed on since the last position.
-	changed bool
 	// sent reports whether the change that is being filtered was pushed.
 	sent bool
 	// position is the last position that the informer reached. inList reports whether the informer is passing on a list.
@@ -65,6 +65,7 @@ var (
 	_ informer.Observer          = (*listener)(nil)
 	_ informer.Leaver            = (*listener)(nil)
 	_ informer.Positioner        = (*listener)(nil)
+	_ informer.Resumer           = (*listener)(nil)
 )
 
 // newListener returns a listener. at is the position from which the informer resumes. It is empty if the informer
@@ -133,6 +134,8 @@ func (l *listener) remove(last, now *object.Object) {
 			l.refilterRemoval(last, now)
 		case l.filter.Belongs(last) && (now == nil || !mutant.On("no-leave")):
 			l.send(l.deletion(last, now))
+		case now == nil && l.former != nil: // the previous process may have sent a later state, which passed
+			l.leave(event.Event{Type: event.Deleted, Object: last, IfFound: true})
 		}
 	})
 }
@@ -140,7 +143,7 @@ func (l *listener) remove(last, now *object.Object) {
 // pass counts a change as received, calls change, and counts the change as filtered if no event was pushed.
 func (l *listener) pass(change func()) {
 	l.counters.Received.Inc()
-	l.sent, l.changed = false, true
+	l.sent = false
 	change()
 	if !l.sent {
 		l.counters.Filtered.Inc()
@@ -171,14 +174,25 @@ func (l *listener) synced(resourceVersion string, objects int) {
 
 // OnPosition implements informer.Positioner.
 func (l *listener) OnPosition(resourceVersion string) {
-	if !l.changed {
+	if l.former != nil && l.CaughtUp() && l.pipeline.books.HasCaughtUp() {
 		l.former = nil
 	}
-	l.position, l.inList, l.entering, l.changed = resourceVersion, false, false, false
+	if l.isBehind() && tracker.Past(l.floor, resourceVersion) {
+		l.reached = time.Now()
+	}
+	l.position, l.inList, l.entering = resourceVersion, false, false
 	l.tryRefilter()
 	if tracker.Past(l.floor, resourceVersion) {
 		l.floor = ""
 	}
+}
+
+// isBehind reports whether the informer has not reached the floor.
+func (l *listener) isBehind() bool { return !tracker.Past(l.floor, l.position) }
+
+// CaughtUp implements informer.Resumer. What the previous process sent and did not commit comes after the floor.
+func (l *listener) CaughtUp() bool {
+	return !l.isBehind() && time.Since(l.reached) >= informer.ResumeGrace
 }
 
 // OnGap sends a gap event, which announces that states may be missing at this place in the stream. If the list is not
@@ -217,7 +231,7 @@ func (l *listener) deletion(last, now *object.Object) event.Event {
 	if now != nil {
 		ev.LeftAt = now.ResourceVersion
 		if leftUnchanged(ev) {
-			ev.Change = l.watchChange
+			ev.Change, ev.Final = l.watchChange, true
 		}
 	}
 	return ev
@@ -253,7 +267,11 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 		l.counters.NotSent.Add(1)
 		m, at = event.RefusalGap(m, event.ReasonRefused, err.Error(), ""), time.Time{}
 	}
-	seq := l.ledger.Track(l.pipeline.Name, ev.Time)
+	track := l.ledger.Track
+	if m.Delivery != "" || ev.SyncedInfo != nil && ev.SyncedInfo.Resync {
+		track = l.ledger.TrackAgain
+	}
+	seq := track(l.pipeline.Name, ev.Time)
 	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: seq}
 	l.counters.Queue(m)
 	if err = l.pipeline.push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
@@ -270,8 +288,7 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 func (l *listener) settledBefore(ev event.Event) bool {
 	ended := l.ended
 	l.ended = nil
-	if l.floor == "" || mutant.On("repeat-settled") || ev.Type.IsControl() || ev.Type == event.Restated ||
-		ev.InitialList || leftUnchanged(ev) {
+	if l.floor == "" || ev.Type.IsControl() || ev.Type == event.Restated || ev.InitialList || leftUnchanged(ev) {
 		return false
 	}
 	if ev.Object.FinalStateUnknown {

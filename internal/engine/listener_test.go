@@ -266,12 +266,18 @@ func (settledBooks) KnownUID() string                    { return "c" }
 func (settledBooks) States() []ledger.State              { return nil }
 func (settledBooks) Destination(string) string           { return "" }
 func (settledBooks) SetDestination(string, string) error { return nil }
+func (settledBooks) HasCaughtUp() bool                   { return false }
 
 // noBooks are the books of a pipeline whose events nobody counts.
 type noBooks struct{ settledBooks }
 
 func (noBooks) Settle(string, *event.Message) {}
 func (noBooks) ClusterUID() string            { return "" }
+
+// laterBooks are noBooks after all changes have come that the previous process may have sent.
+type laterBooks struct{ noBooks }
+
+func (laterBooks) HasCaughtUp() bool { return true }
 
 // A gap event that stands for dropped events holds the place of the first one of each source: after a crash all of them
 // come again, or those of one source would be lost without a word.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/deltabridge/deltabridge/internal/metrics"
+	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -34,6 +35,7 @@ type books interface {
 	States() []ledger.State
 	Destination(sink string) string
 	SetDestination(sink, name string) error
+	HasCaughtUp() bool
 }
 
 // pipeline contains all parts that work for one sink, in the order in which events pass them: filter, encoder, queue,
@@ -145,7 +147,11 @@ func (p *pipeline) resume(t *tracker.Tracker) {
 			for _, q := range p.drain.Parked.Queues() {
 				parked = append(parked, q.Destination)
 			}
-			t.Bookmark(p.Name, sink.Positions(parked), func() bool { return p.queue.Gone(taken) })
+			positions := sink.Positions(parked)
+			if mutant.On("position-early") {
+				_ = t.Resumes(p.Name).Store(positions)
+			}
+			t.Bookmark(p.Name, positions, func() bool { return p.queue.Gone(taken) })
 		}
 	}
 }

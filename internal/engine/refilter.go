@@ -96,7 +96,7 @@ func (l *listener) leave(ev event.Event) {
 // tryRefilter sends the difference if the informer has reached the floor.
 func (l *listener) tryRefilter() {
 	r := l.refilter
-	if r == nil || !tracker.Past(l.floor, l.position) {
+	if r == nil || l.isBehind() {
 		return
 	}
 	l.floor, l.inList = "", true

@@ -72,7 +72,7 @@ func expectTaken(t *testing.T, p *pipeline, want ...string) {
 }
 
 // What the previous process sent before the filter was changed, and the checkpoint does not know, ends if the destination
-// has it. A bookmark shows that the changes that follow are newer than that process.
+// has it, until all that this process may have sent has come.
 func TestRefilterOfWhatOnlyTheDestinationKnows(t *testing.T) {
 	p, l := refiltering(t, "10", true, nil, "1")
 	l.OnSynced("10", 0)
@@ -89,8 +89,12 @@ func TestRefilterOfWhatOnlyTheDestinationKnows(t *testing.T) {
 	change(nil, neither)
 	change(neither, labelled(t, "b", 13, "12"))
 	change(former, labelled(t, "a", 14, "3"))
-	l.OnPosition("15")
+	l.OnPosition("15") // after a bookmark, or a change to an object that is not selected
 	change(nil, labelled(t, "c", 16, "1"))
+	l.OnDelete(labelled(t, "b", 13, "12")) // a list shows it
+	p.books = laterBooks{}
+	l.OnPosition("17")
+	change(nil, labelled(t, "d", 18, "1"))
 	expectTaken(
 		t,
 		p,
@@ -98,6 +102,8 @@ func TestRefilterOfWhatOnlyTheDestinationKnows(t *testing.T) {
 		"deleted a.11.left.filter.c left at 11 if found",
 		"deleted b.13.left.filter.c left at 13 if found",
 		"added a.14",
+		"deleted c.16.left.filter.c left at 16 if found",
+		"deleted b.deleted if found",
 	)
 }
 

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/deltabridge/deltabridge/internal/metrics"
-	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -31,10 +30,10 @@ type restating struct {
 var _ informer.Restater = (*restating)(nil)
 
 // MayRestate implements informer.Restater. It returns false if re-sent objects could fill the queue, because a full
-// queue delays or drops changes. It also returns false until the informer has passed the position up to which the sink
-// had settled all events before a restart.
+// queue delays or drops changes. It also returns false until the informer has brought everything that the sink was sent
+// before a restart.
 func (r *restating) MayRestate() bool {
-	return r.ctx.Err() == nil && r.refilter == nil && tracker.Past(r.floor, r.position) && r.pipeline.hasRoom()
+	return r.ctx.Err() == nil && r.refilter == nil && r.CaughtUp() && r.pipeline.hasRoom()
 }
 
 // OnRestate implements informer.Restater.

@@ -4,14 +4,21 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -201,10 +208,87 @@ func TestFloorThatDoesNotCompare(t *testing.T) {
 		if l.OnUpdate(pod(t, 11, "Running"), pod(t, 12, "Running")); p.queue.Stats().Items > 0 != (floor == "x7") {
 			t.Errorf("floor %s: %d events", floor, p.queue.Stats().Items)
 		}
-		if l.OnPosition("12"); l.floor != "" || !r.MayRestate() {
+		l.OnPosition("12")
+		l.reached = l.reached.Add(-informer.ResumeGrace)
+		if l.floor != "" || !r.MayRestate() {
 			t.Errorf("floor %s: still %q, may restate: %t", floor, l.floor, r.MayRestate())
 		}
 	}
+}
+
+// The changes that the previous process sent and did not settle follow the floor, which the watch may reach long after it
+// was opened, because another sink was behind. Until they have come, positions of the previous process stay.
+func TestCaughtUpBehindTheFloor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, end := pipelineIn(t, t.TempDir(), roomy)
+		defer end()
+		i := informer.New(informer.Config{Source: informer.Source{Resource: pods}, ResumeAt: "10", ListWatch: &cache.ListWatch{
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				return watch.NewFake(), nil
+			},
+		}})
+		l := listen(t.Context(), p)
+		l.position, l.floor, l.inList = "10", "20", false
+		i.AddEventHandler(l)
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() { _ = i.Run(ctx) })
+		want := func(caughtUp bool, when string) {
+			t.Helper()
+			if got := i.CaughtUp(); got != caughtUp {
+				t.Errorf("%s: %t", when, got)
+			}
+		}
+		time.Sleep(2 * informer.ResumeGrace)
+		want(false, "before the floor")
+		l.OnPosition("20")
+		want(false, "at the floor")
+		time.Sleep(2 * informer.ResumeGrace)
+		want(true, "later")
+		cancel()
+		group.Wait()
+	})
+}
+
+// Positions of the previous process stay until each resource has brought what that process may have sent. This includes
+// resources that it could read, and this process can't: because they are not served, or forbidden.
+func TestCaughtUpWithResourcesThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		run := func(resumeAt string, err error) *informer.Informer {
+			i := informer.New(informer.Config{
+				Source: informer.Source{Resource: pods}, ResumeAt: resumeAt, NoWatchList: true, ListWatch: &cache.ListWatch{
+					ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, err },
+					WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+						return watch.NewFake(), err
+					},
+				},
+			})
+			group.Go(func() { _ = i.Run(ctx) })
+			return i
+		}
+		denied := apierrors.NewForbidden(pods.GroupResource(), "", nil)
+		works, known, unknown := run("10", nil), run("10", denied), run("", denied)
+		time.Sleep(2 * informer.ResumeGrace)
+		for _, c := range []struct {
+			when       string
+			remembered []informer.Source
+			informers  []*informer.Informer
+			some, all  bool
+		}{
+			{"nothing was discovered yet", nil, nil, false, true},
+			{"never read", nil, []*informer.Informer{works, unknown}, true, true},
+			{"forbidden now", nil, []*informer.Informer{works, known}, true, false},
+			{"not served now", []informer.Source{{Name: "x"}}, []*informer.Informer{works}, true, false},
+		} {
+			if some, all := caughtUp(c.remembered, c.informers); some != c.some || all != c.all {
+				t.Errorf("%s: some %t, all %t", c.when, some, all)
+			}
+		}
+		cancel()
+		group.Wait()
+	})
 }
 
 // A list that is older than what a sink had settled brings the sink nothing: states that it missed before would come

@@ -78,7 +78,7 @@ func (s *stage) write(more ...ledger.Update) error {
 		return errSuperseded
 	}
 	part := ledger.Update{State: ledger.State{Source: s.state.Source}, ReplaceRows: !s.begun, Upserts: s.part}
-	if err := s.tracker.store.Commit(append([]ledger.Update{part}, more...), s.tracker.filters); err != nil {
+	if err := s.tracker.store.Commit(append([]ledger.Update{part}, more...), s.tracker.filters, nil); err != nil {
 		return err
 	}
 	s.part, s.bytes, s.begun = nil, 0, true

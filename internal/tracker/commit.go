@@ -31,9 +31,12 @@ func (t *Tracker) Run(ctx context.Context) error {
 	}
 }
 
-// Commit writes everything that was settled since the previous commit, in one transaction. Then it removes the sources
-// that are no longer watched. It returns the error of the last write to the store.
+// Commit writes everything that was settled since the previous commit, and the positions that this permits, in one
+// transaction. Then it removes the sources that are no longer watched. It returns the error of the last write to the
+// store.
 func (t *Tracker) Commit() error {
+	t.committing.Lock()
+	defer t.committing.Unlock()
 	bookmarks, ledgers := t.goneBookmarks(), t.ledgers()
 	var updates []ledger.Update
 	var from []*ledger.Ledger
@@ -42,9 +45,9 @@ func (t *Tracker) Commit() error {
 			updates, from = append(updates, u), append(from, ledgers[name])
 		}
 	}
-	var err error
-	if len(updates) > 0 {
-		err = t.store.Commit(updates, t.filters)
+	positions := covered(bookmarks, ledgers)
+	if len(updates)+len(positions) > 0 {
+		err := t.store.Commit(updates, t.filters, positions)
 		for _, l := range from {
 			if err != nil {
 				l.TakeBack()
@@ -52,12 +55,10 @@ func (t *Tracker) Commit() error {
 				l.Confirm()
 			}
 		}
-		t.report(err)
-	}
-	if err == nil {
-		if wrote, err := t.storePositions(bookmarks); wrote {
-			t.report(err)
+		if err == nil {
+			t.dropBookmarks(positions)
 		}
+		t.report(err)
 	}
 	t.left.Store(t.held.Load())
 	t.finishLeaving()

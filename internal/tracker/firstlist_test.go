@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // A first list that was staged while it was read is stored before any of it is handed on: a process that is killed
@@ -123,11 +124,11 @@ type fullStore struct {
 	failures int
 }
 
-func (s *fullStore) Commit(updates []ledger.Update, filters map[string]string) error {
+func (s *fullStore) Commit(updates []ledger.Update, filters map[string]string, at map[string]sinks.Positions) error {
 	if s.failures--; s.failures >= 0 {
 		return syscall.ENOSPC
 	}
-	return s.Store.Commit(updates, filters)
+	return s.Store.Commit(updates, filters, at)
 }
 
 // While the disk takes no list, the bridge is not ready and tries again, until reading ends.

@@ -3,6 +3,7 @@ package tracker
 import (
 	"maps"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
@@ -30,6 +31,9 @@ func (t *Tracker) Resumes(sink string) sinks.Resume {
 // CaughtUp must be called when all sources have brought again what earlier processes may have sent and not committed.
 // Until then, the positions of earlier processes stay.
 func (t *Tracker) CaughtUp() { t.caughtUp.Store(true) }
+
+// HasCaughtUp reports whether CaughtUp was called.
+func (t *Tracker) HasCaughtUp() bool { return t.caughtUp.Load() }
 
 // NeedsBookmark reports whether Bookmark would have an effect for a sink, so that the caller needs to find the
 // positions only then.
@@ -71,31 +75,27 @@ func (t *Tracker) goneBookmarks() map[string]*bookmark {
 	return gone
 }
 
-// storePositions stores the positions of those bookmarks that the watermarks of the last commit cover. wrote reports
-// whether there were any.
-func (t *Tracker) storePositions(bookmarks map[string]*bookmark) (wrote bool, err error) {
-	ledgers := t.ledgers()
+// covered returns the positions of the bookmarks that are covered by the watermarks of the last Collect.
+func covered(bookmarks map[string]*bookmark, ledgers map[string]*ledger.Ledger) map[string]sinks.Positions {
 	positions := map[string]sinks.Positions{}
 	for sink, b := range bookmarks {
-		covered := true
+		all := true
 		for source, number := range b.recorded {
 			l := ledgers[source]
-			covered = covered && (l == nil || l.Covers(sink, number))
+			all = all && (l == nil || l.Covers(sink, number))
 		}
-		if covered {
+		if all {
 			positions[sink] = b.positions
 		}
 	}
-	if len(positions) == 0 {
-		return false, nil
-	}
-	if err := t.store.AddPositions(positions); err != nil {
-		return true, err
-	}
+	return positions
+}
+
+// dropBookmarks removes the bookmarks of the sinks whose positions are stored.
+func (t *Tracker) dropBookmarks(stored map[string]sinks.Positions) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for sink := range positions {
+	for sink := range stored {
 		delete(t.bookmarks, sink)
 	}
-	return true, nil
 }

@@ -2,10 +2,14 @@ package tracker
 
 import (
 	"errors"
+	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
@@ -120,35 +124,54 @@ func TestPositionAfterTheInitialList(t *testing.T) {
 	}
 }
 
-// A store that cannot be written keeps the position until it can be, and says so.
+// Positions are stored together with the watermarks that they follow from. If the store cannot be written, they wait.
 func TestPositionsWaitForTheDisk(t *testing.T) {
 	e := start(t, t.TempDir(), Sink{Name: "fast"})
-	full := &noPositions{Store: e.store, full: true}
-	e.store = full
+	e.store = &fullStore{Store: e.store, failures: 1}
 	e.Bookmark("fast", sinks.Positions{"t/0": {Next: 7}}, func() bool { return true })
-	if err := e.Commit(); !errors.Is(err, errFull) {
-		t.Errorf("committed: %v", err)
+	if err := e.Commit(); !errors.Is(err, syscall.ENOSPC) || len(e.store.Positions("fast")) != 0 {
+		t.Errorf("%v, %v", e.store.Positions("fast"), err)
 	}
-	full.full = false
 	if err := e.Commit(); err != nil || len(e.store.Positions("fast")) != 1 {
 		t.Errorf("%v, %v", e.store.Positions("fast"), err)
 	}
 }
 
-var errFull = errors.New("no space left")
-
-// noPositions is a store that has no room for positions while it is full.
-type noPositions struct {
-	Store
-
-	full bool
+// Two commits at a time, as when the process stops, do not store a position before the watermark that permits it.
+func TestCommitsAtOnce(t *testing.T) {
+	e := start(t, t.TempDir(), Sink{Name: "fast"})
+	begin(t, e, pods, "10", pod(t, "a", 3))
+	_ = e.Commit()
+	store := &slowStore{Store: e.store, begun: make(chan struct{}, 2)}
+	e.store = store
+	e.Settle("fast", send(e, pods, "fast"))
+	e.Record(pods).Reached("11")
+	e.Bookmark("fast", sinks.Positions{"t/0": {Next: 7}}, func() bool { return true })
+	var group sync.WaitGroup
+	group.Go(func() { _ = e.Commit() })
+	<-store.begun
+	group.Go(func() { _ = e.Commit() })
+	select {
+	case <-store.begun:
+		t.Error("the position is stored before the watermark")
+	case <-time.After(20 * time.Millisecond):
+	}
+	group.Wait()
 }
 
-func (s *noPositions) AddPositions(p map[string]sinks.Positions) error {
-	if s.full {
-		return errFull
+// slowStore is a store that takes a while to commit, and says when it begins.
+type slowStore struct {
+	Store
+
+	begun chan struct{}
+}
+
+func (s *slowStore) Commit(updates []ledger.Update, filters map[string]string, at map[string]sinks.Positions) error {
+	s.begun <- struct{}{}
+	if len(updates) > 0 {
+		<-time.After(50 * time.Millisecond)
 	}
-	return s.Store.AddPositions(p)
+	return s.Store.Commit(updates, filters, at)
 }
 
 // What a spill brought is behind the watermark in the store, which the next process begins with when the spill is empty.

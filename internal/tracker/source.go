@@ -85,7 +85,7 @@ func (t *Tracker) rescope(state *ledger.State, scope string) {
 		return
 	}
 	state.Source.Scope = changingTo + scope
-	if err := t.store.Commit([]ledger.Update{{State: *state}}, t.filters); err != nil {
+	if err := t.store.Commit([]ledger.Update{{State: *state}}, t.filters, nil); err != nil {
 		t.report(err) // the next commit contains the new scope
 	}
 }

@@ -9,8 +9,8 @@ import (
 
 // Store stores the data that a restart requires. [checkpoint.Store] implements it with a file and documents what the
 // methods guarantee. For the guarantees of the file, see the documentation of package checkpoint. An implementation
-// that stores the data in another place must provide at least this one: when Commit returns, the rows, watermarks and
-// filters of the commit are durable together.
+// that stores the data in another place must provide at least this one: when Commit returns, the rows, watermarks,
+// positions and filters of the commit are durable together.
 //
 // Reads must be possible at any time, even during a write.
 type Store interface {
@@ -20,7 +20,7 @@ type Store interface {
 	// ClusterUID returns the uid of the last BeginCluster call, which may be a call of a previous process. It does not
 	// block.
 	ClusterUID() string
-	Commit(updates []ledger.Update, filters map[string]string) error
+	Commit(updates []ledger.Update, filters map[string]string, positions map[string]sinks.Positions) error
 	Forget(source string) error
 	SetWatch(watch string) (change, epoch string, err error)
 	SetDestination(sink, name string) error

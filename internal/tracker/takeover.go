@@ -70,12 +70,12 @@ func (t *Tracker) move(into ledger.State, shares []informer.Share) error {
 				size += len(o.Raw)
 			}
 			rows = rows[n:]
-			if !t.retry(func() error { return t.store.Commit([]ledger.Update{to, left}, t.filters) }) {
+			if !t.retry(func() error { return t.store.Commit([]ledger.Update{to, left}, t.filters, nil) }) {
 				return nil
 			}
 		}
 	}
-	t.retry(func() error { return t.store.Commit([]ledger.Update{{State: into}}, t.filters) })
+	t.retry(func() error { return t.store.Commit([]ledger.Update{{State: into}}, t.filters, nil) })
 	return nil
 }
 

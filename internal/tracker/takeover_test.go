@@ -12,6 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // in makes an object of a namespace.
@@ -191,12 +192,12 @@ type interrupted struct {
 	end     context.CancelFunc
 }
 
-func (s *interrupted) Commit(updates []ledger.Update, filters map[string]string) error {
+func (s *interrupted) Commit(updates []ledger.Update, filters map[string]string, at map[string]sinks.Positions) error {
 	if s.commits--; s.commits < 0 {
 		s.end()
 		return errors.New("the process has ended")
 	}
-	return s.Store.Commit(updates, filters)
+	return s.Store.Commit(updates, filters, at)
 }
 
 // Shares that do not fit into one transaction: after each of them all rows are there, once, and no scope is claimed too

@@ -64,6 +64,7 @@ type Tracker struct {
 
 	caughtUp atomic.Bool // see CaughtUp
 
+	committing sync.Mutex // held by Commit, because the ledgers permit only one commit at a time
 	forgetting sync.Mutex // held while the store removes sources, so none of them can be resumed during the removal
 
 	mu sync.Mutex
@@ -188,7 +189,7 @@ func (t *Tracker) load(uid string) error {
 	}
 	// Commit the new filters before any event passes them. Even if the filter of a sink is changed again later, the
 	// checkpoint then shows that the sink may know objects that this filter passes.
-	if err := t.store.Commit(nil, t.filters); err != nil {
+	if err := t.store.Commit(nil, t.filters, nil); err != nil {
 		return err
 	}
 	change, epoch, err := t.store.SetWatch(t.watch)

@@ -28,7 +28,7 @@ func filled(b *testing.B) *Store {
 		[]ledger.Update{
 			{State: ledger.State{Source: testSource("pods"), ResourceVersion: "1"}, Upserts: pods(b, 0, 20_000, 1)},
 		},
-		nil,
+		nil, nil,
 	); err != nil {
 		b.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func BenchmarkCommit(b *testing.B) {
 				n++
 				if err := s.Commit(
 					[]ledger.Update{{State: ledger.State{Source: testSource("pods"), ResourceVersion: "2"}, Upserts: updates[n%2]}},
-					nil,
+					nil, nil,
 				); err != nil {
 					b.Fatal(err)
 				}
@@ -85,7 +85,7 @@ func BenchmarkFirst(b *testing.B) {
 		b.StartTimer()
 		if err := s.Commit(
 			[]ledger.Update{{State: ledger.State{Source: testSource("pods"), ResourceVersion: "1"}, Upserts: objects}},
-			nil,
+			nil, nil,
 		); err != nil {
 			b.Fatal(err)
 		}

@@ -125,7 +125,7 @@ func childCommits(t *testing.T, folder string) {
 		if n%17 == 0 { // a list that will not be finished
 			commit(t, s, nil, part("three", true, small(t, "ns", "a", fmt.Sprint(n))))
 		}
-		if err := s.Commit(updates, map[string]string{"a": fmt.Sprint(n)}); err != nil {
+		if err := s.Commit(updates, map[string]string{"a": fmt.Sprint(n)}, nil); err != nil {
 			t.Fatal(err)
 		}
 		_, _ = fmt.Fprintln(os.Stdout, n)
@@ -264,7 +264,7 @@ func fill(t *testing.T, s *Store, full func(bool), want string) {
 		Deletes: []string{kept[0].Key()},
 	}
 	for range 3 {
-		err := s.Commit([]ledger.Update{more}, map[string]string{"b": "other"})
+		err := s.Commit([]ledger.Update{more}, map[string]string{"b": "other"}, nil)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), s.path) {
 			t.Fatalf("%v, want %q", err, want)
 		}
@@ -454,7 +454,7 @@ func TestUnsure(t *testing.T) {
 		}
 		return id
 	}
-	if err := s.Commit([]ledger.Update{{}}, nil); err == nil {
+	if err := s.Commit([]ledger.Update{{}}, nil, nil); err == nil {
 		t.Fatal("expected an error")
 	}
 	before := transactions()

@@ -21,10 +21,11 @@ import (
 // later replaced by rows of about the same size. Free space between rows would therefore be of little use.
 const fillPercent = 0.9
 
-// Commit writes the updates in their order, and the configuration of each sink, in one transaction. The transaction is
-// on disk when Commit returns. Sinks that are not in sinkConfigs are removed together with their watermarks. If
-// sinkConfigs is nil, all sinks stay unchanged. If the configuration of a sink has changed, the old configuration is
-// recorded in every source (State.Refilters), unless an update of the source replaces its state.
+// Commit writes the updates in their order, the configuration of each sink, and the positions as AddPositions does, in
+// one transaction. The transaction is on disk when Commit returns. Sinks that are not in sinkConfigs are removed together
+// with their watermarks and positions. If sinkConfigs is nil, all sinks stay unchanged. If the configuration of a sink has
+// changed, the old configuration is recorded in every source (State.Refilters), unless an update of the source replaces
+// its state.
 //
 // If Commit fails, the file keeps its previous content. If the disk fails at the very end of the commit, the file may
 // contain the complete new content instead. It never contains a mixture. The store remains usable. Repeat the call with
@@ -32,7 +33,9 @@ const fillPercent = 0.9
 //
 // If an update has an empty ResourceVersion, the initial list of its source is not complete: Load ignores the source,
 // and Open removes it. Objects without a name get no row. Call BeginCluster before the first Commit.
-func (s *Store) Commit(updates []ledger.Update, sinkConfigs map[string]string) error {
+func (s *Store) Commit(
+	updates []ledger.Update, sinkConfigs map[string]string, positions map[string]sinks.Positions,
+) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.write(func(t *transaction) error {
@@ -44,6 +47,7 @@ func (s *Store) Commit(updates []ledger.Update, sinkConfigs map[string]string) e
 				return fmt.Errorf("source %q: %w", updates[i].Source.Name, err)
 			}
 		}
+		t.record.add(positions)
 		return nil
 	})
 }
@@ -145,19 +149,7 @@ func (s *Store) SetDestination(sink, name string) error {
 
 // AddPositions replaces the positions of parts of the sinks' destinations. They are on disk when AddPositions returns.
 func (s *Store) AddPositions(positions map[string]sinks.Positions) error {
-	return s.note(func(r *storeRecord) {
-		if r.Positions == nil {
-			r.Positions = map[string]sinks.Positions{}
-		}
-		for sink, of := range positions {
-			all := maps.Clone(r.Positions[sink])
-			if all == nil {
-				all = sinks.Positions{}
-			}
-			maps.Copy(all, of)
-			r.Positions[sink] = all
-		}
-	})
+	return s.note(func(r *storeRecord) { r.add(positions) })
 }
 
 // note changes the store record. If the record already is as the change makes it, nothing is written.

@@ -13,7 +13,7 @@ func TestDestinations(t *testing.T) {
 	if err := s.BeginCluster("k1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Commit(nil, map[string]string{"live": "f", "audit": "f"}); err != nil {
+	if err := s.Commit(nil, map[string]string{"live": "f", "audit": "f"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for sink, name := range map[string]string{"live": "stream A", "audit": "topic t"} {
@@ -37,7 +37,7 @@ func TestDestinations(t *testing.T) {
 	if s.Destination("live") != "stream B" || s.Destination("audit") != "topic t" || s.Destination("other") != "" {
 		t.Errorf("%q and %q", s.Destination("live"), s.Destination("audit"))
 	}
-	if err := s.Commit(nil, map[string]string{"live": "f"}); err != nil {
+	if err := s.Commit(nil, map[string]string{"live": "f"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if s.Destination("live") != "stream B" || s.Destination("audit") != "" {

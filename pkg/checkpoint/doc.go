@@ -4,9 +4,9 @@
 // # Guarantees
 //
 // A commit is atomic. When [Store.Commit] returns, the rows of each source (the last settled state of each object), the
-// watermark of each source, the watermarks of the sinks and the sinks' configurations are on disk together. If a commit
-// fails, the previous content is still there, and the next commit may succeed. If the process is killed at any moment,
-// the file contains the result of exactly one commit.
+// watermark of each source, and the watermarks, configurations and positions of the sinks are on disk together. If a
+// commit fails, the previous content is still there, and the next commit may succeed. If the process is killed at any
+// moment, the file contains the result of exactly one commit.
 //
 // [Store.Load] returns the rows and the watermark of the same commit, or an error. It does not rely on bbolt alone. The
 // record of a source contains the number of its rows and the sum of their checksums. This detects pages that are lost

@@ -53,6 +53,19 @@ func (r storeRecord) clone() storeRecord {
 	return r
 }
 
+// add replaces the positions of parts of the sinks' destinations.
+func (r *storeRecord) add(positions map[string]sinks.Positions) {
+	if len(positions) > 0 && r.Positions == nil {
+		r.Positions = map[string]sinks.Positions{}
+	}
+	for sink, of := range positions {
+		all := sinks.Positions{}
+		maps.Copy(all, r.Positions[sink])
+		maps.Copy(all, of)
+		r.Positions[sink] = all
+	}
+}
+
 func (r storeRecord) knows(source string) bool {
 	_, found := slices.BinarySearch(r.Sources, source)
 	return found

@@ -27,7 +27,7 @@ func TestPeek(t *testing.T) {
 	source := ledger.Source{Name: "pods"}
 	if err := store.Commit(
 		[]ledger.Update{{State: ledger.State{Source: source, ResourceVersion: "7", Sinks: map[string]string{"a": "8"}}}},
-		nil,
+		nil, nil,
 	); err != nil {
 		t.Fatal(err)
 	}

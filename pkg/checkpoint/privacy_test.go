@@ -113,7 +113,7 @@ func TestRowsHideValues(t *testing.T) {
 				[]ledger.Update{
 					{State: ledger.State{Source: secretsSource("secrets"), ResourceVersion: "2"}, Upserts: []*object.Object{o}},
 				},
-				nil,
+				nil, nil,
 			); err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +156,7 @@ func TestRowsFollowThePolicy(t *testing.T) {
 				State:   ledger.State{Source: secretsSource("secrets"), ResourceVersion: "2", Sinks: map[string]string{"x": "2"}},
 				Upserts: []*object.Object{o},
 			}
-			if err := s.Commit([]ledger.Update{update}, map[string]string{"x": "1"}); err != nil {
+			if err := s.Commit([]ledger.Update{update}, map[string]string{"x": "1"}, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -189,7 +189,7 @@ func TestRewriteLeavesOutWhatIsDamaged(t *testing.T) {
 			State:   ledger.State{Source: secretsSource(name), ResourceVersion: "2"},
 			Upserts: []*object.Object{secretRow(t, "b", "2")},
 		}
-		if err := s.Commit([]ledger.Update{update}, nil); err != nil {
+		if err := s.Commit([]ledger.Update{update}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

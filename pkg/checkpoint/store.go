@@ -148,7 +148,7 @@ func (s *Store) Destination(sink string) string { return s.noted().Destinations[
 // Installation returns a random name, which stays the same as long as the checkpoint is not replaced by an empty one.
 func (s *Store) Installation() string { return s.noted().Installation }
 
-// Positions returns the positions that AddPositions stored for a sink. The caller must not change the map.
+// Positions returns the positions that Commit and AddPositions stored for a sink. The caller must not change the map.
 func (s *Store) Positions(sink string) sinks.Positions { return s.noted().Positions[sink] }
 
 // Stats returns the statistics of the store. It does not wait for transactions.

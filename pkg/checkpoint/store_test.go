@@ -42,7 +42,7 @@ func rowsFrom(objects ...*object.Object) map[string]string {
 
 func commit(t testing.TB, s *Store, sinks map[string]string, updates ...ledger.Update) {
 	t.Helper()
-	if err := s.Commit(updates, sinks); err != nil {
+	if err := s.Commit(updates, sinks, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -272,7 +272,7 @@ func TestSources(t *testing.T) {
 	if _, rows := rowsOf(t, s, "nodes"); len(rows) != 0 {
 		t.Error("a source that came back has rows")
 	}
-	if err := s.Commit([]ledger.Update{{}}, nil); err == nil {
+	if err := s.Commit([]ledger.Update{{}}, nil, nil); err == nil {
 		t.Error("a source without a name was committed")
 	}
 }
@@ -378,7 +378,7 @@ func TestStats(t *testing.T) {
 		nil,
 		ledger.Update{State: ledger.State{Source: testSource("nodes")}, Upserts: []*object.Object{small(t, "", "c", "1")}},
 	)
-	if err := s.Commit([]ledger.Update{{}}, nil); err == nil {
+	if err := s.Commit([]ledger.Update{{}}, nil, nil); err == nil {
 		t.Fatal("expected an error")
 	}
 	stats := s.Stats()
@@ -423,7 +423,7 @@ func TestConcurrentUse(t *testing.T) {
 				[]ledger.Update{
 					{State: ledger.State{Source: testSource("pods"), ResourceVersion: fmt.Sprint(i)}, Upserts: []*object.Object{o}},
 				},
-				nil,
+				nil, nil,
 			); err != nil {
 				done <- err
 				return

@@ -68,6 +68,7 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		Cluster:     e.Cluster,
 		InitialList: ev.InitialList,
 		IfFound:     ev.IfFound,
+		Final:       ev.Final,
 		Structured:  e.Content == ContentStructured,
 		GapInfo:     ev.GapInfo,
 	}

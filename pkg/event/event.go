@@ -64,8 +64,10 @@ type Event struct {
 	// Context contains information about Object from other objects. It is nil if enrichment is not configured.
 	Context *Context
 
-	// IfFound limits a leave to a destination that has the object: see Message.IfFound.
+	// IfFound limits a leave or a deletion to a destination that has the object: see Message.IfFound.
 	IfFound bool
+	// Final marks a leave that no other event follows: see Message.Final.
+	Final bool
 
 	// GapInfo is set for Gap events, and SyncedInfo for Synced events.
 	GapInfo    *GapInfo

@@ -48,9 +48,12 @@ type Message struct {
 	// sent again to a new destination. It is empty for all other events, which are delivered once.
 	Delivery string `json:"d,omitempty"`
 
-	// IfFound means that a leave is sent only if an earlier process sent the object to the destination, which only the
-	// destination itself can tell. Otherwise the message is settled without being sent.
+	// IfFound means that a leave or a deletion is sent only if an earlier process sent the object to the destination, which
+	// only the destination itself can tell. Otherwise the message is settled without being sent.
 	IfFound bool `json:"if,omitempty"`
+	// Final means that a leave is the last event of the object although there may be newer states of it: `watch` no longer
+	// selects it.
+	Final bool `json:"fi,omitempty"`
 
 	// Context is sent as attributes. It is nil if the event has no context or if Data contains it.
 	Context *Context `json:"x,omitempty"`

@@ -19,6 +19,12 @@ type Restater interface {
 	OnRestate(o *object.Object)
 }
 
+// Resumer is an optional interface of handlers that may have received changes after Config.ResumeAt from the previous
+// process. CaughtUp reports whether the informer has brought all of these again.
+type Resumer interface {
+	CaughtUp() bool
+}
+
 // Errors that Restate and Turn return if objects cannot be restated.
 var (
 	ErrNotSynced = errors.New("the initial list is not delivered yet")
@@ -29,10 +35,11 @@ const (
 	// restateSlice is the maximum number of objects that are restated between two changes of the watch.
 	restateSlice = 256
 	restatePause = 5 * time.Millisecond
-	// resumeGrace is how long, after a resumed informer has opened its first watch, it may still bring changes that the
+	// ResumeGrace is how long, after a resumed informer has opened its first watch, it may still bring changes that the
 	// previous process sent: the watch delivers them at once, but does not mark their end. Until then, no objects are
-	// restated, because the known states may be older.
-	resumeGrace = 5 * time.Second
+	// restated, because the known states may be older. For a handler that was ahead of the informer's position, this time
+	// begins when the informer has reached it.
+	ResumeGrace = 5 * time.Second
 )
 
 // Restate calls r with the current state of each known object, in resourceVersion order. It processes a few objects at
@@ -69,16 +76,18 @@ func (i *Informer) restateSome(r Restater, objects []*object.Object) (rest []*ob
 }
 
 // CaughtUp reports whether the informer has brought all changes that the previous process may have sent: it has
-// delivered a list, or the watch that continued from the checkpoint has been open for resumeGrace. While a handler
-// blocks, CaughtUp waits.
+// delivered a list, or the watch that continued from the checkpoint has been open for ResumeGrace, and all handlers have
+// caught up. While a handler blocks, CaughtUp waits.
 func (i *Informer) CaughtUp() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.HasSynced() && i.isCurrent()
+	caughtUp := i.HasSynced() && i.isCurrent()
+	notify(i.handlers, func(r Resumer) { caughtUp = caughtUp && r.CaughtUp() })
+	return caughtUp
 }
 
 // isCurrent must be called with mu held.
-func (i *Informer) isCurrent() bool { return !i.resuming && time.Since(i.resumedAt) >= resumeGrace }
+func (i *Informer) isCurrent() bool { return !i.resuming && time.Since(i.resumedAt) >= ResumeGrace }
 
 // Turn waits until r.MayRestate returns true, and then calls call with the position of the informer. No handler is
 // called at the same time. Turn returns early when ctx ends, and returns ErrEnded if the informer has ended.

@@ -140,7 +140,7 @@ func TestRestateWhatIsKnownForSure(t *testing.T) {
 		if err := r.restate(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
-		if waited := time.Since(began); waited < resumeGrace || waited > resumeGrace+time.Second {
+		if waited := time.Since(began); waited < ResumeGrace || waited > ResumeGrace+time.Second {
 			t.Errorf("waited %s", waited)
 		}
 		expect(t, j, "restate ns/a(u)@4", "restated, at 10")
@@ -155,7 +155,7 @@ func TestRestateWhatIsKnownForSure(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}
-		if waited := time.Since(began) - time.Minute; waited < resumeGrace || waited > resumeGrace+time.Second {
+		if waited := time.Since(began) - time.Minute; waited < ResumeGrace || waited > ResumeGrace+time.Second {
 			t.Errorf("waited %s after the watch was opened", waited)
 		}
 		expect(t, j, "restate ns/a(u)@4", "restated, at 10")

@@ -53,7 +53,7 @@ func TestGraceBeginsWithTheWatch(t *testing.T) {
 		if err := (&retold{j, 1 << 30}).restate(t.Context(), i); err != nil {
 			t.Error(err)
 		}
-		if waited := time.Since(began); waited < away+resumeGrace {
+		if waited := time.Since(began); waited < away+ResumeGrace {
 			t.Errorf("restated after %s, the watch was opened after %s", waited, away)
 		}
 		cancel()

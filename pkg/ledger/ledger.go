@@ -235,12 +235,19 @@ func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 
 // Track records an event that is sent to a sink at the time at. It returns the number that the sink must pass to
 // Settle, which is never 0. Track must be called before the sink can settle the event.
-func (l *Ledger) Track(sink string, at time.Time) uint64 {
+func (l *Ledger) Track(sink string, at time.Time) uint64 { return l.track(sink, at, false) }
+
+// TrackAgain is Track for an event that repeats what the sink was sent before, and that a restart does not bring again.
+func (l *Ledger) TrackAgain(sink string, at time.Time) uint64 { return l.track(sink, at, true) }
+
+func (l *Ledger) track(sink string, at time.Time, again bool) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seq++
 	s := l.sinks[sink]
-	s.began, s.tracked = true, l.seq
+	if s.began = true; !again {
+		s.tracked = l.seq
+	}
 	return s.track(entry{since: at.UnixNano(), before: s.here, fresh: !s.caught})
 }
 

@@ -555,3 +555,25 @@ func TestDiscard(t *testing.T) {
 		t.Errorf("%d bytes in all, %d are left", total.Load(), ledgers["y"].Held())
 	}
 }
+
+// What a sink is sent again on purpose holds up its position only until it is settled, even if the source never moves
+// again. A restart brings none of it.
+func TestCoversWhatWasSentAgain(t *testing.T) {
+	l := New(Source{Name: "pods"}, State{ResourceVersion: "10", Sinks: map[string]string{"a": "10"}}, []string{"a"}, 0)
+	for _, c := range []struct {
+		track func(string, time.Time) uint64
+		want  bool
+	}{{l.TrackAgain, true}, {l.Track, false}} {
+		number := c.track("a", time.Now())
+		recorded := l.Recorded("a")
+		l.Settle("a", number)
+		l.Collect()
+		if got := l.Covers("a", recorded); got != c.want {
+			t.Errorf("event %d, recorded %d, covered: %t", number, recorded, got)
+		}
+	}
+	l.Advance("10")
+	if l.Collect(); !l.Covers("a", l.Recorded("a")) {
+		t.Error("not covered by the next position")
+	}
+}

@@ -16,7 +16,7 @@ type sinkLedger struct {
 	last  uint64           // the last number that track returned
 	empty uint64           // the value of last when open was created
 
-	tracked   uint64 // number of the sink's last event among all changes and events
+	tracked   uint64 // number of the sink's last event that a restart could bring again, among all changes and events
 	collected uint64 // up to this number, the watermark of the last Collect covers everything
 }
 
@@ -69,8 +69,8 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 	return s.here, !s.caught
 }
 
-// Recorded returns the number of the last change, or of the last event for a sink if that is later. It returns 0 if the
-// ledger has no position yet.
+// Recorded returns the number of the last change, or of the last event for a sink if that is later. Events of TrackAgain
+// do not count. It returns 0 if the ledger has no position yet.
 func (l *Ledger) Recorded(sink string) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

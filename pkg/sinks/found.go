@@ -34,11 +34,11 @@ type Found struct {
 
 // last is the last state of an object that the destination was sent.
 type last struct {
-	version        uint64
-	absent         bool // the last record is a deletion or a leave
-	deleted        bool // the last record is a deletion, which nothing can follow
-	history, epoch string
-	part           string // where the record is
+	version uint64
+	absent  bool // the last record is a deletion or a leave
+	deleted bool // the last record is a deletion, which nothing can follow
+	history string
+	part    string // where the record is
 }
 
 // FoundRecord is a record in the destination, as far as Found needs it.
@@ -132,7 +132,6 @@ func (f *Found) note(r FoundRecord) {
 		absent:  left || gone,
 		deleted: deleted,
 		history: history,
-		epoch:   epoch,
 		part:    r.Part,
 	}
 }
@@ -231,7 +230,8 @@ func (f *Found) mayPrecede(m *event.Message) bool {
 
 func (f *Found) hasSingle(id string) bool { _, found := f.single[id]; return found }
 
-// covers reports whether the event precedes the state, or leads to it.
+// covers reports whether the event precedes the state, or leads to it. This includes a leave that only a changed filter
+// causes: if the state does not pass that filter either, another leave follows.
 func (s *last) covers(m *event.Message, configured bool) bool {
 	version, err := strconv.ParseUint(m.Identity.ResourceVersion, 10, 64)
 	absent := m.Type == event.Deleted
@@ -242,13 +242,9 @@ func (s *last) covers(m *event.Message, configured bool) bool {
 		return true
 	case absent && m.FinalStateUnknown: // it may be newer than the state
 		return false
-	case configured:
-		return absent == s.absent && version <= s.version
-	case version >= s.version:
-		return version == s.version && absent == s.absent
-	case m.LeftFilter && !s.absent: // with another filter the object may have left
-		return configuration(m.Epoch) == s.epoch
+	case version == s.version || configured && !absent || m.Final:
+		return version <= s.version && absent == s.absent
 	default:
-		return true
+		return version < s.version
 	}
 }

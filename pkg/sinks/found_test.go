@@ -129,7 +129,18 @@ func TestFound(t *testing.T) {
 		},
 		"a changed filter: the object left in between, and stays away": {
 			found: []*event.Message{ev("update", 12, "")},
-			again: []*event.Message{with(ev("left", 11, ""), epoch)},
+			again: []*event.Message{ev("left", 10, "c1"), with(ev("left", 11, ""), epoch), ifFound("a")},
+			sent:  []int{2},
+		},
+		"a changed filter: the object left in between, and is back": {
+			found: []*event.Message{ev("update", 10, ""), ev("update", 11, ""), ev("update", 12, "")},
+			again: []*event.Message{
+				ev("left", 10, "c1"), with(ev("left", 11, ""), epoch), with(ev("update", 12, ""), epoch),
+			},
+		},
+		"a changed watch: nothing follows the leave": {
+			found: []*event.Message{ev("update", 12, "")},
+			again: []*event.Message{with(ev("left", 10, "c1"), func(m *event.Message) { m.Final = true })},
 			sent:  []int{0},
 		},
 		"a changed filter: an object that an earlier process may have sent": {

@@ -29,7 +29,7 @@ func Mutants() [][2]string {
 		{"reorder", "two events of one object are exchanged"},
 		{"no-leave", "an object that stops passing the filter is not sent as left"},
 		{"no-leave-on-change", "the same, where the filter changed"},
-		{"repeat-settled", "what a sink has settled is sent again after a restart"},
+		{"position-early", "the position in the destination is ahead of what is settled"},
 		{"no-gap", "a list after a lost history is not announced"},
 		{"no-missed-deletions", "what a list lacks is not deleted"},
 		{"rows-early", "rows of the checkpoint are ahead of what is settled"},

@@ -154,7 +154,7 @@ func checkpointOfAnotherCluster(t *testing.T, file, namespace string) {
 		Name:      "configmaps in " + namespace,
 		Resource:  schema.GroupVersionResource{Version: "v1", Resource: "configmaps"},
 		Namespace: namespace,
-	}, ResourceVersion: "5", Sinks: map[string]string{"kafka": "5"}}, Upserts: []*object.Object{ghost}}}, map[string]string{"kafka": "null"})
+	}, ResourceVersion: "5", Sinks: map[string]string{"kafka": "5"}}, Upserts: []*object.Object{ghost}}}, map[string]string{"kafka": "null"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
