@@ -313,6 +313,28 @@ func TestMirrorWithoutPermissions(t *testing.T) {
 	}
 }
 
+// A leave that is sent only if the object is there, of an object that the sink knows, or not. The stream is asked if it
+// could not be read back.
+func TestMirrorIfFound(t *testing.T) {
+	for _, permission := range []string{"$JS.API.CONSUMER.>", "unused"} {
+		b := secured(t, limited("k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S",
+			"$JS.API.STREAM.MSG.GET.K8S", permission))
+		b.edit = func(cfg *nats.Config) { asBridge(t, cfg); asMirror(time.Hour)(cfg) }
+		in := install(b)
+		before := in.start(t)
+		send(t, before, sinktest.Message("old", 1, 100))
+		in.commit(before)
+		send(t, before, sinktest.Message("a", 1, 100), deletion("b", 1))
+		leave := func(name string) *event.Message {
+			return copyOf(sinktest.Message(name, 1, 100), func(m *event.Message) {
+				m.Type, m.LeftFilter, m.IfFound, m.ID = event.Deleted, true, true, m.ID+".left.filter.x"
+			})
+		}
+		expectStored(t, in.start(t), "0111", leave("a"), leave("b"), leave("c"), leave("old"))
+		expectHeld(t, b, "deleted uid-a.1001.left.filter.x", "deleted uid-b.deleted", "updated uid-old.1001")
+	}
+}
+
 // A bucket keeps the last state of each object too, in a domain too.
 func TestBucketZombie(t *testing.T) {
 	hub, leaf := leafNode(t, limited(">"))

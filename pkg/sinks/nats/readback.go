@@ -159,9 +159,7 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 		return nil
 	case ctx.Err() != nil || !final:
 		return s.stream.Error(fmt.Errorf("read back: %w", err))
-	case s.headers.latest: // the refusals of a latest-state stream tell the same
-		s.latest.forgotten = true
-	default:
+	case !s.headers.latest: // the refusals of a latest-state stream tell the same
 		s.warn(natscheck.OnlyWindow, err)
 	}
 	return nil
