@@ -242,6 +242,8 @@ func (s *last) covers(m *event.Message, configured bool) bool {
 		return true
 	case absent && m.FinalStateUnknown: // it may be newer than the state
 		return false
+	case m.Origin.Seq == 0 && configuration(m.Epoch) < s.epoch && version <= s.version:
+		return true // an earlier process has left it on disk, and it was sent before anything of a newer configuration
 	case configured:
 		return absent == s.absent && version <= s.version
 	case version >= s.version:

@@ -117,25 +117,18 @@ func (l *latest) expect(hash uint64, subject []byte, m *event.Message) (sequence
 // covers reports whether a record is that of the event or of a newer event of the same subject. A message that is
 // repeated on purpose is new unless the object has changed since.
 func (l *latest) covers(r sinks.FoundRecord, m *event.Message) bool {
-	if l.has(r, m) {
-		return true
-	}
-	if r.UID == "" || m.Type.IsControl() || r.Version == m.Identity.ResourceVersion {
-		return false
-	}
 	c := *m
-	c.Delivery = ""
-	if uid := string(m.Identity.UID); uid != r.UID { // another object had the name; the order of versions decides
-		c.ID, r.UID = uid, uid
-		c.FinalStateUnknown, c.LeftFilter = false, false
+	c.Origin.Seq = 0 // this process may be an earlier one than that of the record
+	if r.UID != "" && !m.Type.IsControl() && r.Version != m.Identity.ResourceVersion {
+		c.Delivery = ""
+		if uid := string(m.Identity.UID); uid != r.UID { // another object had the name; the order of versions decides
+			c.ID, r.UID = uid, uid
+			c.FinalStateUnknown, c.LeftFilter = false, false
+		}
 	}
-	return l.has(r, &c)
-}
-
-func (l *latest) has(r sinks.FoundRecord, m *event.Message) bool {
 	found := sinks.Found{Writer: l.writer}
 	found.Note(r)
-	return found.Has(m)
+	return found.Has(&c)
 }
 
 // refused handles the answer that message i was not stored, because its subject has another last message than was

@@ -107,6 +107,28 @@ func TestMirrorZombie(t *testing.T) {
 	}
 }
 
+// The process that was believed dead has another filter than its successor. What it writes replaces nothing of the
+// successor that is as new.
+func TestMirrorZombieWithAnotherFilter(t *testing.T) {
+	in := installMirror(t)
+	from := func(epoch string, m *event.Message) *event.Message {
+		return copyOf(m, func(m *event.Message) { m.Epoch, m.Origin.Seq = epoch, 7 })
+	}
+	left := func(name string, v int) *event.Message {
+		return copyOf(sinktest.Message(name, v, 100), func(m *event.Message) {
+			m.Type, m.LeftFilter, m.ID = event.Deleted, true, m.ID+".left"
+		})
+	}
+	zombie := in.start(t)
+	send(t, zombie, from("e1", sinktest.Message("a", 1, 100)), from("e1", sinktest.Message("b", 1, 100)))
+	in.commit(zombie)
+	successor := in.start(t)
+	send(t, successor, from("e2", sinktest.Message("a", 9, 100)), from("e2", left("b", 5)))
+	expectStored(t, zombie, "111", from("e1", left("a", 5)), from("e1", left("a", 9)),
+		from("e1", sinktest.Message("b", 5, 100)))
+	expectHeld(t, in.broker, "deleted uid-b.1005.left", "updated uid-a.1009")
+}
+
 func expectLogSorted(t testing.TB, b *broker, want ...string) {
 	t.Helper()
 	got := map[string]bool{}
