@@ -114,7 +114,8 @@ func (r *sourceRecord) refilter(sink, old string) {
 	r.Refilters[sink] = noted
 }
 
-// newChange returns a name for a configuration change, which distinguishes the change from all others.
+// newChange returns a name for a configuration change, which distinguishes the change from all others. The name of a
+// later change is greater.
 func newChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
 
 // SetWatch stores the watch configuration and returns the name of its last change. If watch differs from the stored

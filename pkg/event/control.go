@@ -65,7 +65,7 @@ func FoldGap(gap, dropped *Message) (folded *Message, ok bool) {
 func gapMessage(m *Message, info *GapInfo) *Message {
 	gap := &Message{
 		Type: Gap, Time: m.Time, Resource: m.Resource, Cluster: m.Cluster, ClusterUID: m.ClusterUID,
-		Epoch: m.Epoch, Structured: m.Structured, GapInfo: info,
+		Epoch: m.Epoch, History: m.History, Structured: m.Structured, GapInfo: info,
 	}
 	gap.encodeControl(nil, m.PartitionKey != "")
 	return gap

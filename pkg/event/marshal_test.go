@@ -22,7 +22,7 @@ func TestStoredMessagesComeBack(t *testing.T) {
 		{Type: Gap, Resource: deployments, GapInfo: &GapInfo{Resource: "deployments.apps", From: "3", To: "9", Reason: ReasonRelist}},
 	} {
 		m := encode(t, e, ev)
-		m.Epoch, m.Origin = "e1", Origin{Source: "pods", Position: "16", Seq: 7}
+		m.Epoch, m.History, m.Origin = "e1", "9", Origin{Source: "pods", Position: "16", Seq: 7}
 		data, err := m.AppendStored([]byte("before"))
 		if err != nil {
 			t.Fatal(err)
@@ -40,8 +40,10 @@ func TestStoredMessagesComeBack(t *testing.T) {
 		if diff := cmp.Diff(m.GapInfo, back.GapInfo); diff != "" {
 			t.Error(diff)
 		}
-		if gap := RefusalGap(back, ReasonRefused, "", ""); back.Epoch != "e1" || gap.Epoch != "e1" {
-			t.Errorf("epoch %q, and %q of a gap event in its place", back.Epoch, gap.Epoch)
+		gap := RefusalGap(back, ReasonRefused, "", "")
+		if back.Epoch != "e1" || back.History != "9" || gap.Epoch != "e1" || gap.History != "9" {
+			t.Errorf("epoch %q, history %q, and %q, %q of a gap event in its place", back.Epoch, back.History, gap.Epoch,
+				gap.History)
 		}
 		if want := (Origin{Source: "pods", Position: "16"}); back.Origin != want {
 			t.Errorf("origin %+v", back.Origin)

@@ -36,8 +36,9 @@ type Message struct {
 	// Epoch names the period since the last change after which a repeated event may be needed again: of a filter or of
 	// `watch`, a new checkpoint or the return to an older one, a restored etcd or, for a queue that drops or merges
 	// events, a start of the process. A destination that drops repetitions must not drop an event because of an event of
-	// another epoch: in between, the object may have left the stream, or an older state may have been sent. Epoch is
-	// empty if the checkpoint was created by a version without epochs, and nothing has changed since.
+	// another epoch: in between, the object may have left the stream, or an older state may have been sent. A later
+	// epoch is greater. Epoch is empty if the checkpoint was created by a version without epochs, and nothing has changed
+	// since.
 	Epoch string `json:"ep,omitempty"`
 
 	// History names the history of etcd that the resourceVersions belong to. It is empty until etcd is restored to an
@@ -73,7 +74,8 @@ type Message struct {
 	// GapInfo is set for gap events, so that a queue can extend the gap.
 	GapInfo *GapInfo `json:"gap,omitempty"`
 
-	// Origin is the message's position in its source, for the checkpoint. Sinks do not use it.
+	// Origin is the message's position in its source, for the checkpoint. A sink that reads back only uses that a message
+	// without Seq was left on disk.
 	Origin Origin `json:"-"`
 }
 

@@ -38,6 +38,7 @@ type last struct {
 	absent  bool // the last record is a deletion or a leave
 	deleted bool // the last record is a deletion, which nothing can follow
 	history string
+	epoch   string
 	part    string // where the record is
 }
 
@@ -132,6 +133,7 @@ func (f *Found) note(r FoundRecord) {
 		absent:  left || gone,
 		deleted: deleted,
 		history: history,
+		epoch:   epoch,
 		part:    r.Part,
 	}
 }
@@ -242,6 +244,10 @@ func (s *last) covers(m *event.Message, configured bool) bool {
 		return true
 	case absent && m.FinalStateUnknown: // it may be newer than the state
 		return false
+	case configuration(m.Epoch) < s.epoch && m.Origin.Seq == 0 && version <= s.version:
+		return true // an earlier process has left it on disk, and it was sent before anything of a newer configuration
+	case configuration(m.Epoch) < s.epoch && m.LeftFilter && !s.absent:
+		return false // an older state of the bridge was restored, so that no other leave follows
 	case version == s.version || configured && !absent || m.Final:
 		return version <= s.version && absent == s.absent
 	default:

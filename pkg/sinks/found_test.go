@@ -143,6 +143,19 @@ func TestFound(t *testing.T) {
 			again: []*event.Message{with(ev("left", 10, "c1"), func(m *event.Message) { m.Final = true })},
 			sent:  []int{0},
 		},
+		"a changed filter: what an earlier process left on disk, before the leave that the change caused": {
+			found: []*event.Message{ev("update", 10, ""), with(ev("left", 10, "c1"), epoch)},
+			again: []*event.Message{ev("update", 10, ""), with(ev("left", 10, "c1"), epoch)},
+		},
+		"a changed filter: a leave that an earlier process left on disk, before the object entered": {
+			found: []*event.Message{ev("left", 11, ""), with(ev("update", 12, ""), epoch)},
+			again: []*event.Message{ev("left", 11, ""), with(ev("update", 12, ""), epoch)},
+		},
+		"a changed filter, and an older state of the bridge was restored: a leave from the watch": {
+			found: []*event.Message{ev("left", 11, ""), with(ev("update", 12, ""), epoch)},
+			again: []*event.Message{with(ev("left", 11, ""), func(m *event.Message) { m.Origin.Seq = 1 })},
+			sent:  []int{0},
+		},
 		"a changed filter: an object that an earlier process may have sent": {
 			found: []*event.Message{ev("update", 12, ""), with(ev("left", 5, ""), func(m *event.Message) { m.Identity.UID = "b" })},
 			again: []*event.Message{

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"strconv"
 	"strings"
 
@@ -37,7 +38,6 @@ type latest struct {
 	// messages of one of them, because a sequence is that of one subject only.
 	sequences map[uint64]uint64
 	records   map[uint64]lastRecord
-	forgotten bool // reports whether records lacks messages that were read, or could not be read
 }
 
 // lastRecord is the last message of a subject. This or another process with the same writer has sent it. Another
@@ -51,7 +51,7 @@ type lastRecord struct {
 
 // reset forgets everything. All messages before the sequence settled are older than all messages that will be sent.
 func (l *latest) reset(settled uint64) {
-	l.seed, l.settled, l.forgotten = maphash.MakeSeed(), settled, false
+	l.seed, l.settled = maphash.MakeSeed(), settled
 	l.sequences, l.records = make(map[uint64]uint64), make(map[uint64]lastRecord)
 }
 
@@ -72,7 +72,7 @@ func (l *latest) note(subject string, sequence uint64, r sinks.FoundRecord) {
 		return
 	}
 	delete(l.sequences, hash)
-	l.forgotten = makeRoom(l.records, maxRecords) || l.forgotten
+	makeRoom(l.records, maxRecords)
 	l.records[hash] = lastRecord{r, subject, sequence}
 }
 
@@ -84,16 +84,14 @@ func (l *latest) sent(subject string, sequence uint64, m *event.Message) {
 // isFrom reports whether a message with a [sinks.Mark] is from a writer.
 func isFrom(writer, mark string) bool { return mark == writer || strings.HasPrefix(mark, writer+" ") }
 
-// makeRoom removes an entry if a map has as many as it may have. It reports whether it did.
-func makeRoom[V any](m map[uint64]V, limit int) (removed bool) {
-	if len(m) < limit {
-		return false
-	}
+// makeRoom removes an entry if a map has as many as it may have.
+func makeRoom[V any](m map[uint64]V, limit int) {
 	for key := range m {
-		delete(m, key)
-		break
+		if len(m) >= limit {
+			delete(m, key)
+		}
+		return
 	}
-	return true
 }
 
 // expect returns the sequence that the last message of a subject is expected to have. It returns [sinks.ErrStored] if
@@ -102,11 +100,14 @@ func (l *latest) expect(hash uint64, subject []byte, m *event.Message) (sequence
 	r, known := l.records[hash]
 	switch {
 	case !known:
-		sequence, foreign := l.sequences[hash]
-		if m.IfFound && (foreign || !l.forgotten) {
+		sequence, other := l.sequences[hash]
+		switch {
+		case !m.IfFound:
+			return sequence, nil // if it is wrong, the refusal tells whether m is needed
+		case other:
 			return 0, sinks.ErrStored
 		}
-		return sequence, nil // if it is wrong, the refusal tells whether m is needed
+		return math.MaxInt64, nil // no message has it, so that the refusal tells whether m is needed
 	case r.subject == string(subject) && l.covers(r.FoundRecord, m):
 		return 0, sinks.ErrStored
 	}
@@ -116,25 +117,18 @@ func (l *latest) expect(hash uint64, subject []byte, m *event.Message) (sequence
 // covers reports whether a record is that of the event or of a newer event of the same subject. A message that is
 // repeated on purpose is new unless the object has changed since.
 func (l *latest) covers(r sinks.FoundRecord, m *event.Message) bool {
-	if l.has(r, m) {
-		return true
-	}
-	if r.UID == "" || m.Type.IsControl() || r.Version == m.Identity.ResourceVersion {
-		return false
-	}
 	c := *m
-	c.Delivery = ""
-	if uid := string(m.Identity.UID); uid != r.UID { // another object had the name; the order of versions decides
-		c.ID, r.UID = uid, uid
-		c.FinalStateUnknown, c.LeftFilter = false, false
+	c.Origin.Seq = 0 // this process may be an earlier one than that of the record
+	if r.UID != "" && !m.Type.IsControl() && r.Version != m.Identity.ResourceVersion {
+		c.Delivery = ""
+		if uid := string(m.Identity.UID); uid != r.UID { // another object had the name; the order of versions decides
+			c.ID, r.UID = uid, uid
+			c.FinalStateUnknown, c.LeftFilter = false, false
+		}
 	}
-	return l.has(r, &c)
-}
-
-func (l *latest) has(r sinks.FoundRecord, m *event.Message) bool {
 	found := sinks.Found{Writer: l.writer}
 	found.Note(r)
-	return found.Has(m)
+	return found.Has(&c)
 }
 
 // refused handles the answer that message i was not stored, because its subject has another last message than was

@@ -107,6 +107,28 @@ func TestMirrorZombie(t *testing.T) {
 	}
 }
 
+// The process that was believed dead has another filter than its successor. What it writes replaces nothing of the
+// successor that is as new.
+func TestMirrorZombieWithAnotherFilter(t *testing.T) {
+	in := installMirror(t)
+	from := func(epoch string, m *event.Message) *event.Message {
+		return copyOf(m, func(m *event.Message) { m.Epoch, m.Origin.Seq = epoch, 7 })
+	}
+	left := func(name string, v int) *event.Message {
+		return copyOf(sinktest.Message(name, v, 100), func(m *event.Message) {
+			m.Type, m.LeftFilter, m.ID = event.Deleted, true, m.ID+".left"
+		})
+	}
+	zombie := in.start(t)
+	send(t, zombie, from("e1", sinktest.Message("a", 1, 100)), from("e1", sinktest.Message("b", 1, 100)))
+	in.commit(zombie)
+	successor := in.start(t)
+	send(t, successor, from("e2", sinktest.Message("a", 9, 100)), from("e2", left("b", 5)))
+	expectStored(t, zombie, "111", from("e1", left("a", 5)), from("e1", left("a", 9)),
+		from("e1", sinktest.Message("b", 5, 100)))
+	expectHeld(t, in.broker, "deleted uid-b.1005.left", "updated uid-a.1009")
+}
+
 func expectLogSorted(t testing.TB, b *broker, want ...string) {
 	t.Helper()
 	got := map[string]bool{}
@@ -310,6 +332,28 @@ func TestMirrorWithoutPermissions(t *testing.T) {
 		if n := logged.count("an older state can replace a newer one"); n != want {
 			t.Errorf("%s: %d warnings: %s", c.permission, n, logged.text.String())
 		}
+	}
+}
+
+// A leave that is sent only if the object is there, of an object that the sink knows, or not. The stream is asked if it
+// could not be read back.
+func TestMirrorIfFound(t *testing.T) {
+	for _, permission := range []string{"$JS.API.CONSUMER.>", "unused"} {
+		b := secured(t, limited("k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S",
+			"$JS.API.STREAM.MSG.GET.K8S", permission))
+		b.edit = func(cfg *nats.Config) { asBridge(t, cfg); asMirror(time.Hour)(cfg) }
+		in := install(b)
+		before := in.start(t)
+		send(t, before, sinktest.Message("old", 1, 100))
+		in.commit(before)
+		send(t, before, sinktest.Message("a", 1, 100), deletion("b", 1))
+		leave := func(name string) *event.Message {
+			return copyOf(sinktest.Message(name, 1, 100), func(m *event.Message) {
+				m.Type, m.LeftFilter, m.IfFound, m.ID = event.Deleted, true, true, m.ID+".left.filter.x"
+			})
+		}
+		expectStored(t, in.start(t), "0111", leave("a"), leave("b"), leave("c"), leave("old"))
+		expectHeld(t, b, "deleted uid-a.1001.left.filter.x", "deleted uid-b.deleted", "updated uid-old.1001")
 	}
 }
 

@@ -23,8 +23,6 @@ const (
 	readPatience = 3
 	// replicaLag is how long the reader waits for messages that its replica may not have received from the leader yet.
 	replicaLag = time.Second
-	// readerKept is the time after which the server removes the consumer that read the stream back.
-	readerKept = time.Minute
 )
 
 // errStalled means that the server has messages to read but does not deliver them.
@@ -159,9 +157,7 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 		return nil
 	case ctx.Err() != nil || !final:
 		return s.stream.Error(fmt.Errorf("read back: %w", err))
-	case s.headers.latest: // the refusals of a latest-state stream tell the same
-		s.latest.forgotten = true
-	default:
+	case !s.headers.latest: // the refusals of a latest-state stream tell the same
 		s.warn(natscheck.OnlyWindow, err)
 	}
 	return nil
@@ -189,8 +185,7 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 	consumer, err := s.client.JetStream().CreateConsumer(ctx, s.cfg.Stream.Name, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next, FilterSubjects: s.readFilter(),
 		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, MemoryStorage: true, Replicas: 1,
-		InactiveThreshold: readerKept,
-	})
+	}) // the server removes it after five seconds without a reader
 	if err != nil {
 		return err
 	}

@@ -360,3 +360,32 @@ func TestDoubtOutlastsTheWindow(t *testing.T) {
 		t.Errorf("position %d", next)
 	}
 }
+
+// The stream is created again between two messages of a sink that is never idle. The sink notices it with the next
+// acknowledgement.
+func TestCreatedAgainUnderLoad(t *testing.T) {
+	for _, latest := range []bool{false, true} {
+		in := install(newBroker(t))
+		in.edit = func(c *nats.Config) { c.Stream.LastPerSubject = latest }
+		sink := in.start(t)
+		send(t, sink, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100))
+		before, js, config := sink.Destination(), in.js(t), in.stream(t).CachedInfo().Config
+		if err := js.DeleteStream(t.Context(), streamName); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.CreateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		send(t, sink, sinktest.Message("a", 2, 100))
+		send(t, sink, sinktest.Message("a", 3, 100))
+		if sink.Destination() == before {
+			t.Errorf("latest %v: the sink has not noticed the new stream", latest)
+		}
+		expectWritten(t, in.broker, 2)
+		in.commit(sink)
+		maps.DeleteFunc(in.positions, func(part string, _ sinks.Position) bool { return part == before })
+		if next := in.next(t); next != 3 {
+			t.Errorf("latest %v: position %d in the new stream", latest, next)
+		}
+	}
+}

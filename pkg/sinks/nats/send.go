@@ -295,8 +295,9 @@ func (s *Sink) acknowledged(i int32, a *ack) {
 	case s.isLeft(m):
 		s.found.Sent(m, "")
 	}
-	if a.sequence <= f.before && !a.duplicate { // the stream has lost messages
-		f.before, s.progress.acked = a.sequence-1, a.sequence
+	if a.sequence <= f.before && !a.duplicate { // the stream was created again, or has lost messages
+		f.before, s.recheck = a.sequence-1, true
+		s.progress.acked, s.progress.read = a.sequence, min(s.progress.read, f.before)
 	}
 	s.progress.acked = max(s.progress.acked, a.sequence)
 }

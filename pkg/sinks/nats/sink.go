@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"fmt"
+	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -106,6 +107,9 @@ func (s *Sink) prepare(ctx context.Context) error {
 			return fmt.Errorf("subscribe to the inbox: %w", err)
 		}
 		s.answered, s.recheck = conn, true
+	}
+	if len(s.client.Lost) > 0 {
+		s.progress.failing = time.Time{} // without a connection, nothing can be read
 	}
 	discard(s.client.Lost)      // errors of a connection that was already replaced
 	discard(s.client.Forbidden) // denials for a batch that was given up
