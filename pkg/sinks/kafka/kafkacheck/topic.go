@@ -136,7 +136,8 @@ func (t *topic) checkReplication() {
 	e := &sinks.ConnectError{Step: sinks.StepTopic, Key: "kafka.topic"}
 	switch {
 	case leaderless > 0:
-		e.Err = fmt.Errorf("%d of %d partitions have no leader and accept no events", leaderless, len(t.Partitions))
+		e.Err = fmt.Errorf("%d of %d partitions have no leader and accept no events, and Kafka 4 can lose the markers of "+
+			"their fences (KAFKA-20734)", leaderless, len(t.Partitions))
 		e.Remedy = "start the brokers that have replicas of these partitions"
 	case replicas < need:
 		e.Err = fmt.Errorf("acks=all is impossible: min.insync.replicas is %d, but the topic has %d replicas", need, replicas)
