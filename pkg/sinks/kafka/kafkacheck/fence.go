@@ -71,7 +71,7 @@ func stateProblem(t *topic, brokers wire.Settings) (detail, remedy string) {
 	switch {
 	case leaderless > 0:
 		return fmt.Sprintf("%d of %d partitions of the topic %s have no leader: a bridge that starts cannot fence some "+
-			"partitions, and their events wait", leaderless, len(t.Partitions), stateTopic),
+				"partitions, and their events wait", leaderless, len(t.Partitions), stateTopic),
 			"start the brokers that have replicas of these partitions"
 	case replicas != 1:
 		return "", ""
