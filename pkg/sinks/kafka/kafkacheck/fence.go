@@ -80,7 +80,7 @@ func stateProblem(t *topic, brokers wire.Settings) (detail, remedy string) {
 	default:
 		detail = "the topic " + stateTopic + " has one replica"
 	}
-	return detail + ": while a broker is down, a bridge that starts cannot fence some partitions, and their events wait; " +
-			"if the broker is lost, so are its fences",
+	return detail + ": while a broker is down, a bridge that starts cannot fence some partitions, and their events " +
+			"wait; if the broker is lost, so are its fences",
 		"set " + setting + " to 3, and increase the number of replicas of the topic " + stateTopic + " to 3"
 }

@@ -23,8 +23,8 @@ const (
 	// shortRetention is shorter than an ordinary outage of a consumer.
 	shortRetention = time.Hour
 
-	lostWithABroker = "if a broker is lost, its acknowledged events are lost too, and Kafka 4 can lose the marker of a fence " +
-		"while a partition has no leader (KAFKA-20734)"
+	lostWithABroker = "if a broker is lost, its acknowledged events are lost too, and Kafka 4 can lose the marker of a " +
+		"fence while a partition has no leader (KAFKA-20734)"
 	uncleanElections = "unclean.leader.election.enable is true: acknowledged events, and fences, can be lost with a broker"
 )
 
