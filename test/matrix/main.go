@@ -78,8 +78,8 @@ var servers = map[string]server{
 			"TestMirror", "TestMirrorLosesTTLs", "TestExistingMirror", "TestRestatement", "TestBucket",
 			// what an earlier process has written is read back up to the end, which a refused message shows
 			"TestNothingTwice", "TestOthersWriteToTheStream", "TestPositions", "TestDoubt", "TestDoubtOutlastsTheWindow",
-			"TestNothingCanBeReadBack", "TestReadingBackIsInterrupted", "TestEndOfTheStream", "TestKilledBeforeReplication",
-			"TestCreatedAgainUnderLoad",
+			"TestNothingCanBeReadBack", "TestConsumersRemoveMessages", "TestReadingBackIsInterrupted", "TestEndOfTheStream",
+			"TestKilledBeforeReplication", "TestCreatedAgainUnderLoad",
 			// refusals because of the expected sequence of a subject
 			"TestMirrorZombie", "TestMirrorTwoProcesses", "TestMirrorNothingTwice", "TestMirrorAfterARemoval",
 			"TestMirrorAfterARestoredEtcd", "TestMirrorInDoubt", "TestMirrorFilledStream", "TestMirrorWithoutPermissions",

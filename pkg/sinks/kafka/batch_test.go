@@ -3,6 +3,7 @@ package kafka
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -159,6 +160,41 @@ func TestPreviewShowsTheRecord(t *testing.T) {
 		}
 		if p.Size != int64(len(set)-sizePrefix) || p.Tombstone != (len(records) == 2) {
 			t.Errorf("%d bytes, tombstone %t; sent are %d bytes, %d records", p.Size, p.Tombstone, len(set), len(records))
+		}
+	}
+}
+
+// TestRecordsAreRecognized: whatever a record contains, its headers say who wrote it and which event it is.
+func TestRecordsAreRecognized(t *testing.T) {
+	refused := change(event.Gap, "a", 5)
+	refused.GapInfo = &event.GapInfo{Deletion: removed("a", 5)}
+	for _, structured := range []bool{false, true} {
+		for _, data := range []string{`{"kind":"Pod"}`, `{"patch":[]}`, `{"metadata":{}}`, ""} {
+			var b batch
+			b.reset(testTime)
+			b.writer = "i1/audit"
+			for _, m := range []*event.Message{change(event.Added, "a", 5), removed("a", 5), refused} {
+				m.Structured, m.Data = structured, []byte(data)
+				b.add(m, m.Type != event.Added, defaultBatchBytes)
+			}
+			set, err := b.encode(nil, producer{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			records, _ := decode(t, set)
+			var got []string
+			for _, r := range records {
+				h := r.Headers
+				got = append(got, fmt.Sprintln(h[sinks.MarkHeader], h["ce_id"], h["ce_uid"], h["ce_resourceversion"], r.IsNull))
+			}
+			const deletion = "i1/audit u-a.deleted u-a 5 "
+			want := []string{
+				"i1/audit u-a.5 u-a 5 false\n", deletion + "false\n", deletion + "true\n", "i1/audit u-a.5 u-a 5 false\n",
+				deletion + "true\n",
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("structured %t, data %s (-want +got):\n%s", structured, data, diff)
+			}
 		}
 	}
 }

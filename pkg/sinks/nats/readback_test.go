@@ -64,7 +64,7 @@ func TestNothingCanBeReadBack(t *testing.T) {
 			b := newBroker(t)
 			js := b.js(t)
 			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
-				Name: streamName, Subjects: []string{"k8s.>"}, Retention: jetstream.InterestPolicy, MaxConsumers: 1,
+				Name: streamName, Subjects: []string{"k8s.>"}, Retention: jetstream.InterestPolicy,
 			}); err != nil {
 				t.Fatal(err)
 			}

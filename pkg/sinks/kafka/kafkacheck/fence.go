@@ -32,7 +32,6 @@ func (c *Check) fence(ctx context.Context) []diagnose.Finding {
 	settings, err := c.Client.BrokerSettings(ctx)
 	if err != nil {
 		f.Detail += "; the settings of the brokers cannot be read and are not checked"
-		return []diagnose.Finding{f}
 	}
 	findings := []diagnose.Finding{f}
 	warn := func(remedy, format string, args ...any) {
@@ -47,11 +46,41 @@ func (c *Check) fence(ctx context.Context) []diagnose.Finding {
 				name, keep, wire.FenceInterval)
 		}
 	}
-	if settings.Number("transaction.state.log.replication.factor") == 1 {
-		warn("set transaction.state.log.replication.factor to 3, and increase the number of replicas of the topic "+
-			"__transaction_state to 3",
-			"transaction.state.log.replication.factor of the brokers is 1: while a broker is down, a bridge that starts "+
-				"cannot fence some partitions, and their events wait; if the broker is lost, so are its fences")
+	state := wire.Topic{}
+	if found, err := c.Client.Topics(ctx, stateTopic); err == nil && len(found) == 1 {
+		state = found[0] // without the permission Describe it has no partitions
+	}
+	if detail, remedy := stateProblem(&topic{Topic: state}, settings); detail != "" {
+		warn(remedy, "%s", detail)
 	}
 	return findings
+}
+
+// stateTopic is the topic in which the coordinators store who has which transactional id.
+const stateTopic = "__transaction_state"
+
+// stateProblem returns what is wrong with the topic stateTopic. If it does not exist yet, or is not known, the settings
+// of the brokers tell how many replicas it will have.
+func stateProblem(t *topic, brokers wire.Settings) (detail, remedy string) {
+	const setting = "transaction.state.log.replication.factor"
+	replicas, _, leaderless := t.replication()
+	known, configured := len(t.Partitions) > 0, brokers.Number(setting)
+	if !known {
+		replicas = configured
+	}
+	switch {
+	case leaderless > 0:
+		return fmt.Sprintf("%d of %d partitions of the topic %s have no leader: a bridge that starts cannot fence some "+
+				"partitions, and their events wait", leaderless, len(t.Partitions), stateTopic),
+			"start the brokers that have replicas of these partitions"
+	case replicas != 1:
+		return "", ""
+	case configured == 1:
+		detail = setting + " of the brokers is 1"
+	default:
+		detail = "the topic " + stateTopic + " has one replica"
+	}
+	return detail + ": while a broker is down, a bridge that starts cannot fence some partitions, and their events " +
+			"wait; if the broker is lost, so are its fences",
+		"set " + setting + " to 3, and increase the number of replicas of the topic " + stateTopic + " to 3"
 }

@@ -1,9 +1,11 @@
 package kafkacheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -20,6 +22,10 @@ const (
 	largestObject = 3 << 19
 	// shortRetention is shorter than an ordinary outage of a consumer.
 	shortRetention = time.Hour
+
+	lostWithABroker = "if a broker is lost, its acknowledged events are lost too, and Kafka 4 can lose the marker of a " +
+		"fence while a partition has no leader (KAFKA-20734)"
+	uncleanElections = "unclean.leader.election.enable is true: acknowledged events, and fences, can be lost with a broker"
 )
 
 // topics checks the topic, or all existing topics that match the template.
@@ -127,6 +133,38 @@ func (t *topic) checkCreation(ctx context.Context) {
 		return
 	}
 	t.pass(sinks.StepTopic, "the topic does not exist; the cluster allows the bridge to create it")
+	brokers, _ := t.Client.BrokerSettings(ctx) // without the permission, only what is configured is known
+	t.checkCreated(brokers)
+}
+
+// checkCreated compares the settings that the new topic would have with the guarantees of acks=all. The settings of the
+// brokers apply unless createTopics has others.
+func (t *topic) checkCreated(brokers wire.Settings) {
+	const how = " in kafka.createTopics.config"
+	replicas := cmp.Or(int64(t.Create.ReplicationFactor), brokers.Number("default.replication.factor"))
+	settings := maps.Clone(brokers)
+	if settings == nil {
+		settings = make(wire.Settings)
+	}
+	maps.Copy(settings, t.Create.Config)
+	switch need := settings.Number("min.insync.replicas"); {
+	case replicas == 1:
+		t.warn("set kafka.createTopics.replicationFactor to 3, and min.insync.replicas to 2"+how,
+			"the topic would have one replica: %s", lostWithABroker)
+	case need == 1:
+		t.warn("set min.insync.replicas to 2"+how,
+			"min.insync.replicas of the topic would be 1: an acknowledged event can be on a single broker, and is lost with "+
+				"this broker")
+	case need > replicas && replicas > 0:
+		t.fail(&sinks.ConnectError{
+			Step: sinks.StepTopic, Key: "kafka.createTopics.replicationFactor", Remedy: "use more replicas",
+			Err: fmt.Errorf("acks=all would be impossible: min.insync.replicas is %d, but the topic would have %d replicas",
+				need, replicas),
+		})
+	}
+	if settings["unclean.leader.election.enable"] == "true" {
+		t.warn("set unclean.leader.election.enable to false"+how, "%s", uncleanElections)
+	}
 }
 
 // checkReplication compares the topic's replicas with the guarantees of acks=all.
@@ -136,7 +174,8 @@ func (t *topic) checkReplication() {
 	e := &sinks.ConnectError{Step: sinks.StepTopic, Key: "kafka.topic"}
 	switch {
 	case leaderless > 0:
-		e.Err = fmt.Errorf("%d of %d partitions have no leader and accept no events", leaderless, len(t.Partitions))
+		e.Err = fmt.Errorf("%d of %d partitions have no leader and accept no events, and Kafka 4 can lose the markers of "+
+			"their fences (KAFKA-20734)", leaderless, len(t.Partitions))
 		e.Remedy = "start the brokers that have replicas of these partitions"
 	case replicas < need:
 		e.Err = fmt.Errorf("acks=all is impossible: min.insync.replicas is %d, but the topic has %d replicas", need, replicas)
@@ -152,8 +191,7 @@ func (t *topic) checkReplication() {
 	switch {
 	case replicas == 1:
 		t.warn("increase the number of replicas to 3, and set min.insync.replicas to 2",
-			"the topic has one replica: if a broker is lost, its acknowledged events are lost too, and Kafka 4 can lose the "+
-				"marker of a fence while a partition has no leader (KAFKA-20734)")
+			"the topic has one replica: %s", lostWithABroker)
 	case need == 1:
 		t.warn("set min.insync.replicas of the topic to 2",
 			"min.insync.replicas is 1: an acknowledged event can be on a single broker, and is lost with this broker")
@@ -190,7 +228,7 @@ func (t *topic) checkSettings() {
 	}
 	if t.settings["unclean.leader.election.enable"] == "true" {
 		t.warn("set unclean.leader.election.enable of the topic to false",
-			"unclean.leader.election.enable is true: acknowledged events, and fences, can be lost with a broker")
+			"%s", uncleanElections)
 	}
 	policy := t.settings["cleanup.policy"]
 	switch compacts := strings.Contains(policy, "compact"); {

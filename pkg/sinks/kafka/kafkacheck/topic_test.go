@@ -6,6 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/segmentio/kafka-go/protocol/metadata"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
 // TestReplication: what a single test broker can't show.
@@ -22,7 +25,7 @@ func TestReplication(t *testing.T) {
 			"no leader",
 			[]metadata.ResponsePartition{{ReplicaNodes: three, IsrNodes: three}, {LeaderID: -1, ReplicaNodes: three, IsrNodes: three}},
 			"2",
-			[]string{"FAIL 1 of 2 partitions have no leader"},
+			[]string{"FAIL 1 of 2 partitions have no leader and accept no events, and Kafka 4 can lose the markers of their fences (KAFKA-20734)"},
 		},
 		{
 			"replicas out of sync",
@@ -47,20 +50,102 @@ func TestReplication(t *testing.T) {
 			one := &topic{settings: map[string]string{"min.insync.replicas": c.insync}}
 			one.Partitions = c.partitions
 			one.checkReplication()
-			var got []string
-			for i, f := range one.findings {
-				line := "warn " + f.Detail
-				if f.Err != nil {
-					line = "FAIL " + strings.TrimPrefix(f.Err.Error(), "topic: ")
-				}
-				if i < len(c.want) && strings.HasPrefix(line, c.want[i]) {
-					line = c.want[i]
-				}
-				got = append(got, line)
+			wantFindings(t, one.findings, c.want)
+		})
+	}
+}
+
+// wantFindings compares the beginnings of findings.
+func wantFindings(t *testing.T, findings []diagnose.Finding, want []string) {
+	t.Helper()
+	var got []string
+	for i, f := range findings {
+		line := "warn " + f.Detail
+		if f.Err != nil {
+			line = "FAIL " + strings.TrimPrefix(f.Err.Error(), "topic: ")
+		}
+		if i < len(want) && strings.HasPrefix(line, want[i]) {
+			line = want[i]
+		}
+		got = append(got, line)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestStateProblem: the topic itself counts, and the setting with which it is created only as long as there is none.
+func TestStateProblem(t *testing.T) {
+	one, three := []int32{1}, []int32{1, 2, 3}
+	const setting, has = "transaction.state.log.replication.factor of the brokers is 1:", "the topic __transaction_state has one replica:"
+	for _, c := range []struct {
+		name       string
+		partitions []metadata.ResponsePartition
+		setting    string
+		want       string
+	}{
+		{"three replicas", []metadata.ResponsePartition{{ReplicaNodes: three}}, "3", ""},
+		{"one replica", []metadata.ResponsePartition{{ReplicaNodes: one}}, "1", setting},
+		{"created when there was one broker", []metadata.ResponsePartition{{ReplicaNodes: three}, {ReplicaNodes: one}}, "3", has},
+		{"increased since it was created", []metadata.ResponsePartition{{ReplicaNodes: three}}, "1", ""},
+		{"settings that can't be read", []metadata.ResponsePartition{{ReplicaNodes: one}}, "", has},
+		{"not created yet", nil, "1", setting},
+		{"not created yet, three replicas", nil, "3", ""},
+		{"nothing is known", nil, "", ""},
+		{
+			"no leader",
+			[]metadata.ResponsePartition{{ReplicaNodes: three}, {LeaderID: -1, ReplicaNodes: three}},
+			"3",
+			"1 of 2 partitions of the topic __transaction_state have no leader:",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			one := &topic{}
+			one.Partitions = c.partitions
+			detail, remedy := stateProblem(one, map[string]string{"transaction.state.log.replication.factor": c.setting})
+			if !strings.HasPrefix(detail, c.want) || (detail == "") != (c.want == "") || (remedy == "") != (detail == "") {
+				t.Errorf("%q -> %q, want %q", detail, remedy, c.want)
 			}
-			if diff := cmp.Diff(c.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+		})
+	}
+}
+
+// TestCreatedTopic: what createTopics does not set comes from the brokers.
+func TestCreatedTopic(t *testing.T) {
+	brokers := func(replicas, insync, unclean string) wire.Settings {
+		return wire.Settings{
+			"default.replication.factor": replicas, "min.insync.replicas": insync, "unclean.leader.election.enable": unclean,
+		}
+	}
+	for name, c := range map[string]struct {
+		brokers wire.Settings
+		create  wire.NewTopic
+		want    []string
+	}{
+		"as it should be":          {brokers("3", "2", "false"), wire.NewTopic{}, nil},
+		"the brokers' one replica": {brokers("1", "1", "false"), wire.NewTopic{}, []string{"warn the topic would have one replica"}},
+		"configured": {
+			brokers("1", "1", "true"),
+			wire.NewTopic{ReplicationFactor: 3, Config: map[string]string{
+				"min.insync.replicas": "2", "unclean.leader.election.enable": "false",
+			}},
+			nil,
+		},
+		"one acknowledgement is enough": {
+			brokers("3", "1", "false"), wire.NewTopic{}, []string{"warn min.insync.replicas of the topic would be 1"},
+		},
+		"too few replicas": {
+			brokers("3", "3", "true"),
+			wire.NewTopic{ReplicationFactor: 2},
+			[]string{"FAIL acks=all would be impossible", "warn unclean.leader.election.enable is true"},
+		},
+		"the settings can't be read":              {nil, wire.NewTopic{}, nil},
+		"the settings can't be read, one replica": {nil, wire.NewTopic{ReplicationFactor: 1}, []string{"warn the topic would have one replica"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := &topic{Check: &Check{Create: &c.create}}
+			one.checkCreated(c.brokers)
+			wantFindings(t, one.findings, c.want)
 		})
 	}
 }

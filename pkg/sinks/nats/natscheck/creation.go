@@ -27,6 +27,8 @@ func (s *Stream) doctorWarnings(c *jetstream.StreamConfig, maxPayload int64) []d
 		"it has one replica: if the server loses its data, acknowledged messages are lost")
 	s.warn(&found, c.Storage == jetstream.MemoryStorage && c.Replicas <= 1, "use storage: file",
 		"its storage is memory: a restart of the server removes its messages")
+	s.warn(&found, c.Storage == jetstream.MemoryStorage && c.Replicas > 1, "use storage: file",
+		"its storage is memory: if all its servers are down at the same time, its messages are gone")
 	s.warn(&found, c.MaxAge > 0 && c.MaxAge < shortAge && !s.isLatest(), "raise max_age",
 		"it keeps messages for %v: consumers that are away for longer miss them", c.MaxAge)
 	return found

@@ -100,7 +100,7 @@ func TestWarnings(t *testing.T) {
 		{nil, func(c *jetstream.StreamConfig) { c.MaxAge = time.Minute }, large, false, "it keeps messages for 1m0s"},
 		{nil, func(c *jetstream.StreamConfig) { c.Replicas = 1 }, large, false, "it has one replica"},
 		{func(s *Stream) { s.Embedded = true }, func(c *jetstream.StreamConfig) { c.Replicas = 1 }, large, false, ""},
-		{nil, func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, large, false, ""},
+		{nil, func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, large, false, "if all its servers are down"},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject, c.AllowMsgTTL = 1, true }, large, false, ""},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 }, large, false, "allow_msg_ttl"},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxAge, c.AllowMsgTTL = time.Minute, true }, large, true, "it removes objects that do not change for 1m0s"},
