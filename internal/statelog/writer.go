@@ -98,7 +98,10 @@ func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
 		if w.ended = errNoTerm; !errors.Is(err, ErrConflict) {
 			return err
 		}
-		tried, w.accepted = term.Epoch, nil
+		if tried = term.Epoch; w.accepted != nil { // nothing is lost yet
+			w.accepted = nil
+			w.reader.restart()
+		}
 		if err := sleep(ctx, rand.N(200*time.Millisecond)); err != nil { // the other process may be about to claim
 			return err
 		}
