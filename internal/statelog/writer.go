@@ -1,0 +1,291 @@
+package statelog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Writer is the writer of a log in one term: from Claim until an error that is ErrConflict. Its methods must not be
+// called concurrently, and nothing else may use the log or change the copy meanwhile.
+type Writer struct {
+	log    Log
+	copy   Source
+	reader reader
+	term   Claim
+	ended  error // why the term has ended
+
+	after   int64 // end of the log
+	size    int   // of the largest record
+	pending *pending
+
+	cursor    string // of the running pass
+	purged    bool   // a pass must begin
+	truncated int64  // up to where records were removed in this term
+	interval  int64  // see Point.due
+	accepted  error  // see Problem
+}
+
+// pending is a commit that may be in the log.
+type pending struct {
+	commit   *commit
+	claim    Claim
+	cursor   string // after the commit, if it belongs to a pass
+	position int64
+	part     uint64
+}
+
+// errNoTerm is the state of a new Writer.
+var errNoTerm = fmt.Errorf("%w: Claim was not called", ErrConflict)
+
+// NewWriter returns a Writer that has not claimed the log yet. local is what the process knows about itself.
+func NewWriter(log Log, local Source, own Claim) *Writer {
+	return &Writer{
+		log: log, copy: local, reader: reader{log: log, copy: local, own: own}, ended: errNoTerm, interval: interval,
+	}
+}
+
+// Claim begins a term: it fences earlier processes, reads the rest of the log into the copy, and appends a claim. After
+// that, the copy has all commits.
+//
+// ErrIncomplete means that the log was purged, deleted or damaged, and that commits may be missing in the copy. Another
+// process may have a better copy. If acceptLoss is true, the copy is written to the log as it is, or is emptied if it
+// is Partial, and Problem returns this error. ErrForeign and ErrNewer mean that this process must not use the log.
+// ErrConflict means that another process has claimed the log meanwhile. After any other error, call Claim again.
+func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
+	if w.ended, w.pending, w.purged, w.truncated = errNoTerm, nil, false, -1; w.term.Epoch > 0 {
+		w.accepted, w.term = nil, Claim{}
+	}
+	w.reader.restart()
+	for tried := uint64(0); ; {
+		if err := w.reader.read(ctx); err != nil {
+			return err
+		}
+		if by := w.reader.point.Claim; tried > 0 && w.reader.epoch >= tried {
+			return fmt.Errorf("%w: %q has claimed it, epoch %d", ErrConflict, by.Holder, w.reader.epoch)
+		}
+		end, err := w.log.Fence(ctx)
+		if err != nil {
+			return err
+		}
+		if err := w.reader.read(ctx); err != nil {
+			return err
+		}
+		w.after = max(end, w.reader.end)
+		if w.size = w.log.MaxRecord(); w.size <= 0 {
+			w.size = 1 << 20
+		}
+		w.size = max(w.size, minRecord)
+		first, problem, err := w.examine(ctx)
+		if problem != nil && acceptLoss {
+			w.accepted, problem = problem, w.discard()
+		}
+		if err := errors.Join(err, problem); err != nil {
+			return err
+		}
+		term := w.reader.own
+		term.Epoch, term.Nonce = max(w.reader.epoch, w.reader.point.Claim.Epoch)+1, rand.Uint64()
+		if term.Epoch == 1 { // a later epoch than in an earlier log that is forgotten
+			term.Epoch = uint64(max(1, time.Now().Unix()))
+		}
+		if err = w.claim(ctx, term, first); err == nil {
+			w.term, w.ended = term, nil
+			return nil
+		}
+		if w.ended = errNoTerm; !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if tried = term.Epoch; w.accepted != nil { // nothing is lost yet
+			w.accepted = nil
+			w.reader.restart()
+		}
+		if err := sleep(ctx, rand.N(200*time.Millisecond)); err != nil { // the other process may be about to claim
+			return err
+		}
+	}
+}
+
+// examine looks for a problem before a claim, and returns whether a pass must begin.
+func (w *Writer) examine(ctx context.Context) (first bool, problem, err error) {
+	r := &w.reader
+	number, found, err := w.first(ctx)
+	switch {
+	case err != nil:
+		return false, nil, err
+	case r.point.Partial:
+		problem = fmt.Errorf("%w: it has no complete pass, and the local copy is incomplete", ErrIncomplete)
+	case r.mode != synced && r.lost != nil:
+		problem = r.lost
+	case r.mode != synced && number > 1:
+		problem = fmt.Errorf("%w: it begins with commit %d, of which parts are missing", ErrIncomplete, number-1)
+	}
+	return r.mode != synced || !found || number > r.point.Pass.Number, problem, nil
+}
+
+// discard empties a copy that is Partial.
+func (w *Writer) discard() error {
+	if !w.reader.point.Partial {
+		return nil
+	}
+	w.reader.point = Point{}
+	return w.copy.Reset()
+}
+
+// Problem returns the ErrIncomplete that Claim has accepted, or nil.
+func (w *Writer) Problem() error { return w.accepted }
+
+// Term returns the claim of this process, with what the log knew about the installation and the cluster.
+func (w *Writer) Term() Claim { return w.term }
+
+// Identify tells the log the uid of the cluster, if Claim did not know it.
+func (w *Writer) Identify(ctx context.Context, cluster string) error {
+	if err := w.Sync(ctx); err != nil || cluster == w.term.Cluster {
+		return err
+	}
+	if w.term.Cluster != "" {
+		return w.term.check(Claim{Cluster: cluster, Format: w.term.Format})
+	}
+	w.term.Cluster = cluster
+	return w.claim(ctx, w.term, false)
+}
+
+// claim appends the claim of this process, which can begin a pass. If the copy is empty, it is the whole pass.
+func (w *Writer) claim(ctx context.Context, term Claim, first bool) error {
+	payload, err := json.Marshal(term)
+	if err != nil {
+		return err
+	}
+	p := pending{commit: w.commit(kindClaim, term.Epoch, payload), claim: term}
+	if p.commit.first = first; first {
+		pairs, _, done, err := w.copy.Next("", 1)
+		if err != nil {
+			return err
+		}
+		p.commit.last = done && len(pairs) == 0
+	}
+	if err := w.append(ctx, p); err != nil {
+		return err
+	}
+	return w.note()
+}
+
+// note stores the point of a commit that does not change the copy.
+func (w *Writer) note() error { return w.copy.Apply(nil, w.reader.point) }
+
+// commit returns the next commit.
+func (w *Writer) commit(k kind, epoch uint64, payload []byte) *commit {
+	r := &w.reader
+	return &commit{
+		header{kind: k, epoch: epoch, number: max(r.number, r.point.Number) + 1, previous: r.point.Chain}, payload,
+	}
+}
+
+// Append appends pairs as one commit. If it returns no error, the copy must apply the pairs and store the point before
+// the next method is called. If that fails, or if Append returns an error, call Sync before the next change of the copy
+// is prepared. Append can be called within a transaction of the copy: it calls nothing but Point.
+//
+// If the broker does not acknowledge a record, Append repeats it until the context ends. ErrConflict means that the
+// term has ended. The next leader may have the commit. After ErrTooLarge, the log does not have the commit. ErrBehind
+// means that Sync must be called first. After any other error, the commit may be in the log, and Sync completes it.
+func (w *Writer) Append(ctx context.Context, pairs []Pair) (Point, error) {
+	if w.ended != nil {
+		return Point{}, w.ended
+	}
+	if w.pending != nil || !w.current() {
+		return Point{}, ErrBehind
+	}
+	err := w.append(ctx, pending{commit: w.commit(kindChanges, w.term.Epoch, encodePairs(pairs))})
+	return w.reader.point, err
+}
+
+// current reports whether the copy has the last commit.
+func (w *Writer) current() bool {
+	at := w.copy.Point()
+	return at.Number == w.reader.point.Number && at.Chain == w.reader.point.Chain
+}
+
+// append appends a commit.
+func (w *Writer) append(ctx context.Context, p pending) error {
+	w.pending = &p
+	p.position = w.after
+	return w.complete(ctx)
+}
+
+// complete appends what is missing of the pending commit.
+func (w *Writer) complete(ctx context.Context) error {
+	p := w.pending
+	for delay := 50 * time.Millisecond; p.part < p.commit.records(w.size); {
+		end, err := w.log.Append(ctx, w.after, p.commit.record(w.size, p.part))
+		switch {
+		case err == nil:
+			w.after = end
+			p.part++
+			continue
+		case errors.Is(err, ErrConflict):
+			w.ended, w.pending = err, nil
+			return err
+		case errors.Is(err, ErrTooLarge) && w.size/2 < minRecord:
+			w.pending = nil
+			return err
+		case errors.Is(err, ErrTooLarge): // readers drop the parts that are there
+			w.size, p.part, p.position = w.size/2, 0, w.after
+			continue
+		}
+		if sleep(ctx, delay) != nil {
+			return fmt.Errorf("append to the state log: %w", err)
+		}
+		delay = min(2*delay, time.Second)
+	}
+	w.pending = nil
+	r := &w.reader
+	r.point = r.point.next(p.commit, p.claim, p.position)
+	r.epoch, r.number, r.mode = p.commit.epoch, p.commit.number, synced
+	if p.commit.first {
+		w.cursor, w.purged = "", false
+	} else if p.commit.kind == kindRefresh {
+		w.cursor = p.cursor
+	}
+	return nil
+}
+
+// Sync completes the last commit if it is unknown whether the log has it, and then applies to the copy what it does not
+// have. If there is nothing to do, it does nothing.
+func (w *Writer) Sync(ctx context.Context) error {
+	if w.ended != nil {
+		return w.ended
+	}
+	if w.pending != nil {
+		if err := w.complete(ctx); err != nil {
+			return err
+		}
+	}
+	if w.current() {
+		return nil
+	}
+	want, r := w.reader.point, w.reader
+	r.restart()
+	if err := r.read(ctx); err != nil {
+		return err
+	}
+	switch {
+	case r.epoch > w.term.Epoch:
+		w.ended = fmt.Errorf("%w: %q has claimed it, epoch %d", ErrConflict, r.point.Claim.Holder, r.epoch)
+	case r.mode != synced || r.point.Number != want.Number || r.point.Chain != want.Chain:
+		w.ended = fmt.Errorf("%w: %w: commit %d can't be read again", ErrConflict, ErrIncomplete, want.Number)
+	}
+	return w.ended
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
