@@ -115,6 +115,7 @@ func (l *Log) Append(ctx context.Context, after int64, record []byte) (end int64
 
 // publish sends a record once.
 func (l *Log) publish(ctx context.Context, after int64, record []byte) error {
+	defer context.AfterFunc(ctx, l.client.Interrupt)() // writing a large record to a server that hangs blocks
 	ctx, cancel := l.request(ctx)
 	defer cancel()
 	ack, err := l.client.JetStream().Publish(ctx, l.subject, record,
@@ -267,7 +268,6 @@ func (l *Log) request(ctx context.Context) (context.Context, context.CancelFunc)
 // repeat connects and calls do, again and again, until it succeeds, returns a [backoff.PermanentError], or has failed
 // for the configured timeout. do can extend that with l.pause.Reset.
 func (l *Log) repeat(ctx context.Context, do func(context.Context) error) error {
-	defer context.AfterFunc(ctx, l.client.Interrupt)()
 	var last error
 	err := backoff.Retry(func() error {
 		if last = l.client.Connect(ctx); last != nil {

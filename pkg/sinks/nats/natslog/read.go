@@ -3,6 +3,7 @@ package natslog
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -34,114 +35,114 @@ func (l *Log) Read(
 		return from, err
 	}
 	info := stream.CachedInfo()
-	if again := !l.created.IsZero() && !l.created.Equal(info.Created); again && from > 1 {
-		l.created = info.Created
+	again := !l.created.IsZero() && !l.created.Equal(info.Created)
+	if l.created = info.Created; again && from > 1 {
 		l.log.Warn("the stream of the state log was created again", "stream", info.Config.Name, "created", info.Created)
 		return 1, nil
 	}
-	l.created = info.Created
-	next, last := uint64(max(from, 1)), info.State.LastSeq
 	if info.State.Msgs == 0 {
 		return endOf(stream), nil
 	}
-	var refused error
-	deliver := func(position int64, record []byte) error {
-		refused = each(position, record)
-		return refused
-	}
+	r := reader{Log: l, each: each, next: uint64(max(from, 1)), last: info.State.LastSeq}
+	defer r.removeConsumers(ctx)
 	err = l.repeat(ctx, func(ctx context.Context) error {
-		before := next
-		err := l.readPart(ctx, &next, last, deliver)
-		if next > before {
+		before := r.next
+		err := r.read(ctx)
+		if r.next > before {
 			l.pause.Reset()
 		}
 		return permanent(err)
 	})
 	switch {
-	case refused != nil:
-		return int64(next), refused
+	case r.refused != nil:
+		return int64(r.next), r.refused
 	case err != nil:
-		return int64(next), l.explain("read stream "+info.Config.Name, err)
+		return int64(r.next), l.explain("read stream "+info.Config.Name, err)
 	}
 	return endOf(stream), nil
 }
 
-// readPart reads the messages up to the sequence last from one consumer. It counts next up to the sequence after the last
-// message that each has received.
-func (l *Log) readPart(
-	ctx context.Context, next *uint64, last uint64, each func(position int64, record []byte) error,
-) error {
-	if *next > last {
+// reader is the state of one Read.
+type reader struct {
+	*Log
+	each       func(position int64, record []byte) error
+	refused    error    // the error that each has returned
+	next, last uint64   // what is left to read
+	consumers  []string // to be removed
+}
+
+// read reads as much as possible from one consumer.
+func (r *reader) read(ctx context.Context) error {
+	if r.next > r.last {
 		return nil
 	}
-	messages, stop, err := l.consume(ctx, *next)
+	messages, err := r.consume(ctx)
 	if err != nil {
 		return err
 	}
-	defer stop()
-	for read := uint64(1); *next <= last; read++ {
-		m, err := messages.Next(jetstream.NextMaxWait(l.client.Timeout / requestsInTimeout))
+	defer messages.Stop()
+	defer context.AfterFunc(ctx, messages.Stop)()
+	for n := uint64(1); r.next <= r.last; n++ {
+		m, err := messages.Next(jetstream.NextMaxWait(r.client.Timeout / requestsInTimeout))
 		if errors.Is(err, natsgo.ErrTimeout) {
-			return l.isRead(ctx, *next, last)
+			return r.isRead(ctx)
 		}
-		if err != nil {
-			return cmp.Or(ctx.Err(), err)
+		if err = cmp.Or(ctx.Err(), err); err != nil {
+			return err
 		}
 		meta, err := m.Metadata()
 		if err != nil {
 			return err
 		}
-		if meta.Sequence.Consumer != read {
-			return errGap
-		}
 		at := meta.Sequence.Stream
-		if at > last {
-			return nil // the rest was removed in the meantime
+		switch {
+		case meta.Sequence.Consumer != n:
+			return errGap
+		case at > r.last: // the rest was removed in the meantime
+			return nil
+		case at < r.next: // the consumer is on a replica that did not have next yet
+			continue
 		}
-		if at < *next {
-			continue // the consumer is on a replica that did not have next yet
+		if r.refused = r.each(int64(at), m.Data()); r.refused != nil {
+			return backoff.Permanent(r.refused)
 		}
-		if err := each(int64(at), m.Data()); err != nil {
-			return backoff.Permanent(err)
-		}
-		*next = at + 1
+		r.next = at + 1
 	}
 	return nil
 }
 
-// isRead returns nil if the stream has no messages from next to last, because they were deleted. The consumer may be on
-// a replica that does not have them yet, so the leader must confirm that.
-func (l *Log) isRead(ctx context.Context, next, last uint64) error {
-	m, err := l.get(ctx, server.JSApiMsgGetRequest{Seq: next, NextFor: ">"})
-	if err == nil && m != nil && m.Sequence <= last {
+// isRead returns nil if the rest was removed, also at the end of the log. The consumer may be on a replica that does not
+// have the rest yet, so the leader must confirm that.
+func (r *reader) isRead(ctx context.Context) error {
+	m, err := r.get(ctx, server.JSApiMsgGetRequest{Seq: r.next, NextFor: ">"})
+	if err == nil && m != nil && m.Sequence <= r.last {
 		err = errStalled
 	}
 	return err
 }
 
-// consume begins to read at a sequence. An ordered consumer of nats.go is the same, but it recovers by itself, even after
-// ctx has ended.
-func (l *Log) consume(ctx context.Context, from uint64) (jetstream.MessagesContext, func(), error) {
-	limited, cancel := l.request(ctx)
+// consume creates a consumer. An ordered consumer of nats.go is the same, but it recovers by itself, even after ctx has
+// ended.
+func (r *reader) consume(ctx context.Context) (jetstream.MessagesContext, error) {
+	ctx, cancel := r.request(ctx)
 	defer cancel()
-	js, name := l.client.JetStream(), l.stream.Config.Name
-	consumer, err := js.CreateConsumer(limited, name, jetstream.ConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: from, AckPolicy: jetstream.AckNonePolicy,
+	name := "deltabridge-state-" + rand.Text()
+	r.consumers = append(r.consumers, name) // even if there is no answer, it may exist
+	consumer, err := r.client.JetStream().CreateConsumer(ctx, r.stream.Config.Name, jetstream.ConsumerConfig{
+		Name: name, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next, AckPolicy: jetstream.AckNonePolicy,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: consumerKept,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("create a consumer: %w", err)
+		return nil, fmt.Errorf("create a consumer: %w", err)
 	}
-	remove := func() {
-		ctx, cancel := l.request(context.WithoutCancel(ctx))
-		defer cancel()
-		_ = js.DeleteConsumer(ctx, name, consumer.CachedInfo().Name) // if it fails, the server removes it later
+	return consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(pullMessages, max(pullBytes, 2*r.limit)))
+}
+
+// removeConsumers removes the consumers as far as that is possible. The server removes the others after some time.
+func (r *reader) removeConsumers(ctx context.Context) {
+	for _, name := range r.consumers {
+		ctx, cancel := r.request(context.WithoutCancel(ctx))
+		_ = r.client.JetStream().DeleteConsumer(ctx, r.stream.Config.Name, name)
+		cancel()
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(pullMessages, max(pullBytes, 2*l.limit)))
-	if err != nil {
-		remove()
-		return nil, nil, err
-	}
-	atEnd := context.AfterFunc(ctx, messages.Stop)
-	return messages, func() { atEnd(); messages.Stop(); remove() }, nil
 }
