@@ -5,29 +5,32 @@ import (
 	"errors"
 )
 
-// Log is a sequence of records in a broker. Positions grow from record to record, but not always by one. Methods must
-// not be called concurrently. Several processes can read a log, and one at a time can append to it.
+// Log is a sequence of records in a broker. Positions are not negative, and grow from record to record, but not always
+// by one. Methods must not be called concurrently. Several processes can read a log, and one at a time can append to
+// it.
 type Log interface {
 	// Fence ensures that no earlier process can append any more, as far as the broker can ensure that, and returns the
-	// position after the last record. Call it before the first Append, and after ErrConflict.
+	// end of the log: the position after the last record, or a later one. Removing records does not change the end.
+	// Call Fence before the first Append, and after ErrConflict.
 	Fence(ctx context.Context) (end int64, err error)
 	// Append adds a record behind the one that ends at position after, which is what Fence, Append or Read returned
-	// last. It returns the position after the record.
+	// last. It returns the position after the record. The position of the record is after or later.
 	//
 	// If it returns ErrConflict, another process has appended a record or has fenced this process, and the record was
 	// not written. If it returns ErrTooLarge, the broker never accepts a record of this size. After any other error,
-	// the record may have been written: the next call must be Append with the same arguments, or Fence. If it is Append,
-	// the record is in the log once when it succeeds.
+	// the record may have been written, or may still arrive: the next Append must have the same arguments, or Fence must
+	// be called before it. In the first case, the record is in the log once when Append succeeds.
 	Append(ctx context.Context, after int64, record []byte) (end int64, err error)
 	// Read calls each for the records from position from on, in order, up to the end of the log at the time of the call.
-	// It returns the position after the last one. If records from this position on were removed, it begins with the
-	// first record after them. each must not keep the record. If each returns an error, Read returns it.
+	// It returns the end. If records from this position on were removed, it begins with the first record after them. If
+	// there are no records from this position on, it returns the end too, which is before from if the log was deleted
+	// and created again. each must not keep the record. If each returns an error, Read returns it (errors.Is).
 	Read(ctx context.Context, from int64, each func(position int64, record []byte) error) (end int64, err error)
 	// Wait returns when the log may have a record at or after position from. It returns nil too if it can't tell.
 	Wait(ctx context.Context, from int64) error
 	// Truncate removes the records before a position, now or later.
 	Truncate(ctx context.Context, before int64) error
-	// MaxRecord returns the maximum size of a record in bytes, as far as it is known.
+	// MaxRecord returns the maximum size of a record in bytes, as far as it is known, or 0.
 	MaxRecord() int
 	// Close releases all resources.
 	Close() error

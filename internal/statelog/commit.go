@@ -1,0 +1,200 @@
+package statelog
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"time"
+)
+
+// Pair is a value in a bucket, or its removal. A nil Value removes the value. With an empty Key, a nil Value removes all
+// values of the source in the bucket.
+type Pair struct {
+	Bucket, Source, Key string
+	Value               []byte
+}
+
+// Claim describes the process that writes to the log.
+type Claim struct {
+	Installation  string    `json:"installation"`      // empty: that of the log
+	Cluster       string    `json:"cluster,omitempty"` // uid; empty if it is not known
+	Epoch         uint64    `json:"epoch"`             // number of the term, assigned by Writer.Claim
+	Holder        string    `json:"holder"`            // name of the process, for people
+	Started       time.Time `json:"started"`
+	Configuration string    `json:"configuration"` // hash
+	Format        int       `json:"format"`        // of the pairs
+	Nonce         uint64    `json:"nonce"`         // makes two claims differ; assigned by Writer.Claim
+}
+
+// check returns an error if a process with the claim own must not use a log that has the claim c.
+func (c Claim) check(own Claim) error {
+	differ := func(a, b string) bool { return a != b && a != "" && b != "" }
+	switch {
+	case c.Format > own.Format:
+		return fmt.Errorf("%w (format %d, this version has %d)", ErrNewer, c.Format, own.Format)
+	case differ(c.Installation, own.Installation):
+		return fmt.Errorf("%w: it is of installation %q (%s), this one is %q", ErrForeign, c.Installation, c.Holder,
+			own.Installation)
+	case differ(c.Cluster, own.Cluster):
+		return fmt.Errorf("%w: it is of cluster %s (%s), this one is %s", ErrForeign, c.Cluster, c.Holder, own.Cluster)
+	}
+	return nil
+}
+
+const version = 1
+
+type kind byte
+
+const (
+	kindClaim kind = iota + 1
+	kindChanges
+	kindRefresh
+
+	kindMask  = 0x0f
+	flagLast  = 0x40 // ends a pass
+	flagFirst = 0x80 // begins a pass; only a claim has it
+)
+
+const (
+	maxHeader = 1 + 4 + 1 + 4*binary.MaxVarintLen64 + 4
+	minRecord = maxHeader + 32
+)
+
+// header is what each record of a commit has.
+type header struct {
+	kind        kind
+	first, last bool
+	epoch       uint64
+	number      uint64 // of the commit
+	previous    uint32 // chain of the commit before
+	part, parts uint64 // part is less than parts
+}
+
+func (h header) append(dst []byte) []byte {
+	b := byte(h.kind)
+	if h.first {
+		b |= flagFirst
+	}
+	if h.last {
+		b |= flagLast
+	}
+	dst = append(dst, b)
+	dst = binary.AppendUvarint(dst, h.epoch)
+	dst = binary.AppendUvarint(dst, h.number)
+	dst = binary.AppendUvarint(dst, h.part)
+	dst = binary.AppendUvarint(dst, h.parts)
+	return binary.LittleEndian.AppendUint32(dst, h.previous)
+}
+
+// commit is a change of the copies that is applied completely or not at all.
+type commit struct {
+	header // part and parts are 0
+
+	payload []byte // pairs, or the claim
+}
+
+// chain returns a checksum of the commit and of all commits before it. Copies with the same chain have the same content.
+func (c *commit) chain() uint32 {
+	return crc32.Update(checksum(c.append(nil)), castagnoli(), c.payload)
+}
+
+// size is what the commit contributes to the size of the log, approximately.
+func (c *commit) size() int64 { return int64(len(c.payload) + maxHeader) }
+
+// records returns how many records of at most maxSize bytes the commit needs. maxSize must be minRecord or more.
+func (c *commit) records(maxSize int) uint64 {
+	chunk := maxSize - maxHeader
+	return uint64(max(1, (len(c.payload)+chunk-1)/chunk))
+}
+
+// record returns a record of the commit.
+func (c *commit) record(maxSize int, part uint64) []byte {
+	h, chunk := c.header, maxSize-maxHeader
+	h.part, h.parts = part, c.records(maxSize)
+	from := int(part) * chunk
+	data := c.payload[from:min(from+chunk, len(c.payload))]
+	record := append(make([]byte, 0, maxHeader+len(data)), version, 0, 0, 0, 0)
+	record = append(h.append(record), data...)
+	binary.LittleEndian.PutUint32(record[1:], recordSum(record))
+	return record
+}
+
+// decode returns the header of a record and its part of the payload, which shares memory with the record.
+func decode(record []byte) (h header, data []byte, err error) {
+	if len(record) < 6 || binary.LittleEndian.Uint32(record[1:]) != recordSum(record) {
+		return h, nil, fmt.Errorf("%w (%d bytes)", ErrDamaged, len(record))
+	}
+	if record[0] > version {
+		return h, nil, fmt.Errorf("%w (record format %d)", ErrNewer, record[0])
+	}
+	if record[0] < version {
+		return h, nil, ErrDamaged
+	}
+	b, rest := record[5], record[6:]
+	h.kind, h.first, h.last = kind(b&kindMask), b&flagFirst != 0, b&flagLast != 0
+	for _, field := range []*uint64{&h.epoch, &h.number, &h.part, &h.parts} {
+		n := 0
+		if *field, n = binary.Uvarint(rest); n <= 0 {
+			return h, nil, ErrDamaged
+		}
+		rest = rest[n:]
+	}
+	if len(rest) < 4 || h.part >= h.parts || h.kind < kindClaim || h.kind > kindRefresh {
+		return h, nil, ErrDamaged
+	}
+	h.previous = binary.LittleEndian.Uint32(rest)
+	return h, rest[4:], nil
+}
+
+// claim returns the claim in the payload.
+func (c *commit) claim() (claim Claim, err error) {
+	if err := json.Unmarshal(c.payload, &claim); err != nil {
+		return claim, errors.Join(ErrDamaged, err)
+	}
+	claim.Epoch = c.epoch
+	return claim, nil
+}
+
+// pairs returns the pairs in the payload. Their values share its memory.
+func (c *commit) pairs() (pairs []Pair, err error) {
+	for b := c.payload; len(b) > 0; {
+		var fields [4][]byte
+		for n := range fields {
+			size, used := binary.Uvarint(b)
+			if used <= 0 || n < 3 && size == 0 || size > uint64(len(b)-used)+1 {
+				return nil, ErrDamaged
+			}
+			if b = b[used:]; size > 0 {
+				fields[n], b = b[:size-1:size-1], b[size-1:]
+			}
+		}
+		pairs = append(pairs, Pair{string(fields[0]), string(fields[1]), string(fields[2]), fields[3]})
+	}
+	return pairs, nil
+}
+
+// appendPairs appends each pair as four fields. Before each field is its length plus one, or zero for a nil Value.
+func appendPairs(dst []byte, pairs []Pair) []byte {
+	for _, p := range pairs {
+		for _, field := range []string{p.Bucket, p.Source, p.Key} {
+			dst = append(binary.AppendUvarint(dst, uint64(len(field))+1), field...)
+		}
+		if p.Value == nil {
+			dst = append(dst, 0)
+		} else {
+			dst = append(binary.AppendUvarint(dst, uint64(len(p.Value))+1), p.Value...)
+		}
+	}
+	return dst
+}
+
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) } // hash/crc32 creates this table only once
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli()) }
+
+// recordSum returns the checksum of everything in a record except the checksum itself.
+func recordSum(record []byte) uint32 {
+	return crc32.Update(checksum(record[:1]), castagnoli(), record[5:])
+}

@@ -1,0 +1,57 @@
+package statelog
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// Follower applies what another process appends to a log to a local copy. Nothing else may use the log or change the
+// copy meanwhile. A copy that does not continue in the log, because it is from another log or older than the first
+// record, is emptied and read anew.
+type Follower struct {
+	reader reader
+	behind atomic.Int64
+}
+
+// NewFollower returns a Follower. own is what the process knows about itself.
+func NewFollower(log Log, local Copy, own Claim) *Follower {
+	f := &Follower{reader: reader{log: log, copy: local, own: own}}
+	f.reader.restart()
+	f.behind.Store(-1)
+	return f
+}
+
+// Read reads to the end of the log. It can be repeated after any error. ErrForeign and ErrNewer mean that this process
+// must not use the log. ErrIncomplete means that commits are missing: the copy stays as it is until the writer has
+// noticed that and has begun another pass.
+func (f *Follower) Read(ctx context.Context) error {
+	r := &f.reader
+	r.count = 0
+	err := r.read(ctx)
+	if err == nil && r.mode == skipping && r.seen {
+		err = r.lost
+	}
+	switch {
+	case r.mode != synced || r.point.Partial:
+		f.behind.Store(-1)
+	case err == nil || f.behind.Load() >= 0:
+		f.behind.Store(int64(r.count))
+	}
+	return err
+}
+
+// Run reads whenever the log grows, until an error.
+func (f *Follower) Run(ctx context.Context) error {
+	for {
+		if err := f.Read(ctx); err != nil {
+			return err
+		}
+		if err := f.reader.log.Wait(ctx, max(f.reader.next, f.reader.end)); err != nil {
+			return err
+		}
+	}
+}
+
+// Behind returns how many commits the copy was behind the log when it was last read. It returns -1 if the copy was
+// never complete. It can be called at any time.
+func (f *Follower) Behind() int { return int(f.behind.Load()) }

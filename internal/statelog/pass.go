@@ -1,0 +1,88 @@
+package statelog
+
+import (
+	"context"
+	"errors"
+)
+
+// chunk is how many bytes of pairs a commit of a pass has.
+const chunk = 512 << 10
+
+// errFirst stops a Read after the first record.
+var errFirst = errors.New("first record")
+
+// Refresh does one step of a pass: it begins the pass if one is required, or appends the next chunk. After the last
+// chunk, it removes everything before the pass. It returns whether there is another step, so that the caller can
+// append commits between two steps.
+func (w *Writer) Refresh(ctx context.Context) (more bool, err error) {
+	if err := w.Sync(ctx); err != nil {
+		return false, err
+	}
+	p := &w.reader.point
+	if p.Running.Number == 0 || w.purged {
+		err := w.truncate(ctx)
+		if !w.purged && !p.due() {
+			return false, err
+		}
+		return true, errors.Join(err, w.claim(ctx, true))
+	}
+	pairs, next, done, err := w.copy.Next(w.cursor, min(chunk, w.size))
+	if err != nil {
+		return true, err
+	}
+	c := w.commit(kindRefresh, appendPairs(nil, pairs))
+	c.last = done
+	if err := w.append(ctx, pending{commit: c, cursor: next}); err != nil {
+		return true, err
+	}
+	if err := w.note(); err != nil || !done {
+		return true, err
+	}
+	return false, w.truncate(ctx)
+}
+
+// truncate removes what precedes the last complete pass.
+func (w *Writer) truncate(ctx context.Context) error {
+	before := w.reader.point.Pass.Position
+	if before <= w.truncated {
+		return nil
+	}
+	if err := w.log.Truncate(ctx, before); err != nil {
+		return err
+	}
+	w.truncated = before
+	return nil
+}
+
+// Check looks whether the log still has everything from the last complete pass on. If not, it was purged, and the next
+// Refresh begins a pass.
+func (w *Writer) Check(ctx context.Context) (complete bool, err error) {
+	if err := w.Sync(ctx); err != nil {
+		return false, err
+	}
+	number, found, err := w.first(ctx)
+	if err != nil {
+		return false, err
+	}
+	p := &w.reader.point
+	w.purged = w.purged || !found || number > max(p.Pass.Number, p.Running.Number)
+	return !w.purged, nil
+}
+
+// first returns the number of the first commit of the log, of which the first records may be missing.
+func (w *Writer) first(ctx context.Context) (number uint64, found bool, err error) {
+	_, err = w.log.Read(ctx, 0, func(_ int64, record []byte) error {
+		h, _, err := decode(record)
+		if errors.Is(err, ErrDamaged) {
+			return nil
+		}
+		if number, found = h.number, true; h.part > 0 {
+			number++ // this commit is incomplete
+		}
+		return errors.Join(err, errFirst)
+	})
+	if errors.Is(err, errFirst) && !errors.Is(err, ErrNewer) {
+		err = nil
+	}
+	return number, found, err
+}

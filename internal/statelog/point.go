@@ -1,0 +1,83 @@
+package statelog
+
+// Copy is a local copy of what the log contains. A process that has lost its copy reads the whole log.
+type Copy interface {
+	// Point returns the point of the last Apply, or the zero Point. A copy that was not made from a log has the zero
+	// Point too. When it first meets a log, the content of the log replaces its content, or, if the log is empty, its
+	// content is written to the log.
+	Point() Point
+	// Apply changes the content and the point in one transaction. Pairs are in the order of their commits, and may
+	// share memory. Without pairs, only the point changes.
+	Apply(pairs []Pair, at Point) error
+	// Reset removes the content and the point.
+	Reset() error
+}
+
+// Source is a copy of which the content can be written to the log again.
+type Source interface {
+	Copy
+	// Next returns pairs behind a cursor, of maxBytes or a little more, and the next cursor. The first cursor is empty.
+	// Everything that is not changed during the pass must be returned once; what is changed can be left out.
+	Next(cursor string, maxBytes int) (pairs []Pair, next string, done bool, err error)
+}
+
+// Point is a commit in the log, and what a reader knows about the log there. A copy stores it together with its content.
+type Point struct {
+	Position int64  `json:"position"` // of the first record of the commit, or less
+	Number   uint64 `json:"number"`   // of the commit; the first one is 1
+	Chain    uint32 `json:"chain"`    // copies with the same Number and Chain have the same content
+	Claim    Claim  `json:"claim"`    // of the process that wrote the commit
+	// Partial means that the content is not complete, because it was read from the beginning of a pass that has not
+	// ended. Nothing must be concluded from it.
+	Partial bool `json:"partial,omitempty"`
+	Pass    Pass `json:"pass"`    // the last complete pass; Number is 0 if there is none
+	Running Pass `json:"running"` // the pass that has not ended; Number is 0 if there is none
+}
+
+// Pass is a pass: a part of the log that contains everything, so that nothing before it is required.
+type Pass struct {
+	Position int64  `json:"position"` // of its first record, or less
+	Number   uint64 `json:"number"`   // of its first commit
+	Bytes    int64  `json:"bytes"`    // in commits of the pass
+	Total    int64  `json:"total"`    // in all commits since its beginning
+}
+
+// precedes reports whether a commit is the next one.
+func (p *Point) precedes(c *commit) bool {
+	return p.Number > 0 && c.previous == p.Chain && (c.number == p.Number+1 || c.first && c.number > p.Number) &&
+		(c.epoch == p.Claim.Epoch || c.kind == kindClaim && c.epoch > p.Claim.Epoch)
+}
+
+// is reports whether a commit is that of the point.
+func (p *Point) is(c *commit) bool {
+	return p.Number > 0 && c.number == p.Number && c.chain() == p.Chain
+}
+
+// next returns the point of a commit that follows p. claim must be set if the commit is a claim.
+func (p Point) next(c *commit, claim Claim, position int64) Point {
+	p.Position, p.Number, p.Chain = position, c.number, c.chain()
+	if c.kind == kindClaim {
+		if c.epoch != p.Claim.Epoch {
+			p.Running = Pass{} // nobody continues it
+		}
+		p.Claim = claim
+	}
+	if c.first {
+		p.Running = Pass{Position: position, Number: c.number}
+	}
+	p.Pass.Total += c.size()
+	if p.Running.Number == 0 {
+		return p
+	}
+	p.Running.Total += c.size()
+	if c.first || c.kind == kindRefresh {
+		p.Running.Bytes += c.size()
+	}
+	if c.last {
+		p.Pass, p.Running, p.Partial = p.Running, Pass{}, false
+	}
+	return p
+}
+
+// due reports whether enough was appended for another pass.
+func (p *Point) due() bool { return p.Pass.Number == 0 || p.Pass.Total > 2*p.Pass.Bytes+16<<20 }

@@ -1,0 +1,197 @@
+package statelog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// maxBatch is how many bytes of pairs a reader collects for one Apply.
+const maxBatch = 4 << 20
+
+// errRewind stops a Read: the copy does not continue in the log.
+var errRewind = errors.New("the log is read from its beginning")
+
+// mode is what a reader knows about the connection between its copy and the log.
+type mode int
+
+const (
+	probing  mode = iota // nothing yet: the next commit must be that of the copy, or must follow it
+	synced               // the copy continues in the log
+	skipping             // it does not: commits are skipped until one follows the copy or begins a pass
+)
+
+// reader applies the commits of a log to a copy.
+type reader struct {
+	log  Log
+	copy Copy
+	own  Claim // of this process; what is not known is filled in from the log
+
+	mode   mode
+	point  Point // of the copy, including the batch
+	batch  []Pair
+	bytes  int
+	next   int64  // position of the next record
+	end    int64  // of the log
+	epoch  uint64 // highest of the log; records of earlier ones are dropped
+	number uint64 // highest of the log
+	lost   error  // why commits are skipped
+	count  int    // commits applied since the last restart or since somebody has set it to 0
+	seen   bool   // the log has records
+
+	head     header // of the last record, if the commit of it is not complete
+	payload  []byte
+	position int64 // of the first record of this commit
+}
+
+// restart continues from the point of the copy.
+func (r *reader) restart() {
+	r.batch, r.bytes, r.lost, r.head, r.seen, r.count = nil, 0, nil, header{}, false, 0
+	r.point = r.copy.Point()
+	r.next, r.epoch, r.number = r.point.Position, r.point.Claim.Epoch, r.point.Number
+	r.adopt(r.point.Claim)
+	if r.mode = probing; r.point.Number == 0 {
+		r.mode, r.next = skipping, 0
+	}
+}
+
+// adopt fills in what this process does not know about itself.
+func (r *reader) adopt(c Claim) {
+	if r.own.Installation == "" {
+		r.own.Installation = c.Installation
+	}
+	if r.own.Cluster == "" {
+		r.own.Cluster = c.Cluster
+	}
+}
+
+// read reads to the end of the log and applies what it reads. It can be repeated after any error.
+func (r *reader) read(ctx context.Context) error {
+	for {
+		end, err := r.log.Read(ctx, r.next, r.take)
+		if err == nil && (end < r.next || r.mode == probing) { // the log was created again, or purged
+			r.mode = probing
+			err = r.skip("the last commit of the local copy is not in it")
+		}
+		if errors.Is(err, errRewind) {
+			r.mode, r.next, r.epoch, r.number, r.head, r.seen = skipping, 0, 0, 0, header{}, false
+			continue
+		}
+		if err == nil {
+			r.end = end
+		}
+		return errors.Join(err, r.flush())
+	}
+}
+
+// skip notes that a commit can't be applied.
+func (r *reader) skip(reason string) error {
+	if r.lost == nil || r.mode != skipping {
+		r.lost = fmt.Errorf("%w: %s", ErrIncomplete, reason)
+	}
+	if r.mode == probing {
+		return errRewind
+	}
+	r.mode = skipping
+	return nil
+}
+
+// take takes a record.
+func (r *reader) take(position int64, record []byte) error {
+	r.seen = true
+	h, data, err := decode(record)
+	if errors.Is(err, ErrDamaged) {
+		if err, r.head = nil, (header{}); r.mode != probing { // the copy may have the commit
+			err = r.skip(fmt.Sprintf("the record at position %d is damaged", position))
+		}
+	} else if err == nil && (h.epoch >= r.epoch || r.mode == probing) {
+		err = r.assemble(h, position, data)
+	}
+	if err == nil {
+		r.next = position + 1
+	}
+	return err
+}
+
+// assemble adds a record to its commit. A commit that is not complete when another one begins is dropped.
+func (r *reader) assemble(h header, position int64, data []byte) error {
+	expected := r.head
+	expected.part++
+	if h.part == 0 {
+		r.payload, r.position = nil, position
+	} else if h != expected {
+		r.head = header{}
+		return nil // if commits are missing, the next one shows it
+	}
+	r.head, r.payload = h, append(r.payload, data...)
+	if h.part+1 < h.parts {
+		return nil
+	}
+	r.head, h.part, h.parts = header{}, 0, 0
+	r.next = r.position // if the commit can't be applied, it is read again
+	return r.commit(&commit{h, r.payload}, r.position)
+}
+
+// commit takes a complete commit.
+func (r *reader) commit(c *commit, position int64) (err error) {
+	var claim Claim
+	if c.kind == kindClaim {
+		if claim, err = c.claim(); err != nil {
+			return r.skip(err.Error())
+		}
+		if err := claim.check(r.own); err != nil {
+			return err
+		}
+		r.adopt(claim)
+	}
+	follows := r.point.precedes(c)
+	if !follows && !c.first && !r.point.is(c) && r.mode == probing {
+		return r.skip("the local copy is from another log")
+	}
+	r.epoch, r.number = max(r.epoch, c.epoch), max(r.number, c.number)
+	switch {
+	case r.point.is(c): // the copy has it
+		r.mode, r.lost = synced, nil
+		return nil
+	case c.first && (!follows || r.point.Partial):
+		if err := r.copy.Reset(); err != nil {
+			r.restart()
+			return fmt.Errorf("empty the local copy: %w", err)
+		}
+		r.batch, r.bytes, r.point = nil, 0, Point{Partial: true}
+	case !follows:
+		return r.skip(fmt.Sprintf("commit %d does not follow commit %d", c.number, r.point.Number))
+	}
+	return r.apply(c, claim, position)
+}
+
+func (r *reader) apply(c *commit, claim Claim, position int64) error {
+	if c.kind == kindChanges || c.kind == kindRefresh && r.point.Partial { // a complete copy has what a pass contains
+		pairs, err := c.pairs()
+		if err != nil {
+			return r.skip(err.Error())
+		}
+		r.batch, r.bytes = append(r.batch, pairs...), r.bytes+len(c.payload)
+	}
+	r.mode, r.lost = synced, nil
+	r.point = r.point.next(c, claim, position)
+	r.count++
+	if r.bytes < maxBatch {
+		return nil
+	}
+	return r.flush()
+}
+
+// flush applies the batch. If that fails, the batch is read again.
+func (r *reader) flush() error {
+	stored := r.copy.Point()
+	if stored.Number == r.point.Number && stored.Chain == r.point.Chain {
+		return nil
+	}
+	if err := r.copy.Apply(r.batch, r.point); err != nil {
+		r.restart()
+		return fmt.Errorf("write the local copy: %w", err)
+	}
+	r.batch, r.bytes = nil, 0
+	return nil
+}

@@ -1,0 +1,269 @@
+package statelog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Writer is the writer of a log in one term: from Claim until an error that is ErrConflict. Its methods must not be
+// called concurrently, and nothing else may use the log or change the copy meanwhile.
+type Writer struct {
+	log    Log
+	copy   Source
+	reader reader
+	term   Claim
+	ended  error // why the term has ended
+
+	after   int64 // end of the log
+	size    int   // of the largest record
+	pending *pending
+
+	cursor    string // of the running pass
+	purged    bool   // a pass must begin
+	truncated int64  // up to where records were removed in this term
+	problem   error
+}
+
+// pending is a commit that may be in the log.
+type pending struct {
+	commit   *commit
+	claim    Claim
+	cursor   string // after the commit, if it belongs to a pass
+	position int64
+	part     uint64
+}
+
+// errNoTerm is the state of a new Writer.
+var errNoTerm = fmt.Errorf("%w: Claim was not called", ErrConflict)
+
+// NewWriter returns a Writer that has not claimed the log yet. local is what the process knows about itself.
+func NewWriter(log Log, local Source, own Claim) *Writer {
+	return &Writer{log: log, copy: local, reader: reader{log: log, copy: local, own: own}, ended: errNoTerm}
+}
+
+// Claim begins a term: it fences earlier processes, reads the rest of the log into the copy, and appends a claim. After
+// that, the copy has all commits, except if Problem returns an error.
+//
+// ErrForeign and ErrNewer mean that this process must not use the log. ErrConflict means that another process has
+// claimed the log meanwhile. After any other error, call Claim again.
+func (w *Writer) Claim(ctx context.Context) error {
+	w.ended, w.pending, w.purged, w.truncated, w.problem = errNoTerm, nil, false, -1, nil
+	w.reader.restart()
+	for tried := uint64(0); ; {
+		if err := w.reader.read(ctx); err != nil {
+			return err
+		}
+		if by := w.reader.point.Claim; tried > 0 && w.reader.epoch >= tried {
+			return fmt.Errorf("%w: %q has claimed it, epoch %d", ErrConflict, by.Holder, w.reader.epoch)
+		}
+		end, err := w.log.Fence(ctx)
+		if err != nil {
+			return err
+		}
+		if err := w.reader.read(ctx); err != nil {
+			return err
+		}
+		w.after = max(end, w.reader.end)
+		if w.size = w.log.MaxRecord(); w.size <= 0 {
+			w.size = 1 << 20
+		}
+		w.size = max(w.size, minRecord)
+		first, err := w.examine(ctx)
+		if err != nil {
+			return err
+		}
+		w.term = w.reader.own
+		w.term.Epoch, w.term.Nonce = max(w.reader.epoch, w.reader.point.Claim.Epoch)+1, rand.Uint64()
+		w.ended = nil
+		if err = w.claim(ctx, first); !errors.Is(err, ErrConflict) {
+			if err != nil {
+				w.ended = errNoTerm
+			}
+			return err
+		}
+		tried = w.term.Epoch
+		if err := sleep(ctx, rand.N(200*time.Millisecond)); err != nil { // the other process may be about to claim
+			return err
+		}
+	}
+}
+
+// examine decides what the copy and the log are worth before a claim, and returns whether a pass must begin.
+func (w *Writer) examine(ctx context.Context) (first bool, err error) {
+	r := &w.reader
+	number, found, err := w.first(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case r.point.Partial:
+		w.problem = fmt.Errorf("%w: it has no complete pass, and the local copy is incomplete", ErrIncomplete)
+		if err := w.copy.Reset(); err != nil {
+			return false, err
+		}
+		r.point = Point{}
+		return true, nil
+	case r.mode != synced && found:
+		w.problem = r.lost
+		return true, nil
+	case r.point.Number > 0 && !found:
+		w.problem = fmt.Errorf("%w: it is empty, the local copy has commit %d", ErrIncomplete, r.point.Number)
+	}
+	return !found || number > r.point.Pass.Number, nil
+}
+
+// Problem returns what Claim has found and repairs. If it is not nil, it is ErrIncomplete, and commits of earlier
+// processes may be missing in the copy.
+func (w *Writer) Problem() error { return w.problem }
+
+// Term returns the claim of this process, with what the log knew about the installation and the cluster.
+func (w *Writer) Term() Claim { return w.term }
+
+// Identify tells the log the uid of the cluster, if Claim did not know it.
+func (w *Writer) Identify(ctx context.Context, cluster string) error {
+	if err := w.Sync(ctx); err != nil || cluster == w.term.Cluster {
+		return err
+	}
+	known := w.term
+	if w.term.Cluster = cluster; known.Cluster == "" {
+		return w.claim(ctx, false)
+	}
+	w.term = known
+	return known.check(Claim{Cluster: cluster, Format: known.Format})
+}
+
+// claim appends the claim of this process.
+func (w *Writer) claim(ctx context.Context, first bool) error {
+	payload, err := json.Marshal(w.term)
+	if err != nil {
+		return err
+	}
+	p := pending{commit: w.commit(kindClaim, payload), claim: w.term}
+	p.commit.first = first
+	if err := w.append(ctx, p); err != nil {
+		return err
+	}
+	return w.note()
+}
+
+// note stores the point of a commit that does not change the copy.
+func (w *Writer) note() error { return w.copy.Apply(nil, w.reader.point) }
+
+func (w *Writer) commit(k kind, payload []byte) *commit {
+	r := &w.reader
+	return &commit{
+		header{
+			kind: k, epoch: w.term.Epoch, number: max(r.number, r.point.Number) + 1, previous: r.point.Chain,
+		}, payload,
+	}
+}
+
+// Append appends pairs as one commit. If it returns no error, the copy must apply the pairs and store the point, before
+// the next method is called. If that fails, or if Append returns an error, call Sync when the copy can be changed again.
+//
+// If the broker does not acknowledge a record, Append repeats it until the context ends. ErrConflict means that the term
+// has ended. If another process has claimed the log, it has the commit or not. After ErrTooLarge, the log does not have
+// the commit. ErrBehind means that Sync must be called first. After any other error, the commit may be in the log, and
+// Sync completes it.
+func (w *Writer) Append(ctx context.Context, pairs []Pair) (Point, error) {
+	if w.ended != nil {
+		return Point{}, w.ended
+	}
+	if w.pending != nil || !w.current() {
+		return Point{}, ErrBehind
+	}
+	err := w.append(ctx, pending{commit: w.commit(kindChanges, appendPairs(nil, pairs))})
+	return w.reader.point, err
+}
+
+// current reports whether the copy has the last commit.
+func (w *Writer) current() bool {
+	at := w.copy.Point()
+	return at.Number == w.reader.point.Number && at.Chain == w.reader.point.Chain
+}
+
+// append appends a commit.
+func (w *Writer) append(ctx context.Context, p pending) error {
+	w.pending = &p
+	p.position = w.after
+	return w.complete(ctx)
+}
+
+// complete appends what is missing of the pending commit.
+func (w *Writer) complete(ctx context.Context) error {
+	p := w.pending
+	for delay := 50 * time.Millisecond; p.part < p.commit.records(w.size); {
+		end, err := w.log.Append(ctx, w.after, p.commit.record(w.size, p.part))
+		switch {
+		case err == nil:
+			w.after = end
+			p.part++
+			continue
+		case errors.Is(err, ErrConflict):
+			w.ended, w.pending = err, nil
+			return err
+		case errors.Is(err, ErrTooLarge) && w.size/2 < minRecord:
+			w.pending = nil
+			return err
+		case errors.Is(err, ErrTooLarge): // readers drop the parts that are there
+			w.size, p.part, p.position = w.size/2, 0, w.after
+			continue
+		}
+		if sleep(ctx, delay) != nil {
+			return fmt.Errorf("append to the state log: %w", err)
+		}
+		delay = min(2*delay, time.Second)
+	}
+	w.pending = nil
+	r := &w.reader
+	r.point = r.point.next(p.commit, p.claim, p.position)
+	r.epoch, r.number, r.mode = p.commit.epoch, p.commit.number, synced
+	if p.commit.first {
+		w.cursor, w.purged = "", false
+	} else if p.commit.kind == kindRefresh {
+		w.cursor = p.cursor
+	}
+	return nil
+}
+
+// Sync completes the last commit if it is unknown whether the log has it, and then applies to the copy what it does not
+// have. If there is nothing to do, it does nothing.
+func (w *Writer) Sync(ctx context.Context) error {
+	if w.ended != nil {
+		return w.ended
+	}
+	if w.pending != nil {
+		if err := w.complete(ctx); err != nil {
+			return err
+		}
+	}
+	if w.current() {
+		return nil
+	}
+	want, r := w.reader.point, w.reader
+	r.restart()
+	if err := r.read(ctx); err != nil {
+		return err
+	}
+	switch {
+	case r.epoch > w.term.Epoch:
+		w.ended = fmt.Errorf("%w: %q has claimed it, epoch %d", ErrConflict, r.point.Claim.Holder, r.epoch)
+	case r.mode != synced || r.point.Number != want.Number || r.point.Chain != want.Chain:
+		w.ended = fmt.Errorf("%w: %w: commit %d can't be read again", ErrConflict, ErrIncomplete, want.Number)
+	}
+	return w.ended
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
