@@ -29,8 +29,6 @@ const (
 	defaultTimeout = 10 * time.Second
 	// requestsInTimeout is how many requests without an answer fit into the timeout.
 	requestsInTimeout = 4
-	// defaultMaxPayload is the default of nats-server.
-	defaultMaxPayload = 1 << 20
 	// closeTimeout limits the farewell to a server that hangs.
 	closeTimeout = time.Second
 )
@@ -45,7 +43,7 @@ type Log struct {
 	client  natsconn.Client
 	log     *slog.Logger
 	pause   *backoff.ExponentialBackOff // of repeat
-	limit   int                         // the size in bytes of the largest message, including headers
+	limit   int                         // the size in bytes of the largest message, including headers; 0 if it is not known
 	created time.Time                   // when the stream was created that is read; zero before the first Read
 }
 
@@ -57,7 +55,7 @@ func New(cfg Config) *Log {
 	cfg.Stream.Name = cmp.Or(cfg.Stream.Name, defaults.Stream.Name)
 	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	l := &Log{
-		subject: cfg.Stream.subject(), log: cmp.Or(cfg.Logger, slog.Default()), limit: defaultMaxPayload,
+		subject: cfg.Stream.subject(), log: cmp.Or(cfg.Logger, slog.Default()),
 		pause: backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond),
 			backoff.WithMultiplier(2), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(cfg.Timeout)),
 	}
@@ -98,7 +96,7 @@ func endOf(stream jetstream.Stream) int64 { return int64(stream.CachedInfo().Sta
 // Append implements [statelog.Log].
 func (l *Log) Append(ctx context.Context, after int64, record []byte) (end int64, err error) {
 	err = l.repeat(ctx, func(ctx context.Context) error {
-		if size, largest := len(record), l.MaxRecord(); size > largest {
+		if size, largest := len(record), l.MaxRecord(); l.limit > 0 && size > largest {
 			return backoff.Permanent(fmt.Errorf("%w: %d bytes, more than %d", statelog.ErrTooLarge, size, largest))
 		}
 		err := l.publish(ctx, after, record)
@@ -115,7 +113,6 @@ func (l *Log) Append(ctx context.Context, after int64, record []byte) (end int64
 
 // publish sends a record once.
 func (l *Log) publish(ctx context.Context, after int64, record []byte) error {
-	defer context.AfterFunc(ctx, l.client.Interrupt)() // writing a large record to a server that hangs blocks
 	ctx, cancel := l.request(ctx)
 	defer cancel()
 	ack, err := l.client.JetStream().Publish(ctx, l.subject, record,
@@ -136,6 +133,7 @@ func (l *Log) resolve(ctx context.Context, after int64, record []byte, cause err
 	conflict := func(format string, args ...any) error {
 		return backoff.Permanent(fmt.Errorf("%w: %s", statelog.ErrConflict, fmt.Sprintf(format, args...)))
 	}
+	l.log.Debug("state log: looking for a record", "position", after, "err", cause)
 	stream, err := l.lookUp(ctx)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
@@ -270,7 +268,10 @@ func (l *Log) request(ctx context.Context) (context.Context, context.CancelFunc)
 func (l *Log) repeat(ctx context.Context, do func(context.Context) error) error {
 	var last error
 	err := backoff.Retry(func() error {
-		if last = l.client.Connect(ctx); last != nil {
+		if last = ctx.Err(); last == nil { // with a context that has ended, Connect would break the connection
+			last = l.client.Connect(ctx)
+		}
+		if last != nil {
 			return backoff.Permanent(last)
 		}
 		l.client.Forget()

@@ -14,11 +14,27 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/internal/statelog"
+	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
+
+func TestConformance(t *testing.T) {
+	url := startServer(t, func(o *server.Options) { o.MaxPayload = 1 << 17 })
+	logs := 0
+	logtest.Run(t, logtest.Harness{
+		New: func(*testing.T) func(*testing.T) statelog.Log {
+			logs++
+			name := fmt.Sprint("LOG", logs)
+			return func(t *testing.T) statelog.Log {
+				return open(t, func(c *natslog.Config) { c.Stream.Name = name }, url)
+			}
+		},
+		TooLarge: 1 << 17,
+	})
+}
 
 // A process that was overtaken appends nothing, and continues after it has fenced again.
 func TestStaleWriter(t *testing.T) {
@@ -255,9 +271,10 @@ func TestReadIsInterrupted(t *testing.T) {
 	url := startServer(t, nil)
 	writer := open(t, nil, url)
 	end := fence(t, writer)
-	const records, size = 60, 1<<20 - 200
-	for i := range records {
-		end = add(t, writer, end, fmt.Sprintf("%0*d", size, i))
+	const records = 60
+	large := func(i int64) string { return fmt.Sprint(i, strings.Repeat("x", 1<<20-200)) } // 60 MiB in total
+	for i := range int64(records) {
+		end = add(t, writer, end, large(i))
 	}
 	proxy := sinktest.NewProxy(t, strings.TrimPrefix(url, "nats://"))
 	l := open(t, nil, "nats://"+proxy.Addr())
@@ -265,7 +282,7 @@ func TestReadIsInterrupted(t *testing.T) {
 	for from := range int64(2) {
 		next := max(from, 1)
 		got, err := l.Read(t.Context(), from, func(position int64, data []byte) error {
-			if position != next || string(data) != fmt.Sprintf("%0*d", size, position-1) {
+			if position != next || string(data) != large(position-1) {
 				return fmt.Errorf("position %d, want %d", position, next)
 			}
 			if next++; next == 20 || next == 40 {
