@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 const streamName = "STATE"
@@ -32,16 +34,9 @@ func startServer(t *testing.T, edit func(*server.Options)) string {
 	if edit != nil {
 		edit(opts)
 	}
-	srv, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(20 * time.Second) {
-		t.Fatal("nats-server does not get ready")
-	}
-	return srv.ClientURL()
+	_, stop := natsserver.Start(t, opts)
+	t.Cleanup(stop)
+	return natsserver.ClientURL(opts)
 }
 
 // startCluster starts three servers that know each other, and returns their URLs.
@@ -50,13 +45,12 @@ func startCluster(t *testing.T) (urls []string) {
 	var routes []*url.URL
 	var ports []int
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0") // some free port
+		address, err := url.Parse("nats-route://" + natsserver.FreePort(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-		routes = append(routes, &url.URL{Scheme: "nats-route", Host: l.Addr().String()})
-		_ = l.Close()
+		port, _ := strconv.Atoi(address.Port())
+		routes, ports = append(routes, address), append(ports, port)
 	}
 	for i, port := range ports {
 		urls = append(urls, startServer(t, func(o *server.Options) {
