@@ -15,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
 
 // doubts is the handler of a logger. It counts how often a log had to look for its record.
@@ -48,7 +49,7 @@ func stepDown(ctx context.Context, js jetstream.JetStream) (times int) {
 }
 
 func TestCluster(t *testing.T) {
-	urls := startCluster(t)
+	urls, between := startCluster(t)
 	replicated := func(c *natslog.Config) { c.Stream.Replicas, c.Timeout = 3, 2*time.Second }
 	t.Run("conformance", func(t *testing.T) {
 		logs := 0
@@ -64,6 +65,7 @@ func TestCluster(t *testing.T) {
 		})
 	})
 	t.Run("step-downs", func(t *testing.T) { testStepDowns(t, replicated, urls) })
+	t.Run("no replication", func(t *testing.T) { testNoReplication(t, replicated, urls, between) })
 }
 
 // The stream changes its leader again and again. A process appends, another one claims the log in the middle, and a third
@@ -113,6 +115,40 @@ func testStepDowns(t *testing.T, replicated func(*natslog.Config), urls []string
 		t.Errorf("followed %q", got)
 	}
 	expectLog(t, open(t, replicated, urls...), 1, end, want...)
+}
+
+// The leader has received a record, but the other servers have not. It refuses the repetition, which proves nothing. The
+// record of the process that comes first is stored when the servers are connected again.
+func testNoReplication(t *testing.T, replicated func(*natslog.Config), urls []string, between []*sinktest.Proxy) {
+	stream, err := admin(t, urls[0]).Stream(t.Context(), streamName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leader := 0
+	if _, err := fmt.Sscanf(stream.CachedInfo().Cluster.Leader, "n%d", &leader); err != nil {
+		t.Fatal(err)
+	}
+	edit := func(c *natslog.Config) { replicated(c); c.Timeout = time.Second }
+	first, second := open(t, edit, urls[leader]), open(t, edit, urls[leader])
+	end := fence(t, first)
+	fence(t, second)
+	for _, p := range between {
+		p.Freeze()
+	}
+	for _, l := range []*natslog.Log{first, second, first} {
+		_, err := l.Append(t.Context(), end, []byte(fmt.Sprint("first ", l == first)))
+		if err == nil || !strings.Contains(err.Error(), "wrong last sequence") || errors.Is(err, statelog.ErrConflict) {
+			t.Errorf("append without replicas: %v", err)
+		}
+	}
+	for _, p := range between {
+		p.Thaw()
+	}
+	after, _ := persist(t, first, end, "first true")
+	if _, err := second.Append(t.Context(), end, []byte("first false")); !errors.Is(err, statelog.ErrConflict) {
+		t.Errorf("append of the second: %v", err)
+	}
+	expectLog(t, second, end, after, "first true")
 }
 
 // persist appends a record until there is a result.

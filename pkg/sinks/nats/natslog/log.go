@@ -90,6 +90,11 @@ func (l *Log) Fence(ctx context.Context) (end int64, err error) {
 	return endOf(stream), nil
 }
 
+// isAnother reports whether the stream was deleted and created again since it was read.
+func (l *Log) isAnother(stream jetstream.Stream) bool {
+	return !l.created.IsZero() && !l.created.Equal(stream.CachedInfo().Created)
+}
+
 // endOf returns the position after the last record.
 func endOf(stream jetstream.Stream) int64 { return int64(stream.CachedInfo().State.LastSeq) + 1 }
 
@@ -100,8 +105,11 @@ func (l *Log) Append(ctx context.Context, after int64, record []byte) (end int64
 			return backoff.Permanent(fmt.Errorf("%w: %d bytes, more than %d", statelog.ErrTooLarge, size, largest))
 		}
 		err := l.publish(ctx, after, record)
-		if err == nil || errors.Is(err, statelog.ErrTooLarge) {
-			return permanent(err)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, statelog.ErrTooLarge):
+			return backoff.Permanent(err)
 		}
 		return l.resolve(ctx, after, record, err)
 	})
@@ -189,8 +197,8 @@ func (l *Log) Truncate(ctx context.Context, before int64) error {
 		return err
 	case before <= int64(stream.CachedInfo().State.FirstSeq):
 		return nil // a purge up to sequence 0 would remove everything
-	case before > endOf(stream): // a purge would raise the last sequence
-		return fmt.Errorf("the stream ends at sequence %d, and can't be truncated to %d", endOf(stream)-1, before)
+	case before > endOf(stream), l.isAnother(stream): // a purge up to a later sequence would raise the last one
+		return fmt.Errorf("stream %s was created again: not truncated to sequence %d", l.stream.Config.Name, before)
 	}
 	err = l.repeat(ctx, func(ctx context.Context) error {
 		ctx, cancel := l.request(ctx)
@@ -289,7 +297,7 @@ func (l *Log) repeat(ctx context.Context, do func(context.Context) error) error 
 
 // permanent marks an answer of the server that another attempt would not change.
 func permanent(err error) error {
-	if natscheck.IsAnswer(err) || errors.Is(err, statelog.ErrTooLarge) {
+	if natscheck.IsAnswer(err) {
 		return backoff.Permanent(err)
 	}
 	return err

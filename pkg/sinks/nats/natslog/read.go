@@ -34,8 +34,7 @@ func (l *Log) Read(
 	if err != nil {
 		return from, err
 	}
-	info := stream.CachedInfo()
-	again := !l.created.IsZero() && !l.created.Equal(info.Created)
+	info, again := stream.CachedInfo(), l.isAnother(stream)
 	if l.created = info.Created; again && from > 1 {
 		l.log.Warn("the stream of the state log was created again", "stream", info.Config.Name, "created", info.Created)
 		return 1, nil

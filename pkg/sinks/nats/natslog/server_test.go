@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
@@ -39,23 +40,23 @@ func startServer(t *testing.T, edit func(*server.Options)) string {
 	return natsserver.ClientURL(opts)
 }
 
-// startCluster starts three servers that know each other, and returns their URLs.
-func startCluster(t *testing.T) (urls []string) {
+// startCluster starts three servers, n0 to n2, that know each other. It returns their URLs, and the proxies between them.
+func startCluster(t *testing.T) (urls []string, between []*sinktest.Proxy) {
 	t.Helper()
 	var routes []*url.URL
 	var ports []int
 	for range 3 {
-		address, err := url.Parse("nats-route://" + natsserver.FreePort(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		port, _ := strconv.Atoi(address.Port())
-		routes, ports = append(routes, address), append(ports, port)
+		address := natsserver.FreePort(t)
+		_, text, _ := strings.Cut(address, ":")
+		port, _ := strconv.Atoi(text)
+		proxy := sinktest.NewProxy(t, address)
+		ports, between = append(ports, port), append(between, proxy)
+		routes = append(routes, &url.URL{Scheme: "nats-route", Host: proxy.Addr()})
 	}
 	for i, port := range ports {
 		urls = append(urls, startServer(t, func(o *server.Options) {
 			o.ServerName, o.Routes = fmt.Sprintf("n%d", i), routes
-			o.Cluster = server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: port}
+			o.Cluster = server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: port, Advertise: between[i].Addr()}
 		}))
 	}
 	js, probe := admin(t, urls[0]), jetstream.StreamConfig{Name: "PROBE", Replicas: 3}
@@ -66,7 +67,7 @@ func startCluster(t *testing.T) (urls []string) {
 	if err := js.DeleteStream(t.Context(), probe.Name); err != nil {
 		t.Fatal(err)
 	}
-	return urls
+	return urls, between
 }
 
 // eventually calls do until it succeeds.
