@@ -43,7 +43,7 @@ type Log struct {
 	client  natsconn.Client
 	log     *slog.Logger
 	pause   *backoff.ExponentialBackOff // of repeat
-	limit   int                         // the size in bytes of the largest message, including headers; 0 if it is not known
+	limit   int                         // bytes of the largest message, including headers; 0 if it is not known
 	created time.Time                   // when the stream was created that is read; zero before the first Read
 }
 

@@ -110,8 +110,8 @@ func (r *reader) read(ctx context.Context) error {
 	return nil
 }
 
-// isRead returns nil if the rest was removed, also at the end of the log. The consumer may be on a replica that does not
-// have the rest yet, so the leader must confirm that.
+// isRead returns nil if the rest was removed. The consumer may be on a replica that does not have the rest yet, so the
+// leader must confirm that.
 func (r *reader) isRead(ctx context.Context) error {
 	m, err := r.get(ctx, server.JSApiMsgGetRequest{Seq: r.next, NextFor: ">"})
 	if err == nil && m != nil && m.Sequence <= r.last {
@@ -128,8 +128,8 @@ func (r *reader) consume(ctx context.Context) (jetstream.MessagesContext, error)
 	name := "deltabridge-state-" + rand.Text()
 	r.consumers = append(r.consumers, name) // even if there is no answer, it may exist
 	consumer, err := r.client.JetStream().CreateConsumer(ctx, r.stream.Config.Name, jetstream.ConsumerConfig{
-		Name: name, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next, AckPolicy: jetstream.AckNonePolicy,
-		MemoryStorage: true, Replicas: 1, InactiveThreshold: consumerKept,
+		Name: name, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: r.next,
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: consumerKept,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("create a consumer: %w", err)
