@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,13 +87,17 @@ func TestTruncate(t *testing.T) {
 	expectLog(t, l, 1, end, "5")
 }
 
-// Somebody removes single records. Reading passes over them, also at the end.
+// Somebody removes single records, also the last one. Reading passes over them, with and without a consumer.
 func TestRemovedRecords(t *testing.T) {
 	url := startServer(t, nil)
 	l := open(t, func(c *natslog.Config) { c.Timeout = time.Second }, url)
-	end := add(t, l, fence(t, l), "1", "2", "3", "4")
+	var texts []string
+	for i := range 20 {
+		texts = append(texts, fmt.Sprint(i+1))
+	}
+	end := add(t, l, fence(t, l), texts...)
 	stream, err := admin(t, url).Stream(t.Context(), streamName)
-	for _, sequence := range []uint64{2, 4} {
+	for _, sequence := range []uint64{1, 4, 20} {
 		if err == nil {
 			err = stream.DeleteMsg(t.Context(), sequence)
 		}
@@ -100,11 +105,13 @@ func TestRemovedRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectLog(t, l, 1, end, "1", "3")
-	if _, err := l.Append(t.Context(), end-1, []byte("4")); !errors.Is(err, statelog.ErrConflict) {
+	expectLog(t, l, 1, end, slices.Concat(texts[1:3], texts[4:19])...)
+	expectLog(t, l, 18, end, "18", "19")
+	expectLog(t, l, 20, end)
+	if _, err := l.Append(t.Context(), end-1, []byte("20")); !errors.Is(err, statelog.ErrConflict) {
 		t.Errorf("appended where a record was removed: %v", err)
 	}
-	expectLog(t, l, 1, add(t, l, end, "5"), "1", "3", "5")
+	expectLog(t, l, 17, add(t, l, end, "21"), "17", "18", "19", "21")
 }
 
 // The stream is deleted. A new one begins at position 1, and a Log reports that once even if the new one is as long.
@@ -300,7 +307,7 @@ func TestReadIsInterrupted(t *testing.T) {
 func TestReadEndsEarly(t *testing.T) {
 	url := startServer(t, nil)
 	l := open(t, nil, url)
-	end := add(t, l, fence(t, l), "1", "2", "3", "4", "5", "6")
+	end := add(t, l, fence(t, l), strings.Split(strings.Repeat("x", 20), "")...)
 	failure := errors.New("enough")
 	got, err := l.Read(t.Context(), 3, func(position int64, _ []byte) error {
 		if position == 5 {
@@ -316,7 +323,7 @@ func TestReadEndsEarly(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || got != 2 {
 		t.Errorf("cancelled: %d, %v", got, err)
 	}
-	expectLog(t, l, 6, end, "6")
+	expectLog(t, l, 20, end, "x")
 	stream, err := admin(t, url).Stream(t.Context(), streamName)
 	if err != nil || stream.CachedInfo().State.Consumers > 0 {
 		t.Errorf("consumers are left: %v", err)
@@ -374,10 +381,11 @@ func TestPermissions(t *testing.T) {
 		}, url)
 		err := func() error {
 			end, err := l.Fence(t.Context())
-			for range 2 {
-				if err == nil {
-					end, err = l.Append(t.Context(), 1, []byte("1"))
-				}
+			for n := int64(1); n < 20 && err == nil; n++ {
+				end, err = l.Append(t.Context(), n, []byte("x"))
+			}
+			if err == nil { // looks for the record
+				_, err = l.Append(t.Context(), 1, []byte("x"))
 			}
 			if err == nil {
 				_, err = l.Read(t.Context(), 1, func(int64, []byte) error { return nil })

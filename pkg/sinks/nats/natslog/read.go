@@ -15,6 +15,8 @@ import (
 )
 
 const (
+	// few is the number of messages from which on a consumer is used.
+	few = 10
 	// pullMessages and pullBytes limit what a server sends ahead of the reader.
 	pullMessages, pullBytes = 1024, 16 << 20
 	// consumerKept is the time after which the server removes a consumer that the reader could not remove.
@@ -70,11 +72,29 @@ type reader struct {
 	consumers  []string // to be removed
 }
 
-// read reads as much as possible from one consumer.
+// read reads the rest. If that is little, it requests the messages one by one: the creation of a consumer concerns all
+// servers of a cluster.
 func (r *reader) read(ctx context.Context) error {
-	if r.next > r.last {
-		return nil
+	if r.next+few <= r.last {
+		return r.readMany(ctx)
 	}
+	for r.next <= r.last {
+		m, err := r.get(ctx, server.JSApiMsgGetRequest{Seq: r.next, NextFor: ">"})
+		if err != nil {
+			return err
+		}
+		if m == nil || m.Sequence > r.last {
+			return nil // the rest was removed
+		}
+		if err := r.deliver(m.Sequence, m.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readMany reads the rest with a consumer. After an error, r.next is the first message that it did not read.
+func (r *reader) readMany(ctx context.Context) error {
 	messages, err := r.consume(ctx)
 	if err != nil {
 		return err
@@ -102,11 +122,18 @@ func (r *reader) read(ctx context.Context) error {
 		case at < r.next: // the consumer is on a replica that did not have next yet
 			continue
 		}
-		if r.refused = r.each(int64(at), m.Data()); r.refused != nil {
-			return backoff.Permanent(r.refused)
+		if err := r.deliver(at, m.Data()); err != nil {
+			return err
 		}
-		r.next = at + 1
 	}
+	return nil
+}
+
+func (r *reader) deliver(sequence uint64, record []byte) error {
+	if r.refused = r.each(int64(sequence), record); r.refused != nil {
+		return backoff.Permanent(r.refused)
+	}
+	r.next = sequence + 1
 	return nil
 }
 
@@ -141,7 +168,9 @@ func (r *reader) consume(ctx context.Context) (jetstream.MessagesContext, error)
 func (r *reader) removeConsumers(ctx context.Context) {
 	for _, name := range r.consumers {
 		ctx, cancel := r.request(context.WithoutCancel(ctx))
-		_ = r.client.JetStream().DeleteConsumer(ctx, r.stream.Config.Name, name)
+		_ = r.client.Ask(ctx, func(ctx context.Context) error {
+			return r.client.JetStream().DeleteConsumer(ctx, r.stream.Config.Name, name)
+		})
 		cancel()
 	}
 }
