@@ -117,8 +117,8 @@ func testStepDowns(t *testing.T, replicated func(*natslog.Config), urls []string
 	expectLog(t, open(t, replicated, urls...), 1, end, want...)
 }
 
-// The leader has received a record, but the other servers have not. It refuses the repetition, which proves nothing. The
-// record of the process that comes first is stored when the servers are connected again.
+// The leader has received a record, but the other servers have not. It refuses the repetition (nats-server 2.11 does not
+// answer), which proves nothing. The record that came first is stored when the servers are connected again.
 func testNoReplication(t *testing.T, replicated func(*natslog.Config), urls []string, between []*sinktest.Proxy) {
 	stream, err := admin(t, urls[0]).Stream(t.Context(), streamName)
 	if err != nil {
@@ -137,7 +137,7 @@ func testNoReplication(t *testing.T, replicated func(*natslog.Config), urls []st
 	}
 	for _, l := range []*natslog.Log{first, second, first} {
 		_, err := l.Append(t.Context(), end, []byte(fmt.Sprint("first ", l == first)))
-		if err == nil || !strings.Contains(err.Error(), "wrong last sequence") || errors.Is(err, statelog.ErrConflict) {
+		if err == nil || errors.Is(err, statelog.ErrConflict) {
 			t.Errorf("append without replicas: %v", err)
 		}
 	}
