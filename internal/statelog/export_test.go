@@ -7,7 +7,7 @@ func (w *Writer) SetInterval(bytes int64) { w.interval = bytes }
 func Changes(after Point, epoch uint64, pairs ...Pair) []byte {
 	c := &commit{
 		header{kind: kindChanges, epoch: epoch, number: after.Number + 1, previous: after.Chain},
-		appendPairs(nil, pairs),
+		encodePairs(pairs),
 	}
 	return c.record(1<<20, 0)
 }

@@ -65,7 +65,8 @@ func TestPass(t *testing.T) {
 			t.Fatal(err)
 		}
 		if more {
-			l.commit(put(fmt.Sprint("k", n), long(1000+n)), statelog.Pair{Bucket: "rows", Source: "s", Key: fmt.Sprint("k", 19-n)})
+			removed := statelog.Pair{Bucket: "rows", Source: "s", Key: fmt.Sprint("k", 19-n)}
+			l.commit(put(fmt.Sprint("k", n), long(1000+n)), removed)
 		}
 	}
 	if n := records(t, b); n > before/2 {
@@ -228,7 +229,9 @@ func TestFollower(t *testing.T) {
 		c := &logtest.Copy{}
 		f := statelog.NewFollower(b.Open(), c, statelog.Claim{})
 		stopped := make(chan error)
-		go func() { stopped <- f.Run(t.Context()) }()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		go func() { stopped <- f.Run(ctx) }()
 		for n := range 30 {
 			l.commit(put(fmt.Sprint("k", n%4), long(n)))
 			if n%3 == 0 {
@@ -261,12 +264,8 @@ func TestFollower(t *testing.T) {
 		if diff := cmp.Diff(l.copy.Content(), c.Content()); diff != "" || c.Resets != resets {
 			t.Errorf("%s after %d more resets", diff, c.Resets-resets)
 		}
-		select {
-		case err := <-stopped:
-			t.Errorf("Run: %v", err)
-		default:
-		}
-		go func() { <-stopped }()
+		stop()
+		wantError(t, <-stopped, context.Canceled)
 	})
 }
 

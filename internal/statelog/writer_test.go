@@ -204,7 +204,8 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	wantError(t, other.Identify(t.Context(), "another uid"), statelog.ErrForeign, "uid (other), this one is another uid")
-	wantError(t, newLeader(t, b, &logtest.Copy{}, statelog.Claim{Cluster: "x"}).Claim(t.Context(), true), statelog.ErrForeign)
+	foreign := newLeader(t, b, &logtest.Copy{}, statelog.Claim{Cluster: "x"})
+	wantError(t, foreign.Claim(t.Context(), true), statelog.ErrForeign)
 	other.commit(put("b", "1"))
 	wantContent(t, b, content(put("a", "1"), put("b", "1")))
 }
