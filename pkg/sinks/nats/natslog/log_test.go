@@ -278,8 +278,8 @@ func TestReadIsInterrupted(t *testing.T) {
 	url := startServer(t, nil)
 	writer := open(t, nil, url)
 	end := fence(t, writer)
-	const records = 60
-	large := func(i int64) string { return fmt.Sprint(i, strings.Repeat("x", 1<<20-200)) } // 60 MiB in total
+	const records = 30
+	large := func(i int64) string { return fmt.Sprint(i, strings.Repeat("x", 1<<20-200)) } // 30 MiB in total
 	for i := range int64(records) {
 		end = add(t, writer, end, large(i))
 	}
@@ -292,7 +292,7 @@ func TestReadIsInterrupted(t *testing.T) {
 			if position != next || string(data) != large(position-1) {
 				return fmt.Errorf("position %d, want %d", position, next)
 			}
-			if next++; next == 20 || next == 40 {
+			if next++; next == 10 || next == 20 {
 				proxy.Cut()
 			}
 			return nil
