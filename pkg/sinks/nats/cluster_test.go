@@ -17,6 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // newCluster starts a cluster of three servers, whose streams have three replicas. Sinks connect to all servers.
@@ -26,7 +27,7 @@ func newCluster(t *testing.T) *broker {
 	var routes []*url.URL
 	var ports []string
 	for range 3 {
-		address := freePort(t)
+		address := natsserver.FreePort(t)
 		proxy := sinktest.NewProxy(t, address)
 		_, port, _ := strings.Cut(address, ":")
 		ports, b.routes = append(ports, port), append(b.routes, proxy)
@@ -44,7 +45,7 @@ func newCluster(t *testing.T) *broker {
 		}
 		member.Start(t)
 		t.Cleanup(func() { member.Stop(t) })
-		urls, b.members = append(urls, clientURL(member.opts)), append(b.members, member)
+		urls, b.members = append(urls, natsserver.ClientURL(member.opts)), append(b.members, member)
 	}
 	b.opts.Port = b.members[0].opts.Port
 	b.Proxy = sinktest.NewProxy(t, strings.TrimPrefix(urls[0], "nats://"))
@@ -76,7 +77,7 @@ func (b *broker) leader(t *testing.T) string {
 	name := b.stream(t).CachedInfo().Cluster.Leader
 	for _, member := range b.members {
 		if member.opts.ServerName == name {
-			return clientURL(member.opts)
+			return natsserver.ClientURL(member.opts)
 		}
 	}
 	t.Fatalf("no leader %q", name)

@@ -12,18 +12,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
-
-// freePort is a loopback address on which nothing listens at this moment.
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 func embeddedSink(t *testing.T, listen, dir string) *nats.Sink {
 	t.Helper()
@@ -38,7 +28,7 @@ func embeddedSink(t *testing.T, listen, dir string) *nats.Sink {
 
 // The embedded server serves others too, keeps its data, takes large objects, and ends with the sink.
 func TestEmbeddedServer(t *testing.T) {
-	listen, dir := freePort(t), t.TempDir()
+	listen, dir := natsserver.FreePort(t), t.TempDir()
 	for run := range 2 {
 		sink := embeddedSink(t, listen, dir)
 		if err := sink.Connect(t.Context()); err != nil {

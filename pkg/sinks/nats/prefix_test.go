@@ -19,6 +19,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // limited is a server option: the user "bridge" may publish to these subjects, and subscribe only to inboxes with a
@@ -45,7 +46,7 @@ func asBridge(t *testing.T, c *nats.Config) {
 // leafNode starts a hub and a leaf node, each with a JetStream domain. The hub's sinks connect to the leaf node.
 func leafNode(t *testing.T, edit func(*server.Options)) (hub, leaf *broker) {
 	t.Helper()
-	leafs := freePort(t)
+	leafs := natsserver.FreePort(t)
 	_, port, _ := net.SplitHostPort(leafs)
 	hub = secured(t, func(o *server.Options) {
 		o.JetStreamDomain, o.MaxPayload = "hub", 4<<20

@@ -3,10 +3,7 @@ package nats_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // broker is a real nats-server with a file store. The sink reaches it through a proxy; readers do not.
@@ -42,33 +40,14 @@ func newBroker(t testing.TB) *broker {
 	}}
 	b.Start(t)
 	t.Cleanup(func() { b.Stop(t) })
-	b.Proxy = sinktest.NewProxy(t, strings.TrimPrefix(clientURL(b.opts), "nats://"))
+	b.Proxy = sinktest.NewProxy(t, strings.TrimPrefix(natsserver.ClientURL(b.opts), "nats://"))
 	return b
 }
 
 // Start implements sinktest.Stopper. The first start chooses the port for the later ones.
 func (b *broker) Start(t testing.TB) {
 	t.Helper()
-	if program := os.Getenv(programVariable); program != "" {
-		b.stop = startProgram(t, program, b.opts)
-		return
-	}
-	srv, err := server.NewServer(b.opts.Clone())
-	if err != nil {
-		t.Fatalf("nats-server: %v", err)
-	}
-	srv.Start()
-	if !srv.ReadyForConnections(20 * time.Second) {
-		t.Fatal("nats-server does not get ready")
-	}
-	b.srv = srv
-	b.stop = func() { srv.Shutdown(); srv.WaitForShutdown() }
-	if b.opts.Port == server.RANDOM_PORT {
-		u, _ := url.Parse(srv.ClientURL())
-		if _, err := fmt.Sscan(u.Port(), &b.opts.Port); err != nil {
-			t.Fatal(err)
-		}
-	}
+	b.srv, b.stop = natsserver.Start(t, b.opts)
 }
 
 // Stop implements sinktest.Stopper.
@@ -107,7 +86,7 @@ func (b *broker) NewSink(t testing.TB) sinks.Sink {
 func (b *broker) Takes(ctx context.Context) error {
 	deadline, _ := ctx.Deadline()
 	conn, err := natsgo.Connect(
-		clientURL(b.opts),
+		natsserver.ClientURL(b.opts),
 		natsgo.NoReconnect(),
 		natsgo.Timeout(time.Until(deadline)),
 	)
@@ -150,7 +129,7 @@ func (b *broker) Add(t *testing.T, resource string) {
 // js is a client of the server's own, not through the proxy.
 func (b *broker) js(t testing.TB) jetstream.JetStream {
 	t.Helper()
-	conn, err := natsgo.Connect(clientURL(b.opts))
+	conn, err := natsgo.Connect(natsserver.ClientURL(b.opts))
 	if err != nil {
 		t.Fatalf("reader: %v", err)
 	}

@@ -1,10 +1,11 @@
-package nats_test
+package natsserver
 
 import (
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,9 +19,44 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// programVariable names an environment variable with the path of a nats-server program: test/matrix. If it is set, a
-// broker is this program, and not the nats-server of go.mod in the test process.
-const programVariable = "DELTABRIDGE_TEST_NATS_SERVER"
+// variable names an environment variable with the path of a nats-server program: test/matrix. If it is set, a server is
+// this program, and not the nats-server of go.mod in the test process.
+const variable = "DELTABRIDGE_TEST_NATS_SERVER"
+
+// Start starts a server, and returns a function that stops it. srv is nil if the
+// server is a program of its own. If the port of opts is random, Start sets it.
+func Start(t testing.TB, opts *server.Options) (srv *server.Server, stop func()) {
+	t.Helper()
+	if program := os.Getenv(variable); program != "" {
+		return nil, startProgram(t, program, opts)
+	}
+	srv, err := server.NewServer(opts.Clone())
+	if err != nil {
+		t.Fatalf("nats-server: %v", err)
+	}
+	srv.Start()
+	if !srv.ReadyForConnections(20 * time.Second) {
+		t.Fatal("nats-server does not get ready")
+	}
+	if opts.Port == server.RANDOM_PORT {
+		u, _ := url.Parse(srv.ClientURL())
+		if _, err := fmt.Sscan(u.Port(), &opts.Port); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return srv, func() { srv.Shutdown(); srv.WaitForShutdown() }
+}
+
+// FreePort returns a loopback address on which nothing listens at this moment.
+func FreePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
 
 // configOf returns a configuration file for the options that startProgram supports.
 func configOf(opts *server.Options) (string, error) {
@@ -60,7 +96,7 @@ func configOf(opts *server.Options) (string, error) {
 func startProgram(t testing.TB, program string, opts *server.Options) (stop func()) {
 	t.Helper()
 	if opts.Port == server.RANDOM_PORT {
-		if _, err := fmt.Sscanf(freePort(t), "127.0.0.1:%d", &opts.Port); err != nil {
+		if _, err := fmt.Sscanf(FreePort(t), "127.0.0.1:%d", &opts.Port); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -71,7 +107,7 @@ func startProgram(t testing.TB, program string, opts *server.Options) (stop func
 		NoAuthUser: opts.NoAuthUser,
 	}
 	if !reflect.DeepEqual(supported, opts) {
-		t.Fatalf("with %s, the server cannot have the options %+v", programVariable, opts)
+		t.Fatalf("with %s, the server cannot have the options %+v", variable, opts)
 	}
 	text, err := configOf(opts)
 	if err != nil {
@@ -96,7 +132,7 @@ func startProgram(t testing.TB, program string, opts *server.Options) (stop func
 		_ = cmd.Wait() // the exit code of a server that was killed
 	}
 	for deadline := time.Now().Add(20 * time.Second); ; {
-		conn, err := natsgo.Connect(clientURL(opts), natsgo.NoReconnect())
+		conn, err := natsgo.Connect(ClientURL(opts), natsgo.NoReconnect())
 		if err == nil {
 			conn.Close()
 			return stop
@@ -109,6 +145,7 @@ func startProgram(t testing.TB, program string, opts *server.Options) (stop func
 	}
 }
 
-func clientURL(opts *server.Options) string {
+// ClientURL returns the URL of a server with a port that is set.
+func ClientURL(opts *server.Options) string {
 	return "nats://" + net.JoinHostPort(opts.Host, strconv.Itoa(opts.Port))
 }
