@@ -25,7 +25,8 @@ type Writer struct {
 	cursor    string // of the running pass
 	purged    bool   // a pass must begin
 	truncated int64  // up to where records were removed in this term
-	problem   error
+	interval  int64  // see Point.due
+	accepted  error  // see Problem
 }
 
 // pending is a commit that may be in the log.
@@ -42,16 +43,22 @@ var errNoTerm = fmt.Errorf("%w: Claim was not called", ErrConflict)
 
 // NewWriter returns a Writer that has not claimed the log yet. local is what the process knows about itself.
 func NewWriter(log Log, local Source, own Claim) *Writer {
-	return &Writer{log: log, copy: local, reader: reader{log: log, copy: local, own: own}, ended: errNoTerm}
+	return &Writer{
+		log: log, copy: local, reader: reader{log: log, copy: local, own: own}, ended: errNoTerm, interval: interval,
+	}
 }
 
 // Claim begins a term: it fences earlier processes, reads the rest of the log into the copy, and appends a claim. After
-// that, the copy has all commits, except if Problem returns an error.
+// that, the copy has all commits.
 //
-// ErrForeign and ErrNewer mean that this process must not use the log. ErrConflict means that another process has
-// claimed the log meanwhile. After any other error, call Claim again.
-func (w *Writer) Claim(ctx context.Context) error {
-	w.ended, w.pending, w.purged, w.truncated, w.problem = errNoTerm, nil, false, -1, nil
+// ErrIncomplete means that the log was purged, deleted or damaged, and that commits may be missing in the copy. Another
+// process may have a better copy. If acceptLoss is true, the copy is written to the log as it is, or is emptied if it is
+// Partial, and Problem returns this error. ErrForeign and ErrNewer mean that this process must not use the log.
+// ErrConflict means that another process has claimed the log meanwhile. After any other error, call Claim again.
+func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
+	if w.ended, w.pending, w.purged, w.truncated = errNoTerm, nil, false, -1; w.term.Epoch > 0 {
+		w.accepted, w.term = nil, Claim{}
+	}
 	w.reader.restart()
 	for tried := uint64(0); ; {
 		if err := w.reader.read(ctx); err != nil {
@@ -72,52 +79,60 @@ func (w *Writer) Claim(ctx context.Context) error {
 			w.size = 1 << 20
 		}
 		w.size = max(w.size, minRecord)
-		first, err := w.examine(ctx)
-		if err != nil {
+		first, problem, err := w.examine(ctx)
+		if problem != nil && acceptLoss {
+			w.accepted, problem = problem, w.discard()
+		}
+		if err := errors.Join(err, problem); err != nil {
 			return err
 		}
-		w.term = w.reader.own
-		w.term.Epoch, w.term.Nonce = max(w.reader.epoch, w.reader.point.Claim.Epoch)+1, rand.Uint64()
-		w.ended = nil
-		if err = w.claim(ctx, first); !errors.Is(err, ErrConflict) {
-			if err != nil {
-				w.ended = errNoTerm
-			}
+		term := w.reader.own
+		term.Epoch, term.Nonce = max(w.reader.epoch, w.reader.point.Claim.Epoch)+1, rand.Uint64()
+		if term.Epoch == 1 { // a later epoch than in an earlier log that is forgotten
+			term.Epoch = uint64(max(1, time.Now().Unix()))
+		}
+		if err = w.claim(ctx, term, first); err == nil {
+			w.term, w.ended = term, nil
+			return nil
+		}
+		if w.ended = errNoTerm; !errors.Is(err, ErrConflict) {
 			return err
 		}
-		tried = w.term.Epoch
+		tried, w.accepted = term.Epoch, nil
 		if err := sleep(ctx, rand.N(200*time.Millisecond)); err != nil { // the other process may be about to claim
 			return err
 		}
 	}
 }
 
-// examine decides what the copy and the log are worth before a claim, and returns whether a pass must begin.
-func (w *Writer) examine(ctx context.Context) (first bool, err error) {
+// examine looks for a problem before a claim, and returns whether a pass must begin.
+func (w *Writer) examine(ctx context.Context) (first bool, problem, err error) {
 	r := &w.reader
 	number, found, err := w.first(ctx)
 	switch {
 	case err != nil:
-		return false, err
+		return false, nil, err
 	case r.point.Partial:
-		w.problem = fmt.Errorf("%w: it has no complete pass, and the local copy is incomplete", ErrIncomplete)
-		if err := w.copy.Reset(); err != nil {
-			return false, err
-		}
-		r.point = Point{}
-		return true, nil
-	case r.mode != synced && found:
-		w.problem = r.lost
-		return true, nil
-	case r.point.Number > 0 && !found:
-		w.problem = fmt.Errorf("%w: it is empty, the local copy has commit %d", ErrIncomplete, r.point.Number)
+		problem = fmt.Errorf("%w: it has no complete pass, and the local copy is incomplete", ErrIncomplete)
+	case r.mode != synced && r.lost != nil:
+		problem = r.lost
+	case r.mode != synced && number > 1:
+		problem = fmt.Errorf("%w: it begins with commit %d, of which parts are missing", ErrIncomplete, number-1)
 	}
-	return !found || number > r.point.Pass.Number, nil
+	return r.mode != synced || !found || number > r.point.Pass.Number, problem, nil
 }
 
-// Problem returns what Claim has found and repairs. If it is not nil, it is ErrIncomplete, and commits of earlier
-// processes may be missing in the copy.
-func (w *Writer) Problem() error { return w.problem }
+// discard empties a copy that is Partial.
+func (w *Writer) discard() error {
+	if !w.reader.point.Partial {
+		return nil
+	}
+	w.reader.point = Point{}
+	return w.copy.Reset()
+}
+
+// Problem returns the ErrIncomplete that Claim has accepted, or nil.
+func (w *Writer) Problem() error { return w.accepted }
 
 // Term returns the claim of this process, with what the log knew about the installation and the cluster.
 func (w *Writer) Term() Claim { return w.term }
@@ -127,22 +142,27 @@ func (w *Writer) Identify(ctx context.Context, cluster string) error {
 	if err := w.Sync(ctx); err != nil || cluster == w.term.Cluster {
 		return err
 	}
-	known := w.term
-	if w.term.Cluster = cluster; known.Cluster == "" {
-		return w.claim(ctx, false)
+	if w.term.Cluster != "" {
+		return w.term.check(Claim{Cluster: cluster, Format: w.term.Format})
 	}
-	w.term = known
-	return known.check(Claim{Cluster: cluster, Format: known.Format})
+	w.term.Cluster = cluster
+	return w.claim(ctx, w.term, false)
 }
 
-// claim appends the claim of this process.
-func (w *Writer) claim(ctx context.Context, first bool) error {
-	payload, err := json.Marshal(w.term)
+// claim appends the claim of this process, which can begin a pass. If the copy is empty, it is the whole pass.
+func (w *Writer) claim(ctx context.Context, term Claim, first bool) error {
+	payload, err := json.Marshal(term)
 	if err != nil {
 		return err
 	}
-	p := pending{commit: w.commit(kindClaim, payload), claim: w.term}
-	p.commit.first = first
+	p := pending{commit: w.commit(kindClaim, term.Epoch, payload), claim: term}
+	if p.commit.first = first; first {
+		pairs, _, done, err := w.copy.Next("", 1)
+		if err != nil {
+			return err
+		}
+		p.commit.last = done && len(pairs) == 0
+	}
 	if err := w.append(ctx, p); err != nil {
 		return err
 	}
@@ -152,12 +172,11 @@ func (w *Writer) claim(ctx context.Context, first bool) error {
 // note stores the point of a commit that does not change the copy.
 func (w *Writer) note() error { return w.copy.Apply(nil, w.reader.point) }
 
-func (w *Writer) commit(k kind, payload []byte) *commit {
+// commit returns the next commit.
+func (w *Writer) commit(k kind, epoch uint64, payload []byte) *commit {
 	r := &w.reader
 	return &commit{
-		header{
-			kind: k, epoch: w.term.Epoch, number: max(r.number, r.point.Number) + 1, previous: r.point.Chain,
-		}, payload,
+		header{kind: k, epoch: epoch, number: max(r.number, r.point.Number) + 1, previous: r.point.Chain}, payload,
 	}
 }
 
@@ -175,7 +194,7 @@ func (w *Writer) Append(ctx context.Context, pairs []Pair) (Point, error) {
 	if w.pending != nil || !w.current() {
 		return Point{}, ErrBehind
 	}
-	err := w.append(ctx, pending{commit: w.commit(kindChanges, appendPairs(nil, pairs))})
+	err := w.append(ctx, pending{commit: w.commit(kindChanges, w.term.Epoch, appendPairs(nil, pairs))})
 	return w.reader.point, err
 }
 
