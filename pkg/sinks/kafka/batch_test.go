@@ -16,6 +16,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
 // plainRecord is a record as a reader sees it.
@@ -76,7 +77,7 @@ func TestBatchReadsBack(t *testing.T) {
 	for _, compression := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		t.Run(compression, func(t *testing.T) {
 			var b batch
-			b.reset(testTime)
+			b.Reset(testTime)
 			for _, m := range []*event.Message{change(event.Added, "a", 1), late, structured, deleted} {
 				if !b.add(m, m.Type == event.Deleted, defaultBatchBytes) {
 					t.Fatal("the batch takes no more")
@@ -143,7 +144,7 @@ func TestPreviewShowsTheRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b batch
-		b.reset(testTime)
+		b.Reset(testTime)
 		b.writer = "i1/audit"
 		b.add(m, m.Type == event.Deleted, 0)
 		set, err := b.encode(nil, producer{})
@@ -158,7 +159,7 @@ func TestPreviewShowsTheRecord(t *testing.T) {
 		if diff := cmp.Diff(records[0].Headers, got); diff != "" {
 			t.Errorf("(-sent +shown):\n%s", diff)
 		}
-		if p.Size != int64(len(set)-sizePrefix) || p.Tombstone != (len(records) == 2) {
+		if p.Size != int64(len(set)-wire.SizePrefix) || p.Tombstone != (len(records) == 2) {
 			t.Errorf("%d bytes, tombstone %t; sent are %d bytes, %d records", p.Size, p.Tombstone, len(set), len(records))
 		}
 	}
@@ -201,28 +202,28 @@ func TestRecordsAreRecognized(t *testing.T) {
 
 func TestBatchKeepsItsLimit(t *testing.T) {
 	var b batch
-	b.reset(testTime)
+	b.Reset(testTime)
 	m := padded(change(event.Added, "a", 1), 3000)
 	n := 0
 	for b.add(m, true, 10_000) {
 		n++
 	}
-	if n != 2 || b.size() > 10_000 || b.records != 4 {
-		t.Errorf("%d messages, %d bytes, %d records", n, b.size(), b.records)
+	if n != 2 || b.Size() > 10_000 || b.Records() != 4 {
+		t.Errorf("%d messages, %d bytes, %d records", n, b.Size(), b.Records())
 	}
-	before := b.size()
+	before := b.Size()
 	set, err := b.encode(nil, producer{-1, -1, -1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(set) != before+sizePrefix {
-		t.Errorf("the encoded batch has %d bytes, its size was %d", len(set)-sizePrefix, before)
+	if len(set) != before+wire.SizePrefix {
+		t.Errorf("the encoded batch has %d bytes, its size was %d", len(set)-wire.SizePrefix, before)
 	}
 	if records, _ := decode(t, set); len(records) != 4 {
 		t.Errorf("%d records", len(records))
 	}
 
-	b.reset(testTime)
+	b.Reset(testTime)
 	if !b.add(padded(m, 50_000), false, 10_000) {
 		t.Error("the first message is not taken")
 	}
@@ -230,7 +231,7 @@ func TestBatchKeepsItsLimit(t *testing.T) {
 
 func TestBatchIsNeverLargerForBeingCompressed(t *testing.T) {
 	var b batch
-	b.reset(testTime)
+	b.Reset(testTime)
 	m := change(event.Added, "a", 1)
 	noise := make([]byte, 2000)
 	for i, x := 0, uint32(1); i < len(noise); i++ {
@@ -244,8 +245,8 @@ func TestBatchIsNeverLargerForBeingCompressed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(set)-sizePrefix > b.size() {
-		t.Errorf("%d bytes, uncompressed %d", len(set)-sizePrefix, b.size())
+	if len(set)-wire.SizePrefix > b.Size() {
+		t.Errorf("%d bytes, uncompressed %d", len(set)-wire.SizePrefix, b.Size())
 	}
 }
 
@@ -263,7 +264,7 @@ func FuzzBatch(f *testing.F) {
 		second.PartitionKey, second.Identity.Name = key, name
 		second.Data = append(value, make([]byte, pad)...)
 		var b batch
-		b.reset(testTime)
+		b.Reset(testTime)
 		b.add(first, false, 1<<30)
 		b.add(&second, true, 1<<30)
 		codec := codecOf("snappy")

@@ -92,7 +92,7 @@ func BenchmarkEncode(b *testing.B) {
 			size := 0
 			b.ReportAllocs()
 			for n := 0; n < b.N; n += len(batch200) {
-				bt.reset(testTime)
+				bt.Reset(testTime)
 				for _, m := range batch200 {
 					bt.add(m, false, 1<<30)
 				}

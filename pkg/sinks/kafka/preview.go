@@ -7,6 +7,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
 var _ diagnose.Previewer = (*Sink)(nil)
@@ -43,7 +44,7 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 // render encodes the message as Send does.
 func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	var b batch
-	b.reset(time.Now())
+	b.Reset(time.Now())
 	b.writer = s.fences.writer()
 	p.Tombstone = s.tombstone(m)
 	b.add(m, p.Tombstone, 0)
@@ -51,7 +52,7 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	if err != nil {
 		return err
 	}
-	p.Size = int64(len(out) - sizePrefix)
+	p.Size = int64(len(out) - wire.SizePrefix)
 	headers(m, b.writer, &b.marks, func(prefix, name, value string) {
 		p.Headers = append(p.Headers, diagnose.Header{Name: prefix + name, Value: value})
 	})

@@ -109,7 +109,7 @@ func (w *work) noteAnswer(p *partition, answer *produce.ResponsePartition) {
 	switch code {
 	case kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge:
 		w.divide(p, fmt.Errorf("%w: %d bytes, more than max.message.bytes of topic %s: %w",
-			sinks.ErrOversize, p.batch.size(), p.topic.name, code))
+			sinks.ErrOversize, p.batch.Size(), p.topic.name, code))
 	case kafkago.InvalidRecord: // Smaller batches show which records are bad.
 		for _, e := range answer.RecordErrors {
 			err = fmt.Errorf("%w: %s", err, e.BatchIndexErrorMessage)
@@ -145,14 +145,14 @@ func (w *work) noteWritten(p *partition, base int64) {
 		}
 	}
 	p.queue, p.inDoubt = p.queue[p.n:], nil
-	p.producer.advance(p.batch.records)
+	p.producer.advance(p.batch.Records())
 	if base < 0 {
 		return
 	}
 	if base < p.next && p.fenced { // The topic was deleted and created again, so it contains no marker.
 		p.unsettle()
 	}
-	p.next = base + int64(p.batch.records)
+	p.next = base + int64(p.batch.Records())
 }
 
 // noteNotWritten records that this request did not write the batch. If the batch was also sent earlier, the result of
@@ -184,7 +184,7 @@ func (w *work) divide(p *partition, err error) {
 		p.unsettle()
 	}
 	if p.n > 1 {
-		p.batchBytes = p.batch.size() / 2
+		p.batchBytes = p.batch.Size() / 2
 	}
 	if p.unsettled {
 		w.noteDoubt(p, w.s.partUnavailable(p, err))

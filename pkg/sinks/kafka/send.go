@@ -236,7 +236,7 @@ func (w *work) fill(p *partition) bool {
 		return false
 	}
 	p.batch, p.n = w.s.batches.Get().(*batch), 0
-	p.batch.reset(time.Now())
+	p.batch.Reset(time.Now())
 	p.batch.writer = w.s.fences.writer()
 	for p.n < limit {
 		m := w.batch[p.queue[p.n]]

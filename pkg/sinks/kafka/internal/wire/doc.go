@@ -1,6 +1,7 @@
 // Package wire manages the connections to the brokers of a Kafka cluster: TCP, TLS, version negotiation, SASL, and one
-// exchange at a time. It also implements the requests about the cluster that several packages use. The producer, the
-// reader and the check of [github.com/deltabridge/deltabridge/pkg/sinks/kafka] share this package.
+// exchange at a time. It also implements the requests about the cluster that several packages use, and the record
+// batches of idempotent producers. The producer, the reader and the check of
+// [github.com/deltabridge/deltabridge/pkg/sinks/kafka] share this package.
 //
 // kafka-go's packages protocol, sasl and compress encode and decode the bytes. This package replaces kafka-go's
 // Transport and Dialer, which lack the following features (see ADR 25):
