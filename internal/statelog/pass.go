@@ -5,8 +5,10 @@ import (
 	"errors"
 )
 
-// chunk is how many bytes of pairs a commit of a pass has.
-const chunk = 512 << 10
+const (
+	chunk    = 512 << 10 // bytes of pairs in a commit of a pass
+	interval = 16 << 20  // bytes that are appended between two passes at least
+)
 
 // errFirst stops a Read after the first record.
 var errFirst = errors.New("first record")
@@ -21,7 +23,7 @@ func (w *Writer) Refresh(ctx context.Context) (more bool, err error) {
 	p := &w.reader.point
 	if p.Running.Number == 0 || w.purged {
 		err := w.truncate(ctx)
-		if !w.purged && !p.due() {
+		if !w.purged && !p.due(w.interval) {
 			return false, err
 		}
 		return true, errors.Join(err, w.claim(ctx, true))

@@ -79,5 +79,5 @@ func (p Point) next(c *commit, claim Claim, position int64) Point {
 	return p
 }
 
-// due reports whether enough was appended for another pass.
-func (p *Point) due() bool { return p.Pass.Number == 0 || p.Pass.Total > 2*p.Pass.Bytes+16<<20 }
+// due reports whether enough was appended for another pass: twice the bytes of the last one, and some more.
+func (p *Point) due(more int64) bool { return p.Pass.Number == 0 || p.Pass.Total > 2*p.Pass.Bytes+more }

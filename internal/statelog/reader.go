@@ -69,9 +69,8 @@ func (r *reader) adopt(c Claim) {
 func (r *reader) read(ctx context.Context) error {
 	for {
 		end, err := r.log.Read(ctx, r.next, r.take)
-		if err == nil && (end < r.next || r.mode == probing) { // the log was created again, or purged
-			r.mode = probing
-			err = r.skip("the last commit of the local copy is not in it")
+		if err == nil && (end < r.next || r.mode == probing) {
+			err = r.missing(ctx, end)
 		}
 		if errors.Is(err, errRewind) {
 			r.mode, r.next, r.epoch, r.number, r.head, r.seen = skipping, 0, 0, 0, header{}, false
@@ -84,9 +83,35 @@ func (r *reader) read(ctx context.Context) error {
 	}
 }
 
+// missing decides what to do if the log does not have the last commit of the copy: it was purged, or has lost its end, or
+// was created again.
+func (r *reader) missing(ctx context.Context, end int64) error {
+	r.mode = probing
+	newer := r.point.Number == 0
+	_, err := r.log.Read(ctx, 0, func(_ int64, record []byte) error {
+		h, data, err := decode(record)
+		if r.seen = true; errors.Is(err, ErrDamaged) {
+			return nil
+		}
+		newer = newer || h.number >= r.point.Number || h.epoch > r.point.Claim.Epoch
+		if c := (&commit{h, data}); err == nil && h.kind == kindClaim {
+			claim, _ := c.claim() // fails if it has several parts
+			newer = newer || claim.Started.After(r.point.Claim.Started)
+		}
+		return err
+	})
+	reason := "the last commit of the local copy is not in it"
+	if err != nil || newer {
+		return errors.Join(err, r.skip(reason))
+	}
+	r.mode = skipping
+	r.next = end
+	return r.skip(reason)
+}
+
 // skip notes that a commit can't be applied.
 func (r *reader) skip(reason string) error {
-	if r.lost == nil || r.mode != skipping {
+	if r.lost == nil || r.mode == synced {
 		r.lost = fmt.Errorf("%w: %s", ErrIncomplete, reason)
 	}
 	if r.mode == probing {

@@ -25,6 +25,7 @@ type Writer struct {
 	cursor    string // of the running pass
 	purged    bool   // a pass must begin
 	truncated int64  // up to where records were removed in this term
+	interval  int64  // see Point.due
 	problem   error
 }
 
@@ -42,15 +43,19 @@ var errNoTerm = fmt.Errorf("%w: Claim was not called", ErrConflict)
 
 // NewWriter returns a Writer that has not claimed the log yet. local is what the process knows about itself.
 func NewWriter(log Log, local Source, own Claim) *Writer {
-	return &Writer{log: log, copy: local, reader: reader{log: log, copy: local, own: own}, ended: errNoTerm}
+	return &Writer{
+		log: log, copy: local, reader: reader{log: log, copy: local, own: own}, ended: errNoTerm, interval: interval,
+	}
 }
 
 // Claim begins a term: it fences earlier processes, reads the rest of the log into the copy, and appends a claim. After
-// that, the copy has all commits, except if Problem returns an error.
+// that, the copy has all commits.
 //
-// ErrForeign and ErrNewer mean that this process must not use the log. ErrConflict means that another process has
-// claimed the log meanwhile. After any other error, call Claim again.
-func (w *Writer) Claim(ctx context.Context) error {
+// ErrIncomplete means that the log was purged, deleted or damaged, and that commits may be missing in the copy. Another
+// process may have a better copy. If acceptLoss is true, the copy is written to the log as it is, or is emptied if it is
+// Partial, and Problem returns this error. ErrForeign and ErrNewer mean that this process must not use the log.
+// ErrConflict means that another process has claimed the log meanwhile. After any other error, call Claim again.
+func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
 	w.ended, w.pending, w.purged, w.truncated, w.problem = errNoTerm, nil, false, -1, nil
 	w.reader.restart()
 	for tried := uint64(0); ; {
@@ -76,6 +81,12 @@ func (w *Writer) Claim(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if w.problem != nil && !acceptLoss {
+			return w.problem
+		}
+		if err := w.discard(); err != nil {
+			return err
+		}
 		w.term = w.reader.own
 		w.term.Epoch, w.term.Nonce = max(w.reader.epoch, w.reader.point.Claim.Epoch)+1, rand.Uint64()
 		w.ended = nil
@@ -92,31 +103,34 @@ func (w *Writer) Claim(ctx context.Context) error {
 	}
 }
 
-// examine decides what the copy and the log are worth before a claim, and returns whether a pass must begin.
+// examine looks for a problem before a claim, and returns whether a pass must begin.
 func (w *Writer) examine(ctx context.Context) (first bool, err error) {
 	r := &w.reader
 	number, found, err := w.first(ctx)
+	w.problem = nil
 	switch {
 	case err != nil:
 		return false, err
 	case r.point.Partial:
 		w.problem = fmt.Errorf("%w: it has no complete pass, and the local copy is incomplete", ErrIncomplete)
-		if err := w.copy.Reset(); err != nil {
-			return false, err
-		}
-		r.point = Point{}
-		return true, nil
-	case r.mode != synced && found:
+	case r.mode != synced && r.lost != nil:
 		w.problem = r.lost
-		return true, nil
-	case r.point.Number > 0 && !found:
-		w.problem = fmt.Errorf("%w: it is empty, the local copy has commit %d", ErrIncomplete, r.point.Number)
+	case r.mode != synced && number > 1:
+		w.problem = fmt.Errorf("%w: it begins with commit %d, of which parts are missing", ErrIncomplete, number-1)
 	}
-	return !found || number > r.point.Pass.Number, nil
+	return r.mode != synced || !found || number > r.point.Pass.Number, nil
 }
 
-// Problem returns what Claim has found and repairs. If it is not nil, it is ErrIncomplete, and commits of earlier
-// processes may be missing in the copy.
+// discard empties a copy that is Partial.
+func (w *Writer) discard() error {
+	if !w.reader.point.Partial {
+		return nil
+	}
+	w.reader.point = Point{}
+	return w.copy.Reset()
+}
+
+// Problem returns the error that Claim has accepted, or nil.
 func (w *Writer) Problem() error { return w.problem }
 
 // Term returns the claim of this process, with what the log knew about the installation and the cluster.
@@ -135,14 +149,20 @@ func (w *Writer) Identify(ctx context.Context, cluster string) error {
 	return known.check(Claim{Cluster: cluster, Format: known.Format})
 }
 
-// claim appends the claim of this process.
+// claim appends the claim of this process, which can begin a pass. If the copy is empty, it is the whole pass.
 func (w *Writer) claim(ctx context.Context, first bool) error {
 	payload, err := json.Marshal(w.term)
 	if err != nil {
 		return err
 	}
 	p := pending{commit: w.commit(kindClaim, payload), claim: w.term}
-	p.commit.first = first
+	if p.commit.first = first; first {
+		pairs, _, done, err := w.copy.Next("", 1)
+		if err != nil {
+			return err
+		}
+		p.commit.last = done && len(pairs) == 0
+	}
 	if err := w.append(ctx, p); err != nil {
 		return err
 	}
