@@ -89,9 +89,6 @@ func (r replica) Reset() error {
 // Next implements statelog.Source. A cursor consists of a source, a zero byte, and the key of its last row, which is
 // empty after its record.
 func (r replica) Next(cursor string, maxBytes int) (pairs []statelog.Pair, next string, done bool, err error) {
-	if r.record.Privacy != r.opts.Privacy.Name { // the rows may contain what must not leave this process
-		return nil, "", false, errors.New("TakeOver was not called")
-	}
 	err = r.view(func(tx *bbolt.Tx) error {
 		c := chunk{Store: r.Store, tx: tx, left: maxBytes}
 		done, err = c.fill(cursor)
@@ -129,6 +126,9 @@ func (c *chunk) fill(cursor string) (done bool, err error) {
 			if c.add(statelog.Pair{Bucket: bucketSources, Key: name, Value: value}, name+"\x00") {
 				return false, nil
 			}
+		}
+		if c.record.Privacy != c.opts.Privacy.Name { // the rows may contain what must not leave this process
+			return false, errors.New("the rows were not redacted, because TakeOver was not called")
 		}
 		for key, row := range rowsAfter(c.tx, name, after) {
 			p := statelog.Pair{Bucket: bucketRows, Source: name, Key: key, Value: row}
