@@ -91,8 +91,9 @@ func (r replica) Reset() error {
 func (r replica) Next(cursor string, maxBytes int) (pairs []statelog.Pair, next string, done bool, err error) {
 	err = r.view(func(tx *bbolt.Tx) error {
 		c := chunk{Store: r.Store, tx: tx, left: maxBytes}
-		done, err = c.fill(cursor)
-		pairs, next = c.pairs, c.next
+		if done, err = c.fill(cursor); err == nil {
+			pairs, next = c.pairs, c.next
+		}
 		return err
 	})
 	return pairs, next, done, boltfile.Explain("read the checkpoint", r.path, err)

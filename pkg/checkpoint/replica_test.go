@@ -122,7 +122,8 @@ func raw(t testing.TB, s *Store) map[string]string {
 // wantSame checks that a copy has what the leader has.
 func wantSame(t testing.TB, leader, replica *Store) {
 	t.Helper()
-	if diff := cmp.Diff(leader.noted(), replica.noted(), cmpopts.IgnoreFields(storeRecord{}, "Point")); diff != "" {
+	if diff := cmp.Diff(leader.noted(), replica.noted(), cmpopts.IgnoreFields(storeRecord{}, "Point"),
+		cmpopts.EquateEmpty()); diff != "" {
 		t.Fatal(diff)
 	}
 	if leader.opts.Identities {
