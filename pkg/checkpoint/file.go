@@ -93,7 +93,8 @@ func (s *Store) begin() error {
 // newInstallation returns a random name of 40 bits.
 func newInstallation() string { return strings.ToLower(rand.Text()[:8]) }
 
-// sweep removes unusable sources: sources whose initial list was not completed, and sources whose record is damaged.
+// sweep removes unusable sources: sources whose initial list was not completed, and sources whose record is damaged or
+// that the store record does not contain.
 func (s *Store) sweep() error {
 	states, err := s.States()
 	if err != nil {
@@ -103,7 +104,16 @@ func (s *Store) sweep() error {
 	for _, state := range states {
 		usable[state.Source.Name] = true
 	}
-	for _, name := range slices.Clone(s.record.Sources) {
+	names := slices.Clone(s.record.Sources)
+	err = s.view(func(tx *bbolt.Tx) error {
+		add := func(name, _ []byte) error { names = append(names, string(name)); return nil }
+		return errors.Join(tx.Bucket([]byte(bucketSources)).ForEach(add), tx.Bucket([]byte(bucketRows)).ForEach(add))
+	})
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		if usable[name] {
 			continue
 		}

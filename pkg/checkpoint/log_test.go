@@ -243,17 +243,21 @@ func TestOtherClusterWithLog(t *testing.T) {
 func TestLogFollowsThePolicy(t *testing.T) {
 	const rows = 3 * moveBytes / (1 << 20)
 	folder := t.TempDir()
-	s := openPrivate(t, folder, Privacy{})
+	s := newLeader(t, Options{Path: folder})
 	u := ledger.Update{State: ledger.State{Source: secretsSource("secrets"), ResourceVersion: "2"}}
 	for i := range rows {
 		o := secretRow(t, fmt.Sprintf("%02d", i), "1")
 		large := bytes.Replace(o.Raw, []byte(`"data":{`), []byte(`"data":{"c":"`+strings.Repeat("y", 1<<20)+`",`), 1)
 		u.Upserts = append(u.Upserts, newObject(t, string(large)))
 	}
-	commit(t, s, nil, u)
+	commit(t, s.Store, nil, u)
 	s.Close()
 	privacy := testPrivacy(t, "sealed", strings.Repeat("k", 32))
-	l := startProcess(t, logtest.NewBroker(true), Options{Path: folder, Privacy: privacy})
+	older := s.another(Options{Privacy: privacy})
+	if older.read(); !inFile(t, older.opts.Path) {
+		t.Error("a copy differs from the leader")
+	}
+	l := s.another(Options{Path: folder, Privacy: privacy})
 	if pairs, _, _, err := l.Copy().Next("", 1<<30); err == nil || pairs != nil {
 		t.Error(names(pairs), err)
 	}
@@ -276,7 +280,7 @@ func TestLogFollowsThePolicy(t *testing.T) {
 	if inFile(t, folder) {
 		t.Error("the value is in the file")
 	}
-	for _, c := range []*process{l.another(Options{Privacy: privacy}), l.another(Options{})} {
+	for _, c := range []*process{older, l.another(Options{Privacy: privacy}), l.another(Options{})} {
 		if !c.read() {
 			t.Fatal("the copy is not complete")
 		}

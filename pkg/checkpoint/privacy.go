@@ -18,7 +18,7 @@ import (
 // Privacy defines which data rows may contain in plain text.
 type Privacy struct {
 	// Name identifies the behavior of Redact and Seal, including their keys. If the rows in the file were written under
-	// another name, Open rewrites them.
+	// another name, Open or TakeOver rewrites them.
 	Name string
 	// Redact returns the JSON of an object (its Raw) as it may be stored on disk. It returns the same slice if nothing
 	// must be hidden. Redacting twice must have the same result as redacting once. If Redact is nil, nothing is redacted.

@@ -39,7 +39,8 @@ func (r replica) Point() statelog.Point { return r.noted().Point }
 
 // Apply implements statelog.Copy.
 func (r replica) Apply(pairs []statelog.Pair, at statelog.Point) error {
-	return r.update(nil, func(t *transaction) (err error) {
+	privacy := r.record.Privacy
+	err := r.update(nil, func(t *transaction) (err error) {
 		for _, p := range pairs {
 			if err := checkPair(p); err != nil {
 				return err
@@ -55,6 +56,13 @@ func (r replica) Apply(pairs []statelog.Pair, at statelog.Point) error {
 		t.record.Point = at
 		return t.putPoint()
 	})
+	if err != nil || r.record.Privacy == privacy {
+		return err
+	}
+	if err = r.prepareCopy(); err == nil { // free pages contain rows that are now redacted
+		err = r.install(r.record)
+	}
+	return boltfile.Explain("compact the checkpoint", r.path, err)
 }
 
 // checkPair returns an error if a pair cannot be part of a checkpoint.

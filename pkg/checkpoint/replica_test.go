@@ -276,8 +276,8 @@ func replicate(t testing.TB, s *script, o Options) {
 // of a pass, and lead.
 func TestReplicas(t *testing.T) {
 	for seed := range byte(4) {
-		replicate(t, &script{noise(seed, 4000)}, Options{})
-		replicate(t, &script{noise(seed, 2000)}, Options{Identities: true})
+		replicate(t, &script{noise(seed, 1600)}, Options{})
+		replicate(t, &script{noise(seed, 800)}, Options{Identities: true})
 	}
 }
 

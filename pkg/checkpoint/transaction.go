@@ -31,6 +31,7 @@ type transaction struct {
 	pairs  []statelog.Pair // changes for the log
 	codec  rowCodec
 	record storeRecord
+	key    []byte // reused by setFile
 
 	table struct { // the result of the last call of bucket
 		*bbolt.Bucket
@@ -170,14 +171,13 @@ func (t *transaction) setFile(p statelog.Pair) error {
 		return from.DeleteBucket([]byte(p.Source))
 	}
 	to, err := t.bucket(p.Bucket, p.Source)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case p.Value == nil:
-		return to.Delete([]byte(p.Key))
-	default:
-		return to.Put([]byte(p.Key), p.Value)
 	}
+	if t.key = append(t.key[:0], p.Key...); p.Value == nil {
+		return to.Delete(t.key)
+	}
+	return to.Put(t.key, p.Value) // Put copies the key, but not the value
 }
 
 // fillPercent is the fill level of the pages that bbolt splits. Rows are written in key order, and most of them are
