@@ -176,6 +176,15 @@ func TestApplyChecks(t *testing.T) {
 	if diff := cmp.Diff(before, raw(t, p.Store)); diff != "" || p.Copy().Point().Number != 0 {
 		t.Errorf("%s, %+v", diff, p.Copy().Point())
 	}
+	later := statelog.Pair{Bucket: bucketRows, Source: "pods", Key: "l", Value: seal("l", []byte("....y"))}
+	all := []statelog.Pair{good, {Bucket: bucketRows, Source: "pods"}, later}
+	if err := p.Copy().Apply(all, statelog.Point{Number: 7}); err != nil {
+		t.Error(err)
+	}
+	before["rows pods l"] = string(later.Value)
+	if diff := cmp.Diff(before, raw(t, p.Store)); diff != "" || p.Copy().Point().Number != 7 {
+		t.Errorf("%s, %+v", diff, p.Copy().Point())
+	}
 }
 
 // A row that is damaged on the leader's disk is missing in a new copy, and both notice it.
