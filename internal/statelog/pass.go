@@ -26,13 +26,13 @@ func (w *Writer) Refresh(ctx context.Context) (more bool, err error) {
 		if !w.purged && !p.due(w.interval) {
 			return false, err
 		}
-		return true, errors.Join(err, w.claim(ctx, true))
+		return true, errors.Join(err, w.claim(ctx, w.term, true))
 	}
 	pairs, next, done, err := w.copy.Next(w.cursor, min(chunk, w.size))
 	if err != nil {
 		return true, err
 	}
-	c := w.commit(kindRefresh, appendPairs(nil, pairs))
+	c := w.commit(kindRefresh, w.term.Epoch, encodePairs(pairs))
 	c.last = done
 	if err := w.append(ctx, pending{commit: c, cursor: next}); err != nil {
 		return true, err

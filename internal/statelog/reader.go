@@ -9,8 +9,10 @@ import (
 // maxBatch is how many bytes of pairs a reader collects for one Apply.
 const maxBatch = 4 << 20
 
-// errRewind stops a Read: the copy does not continue in the log.
-var errRewind = errors.New("the log is read from its beginning")
+var (
+	errRewind = errors.New("the log is read from its beginning")               // the copy does not continue in the log
+	errProbe  = errors.New("the log is read from the last commit of the copy") // it may be another log
+)
 
 // mode is what a reader knows about the connection between its copy and the log.
 type mode int
@@ -28,6 +30,7 @@ type reader struct {
 	own  Claim // of this process; what is not known is filled in from the log
 
 	mode   mode
+	probed bool  // whether the copy continues in the log was looked up since the last read
 	point  Point // of the copy, including the batch
 	batch  []Pair
 	bytes  int
@@ -46,7 +49,7 @@ type reader struct {
 
 // restart continues from the point of the copy.
 func (r *reader) restart() {
-	r.batch, r.bytes, r.lost, r.head, r.seen, r.count = nil, 0, nil, header{}, false, 0
+	r.batch, r.bytes, r.lost, r.head, r.seen, r.count, r.probed = nil, 0, nil, header{}, false, 0, true
 	r.point = r.copy.Point()
 	r.next, r.epoch, r.number = r.point.Position, r.point.Claim.Epoch, r.point.Number
 	r.adopt(r.point.Claim)
@@ -72,32 +75,34 @@ func (r *reader) read(ctx context.Context) error {
 		if err == nil && (end < r.next || r.mode == probing) {
 			err = r.missing(ctx, end)
 		}
-		if errors.Is(err, errRewind) {
+		switch {
+		case errors.Is(err, errRewind):
 			r.mode, r.next, r.epoch, r.number, r.head, r.seen = skipping, 0, 0, 0, header{}, false
 			continue
-		}
-		if err == nil {
-			r.end = end
+		case errors.Is(err, errProbe):
+			if err = r.flush(); err == nil {
+				r.restart()
+				continue
+			}
+		case err == nil:
+			r.end, r.probed = end, false
 		}
 		return errors.Join(err, r.flush())
 	}
 }
 
-// missing decides what to do if the log does not have the last commit of the copy: it was purged, or has lost its end, or
-// was created again.
+// missing decides what to do if the log does not have the last commit of the copy. If the log was created again, or has
+// later commits, it is read from its beginning. If the log has lost its end, or everything, the copy is newer,
+// and stays.
 func (r *reader) missing(ctx context.Context, end int64) error {
 	r.mode = probing
 	newer := r.point.Number == 0
 	_, err := r.log.Read(ctx, 0, func(_ int64, record []byte) error {
-		h, data, err := decode(record)
+		h, _, err := decode(record)
 		if r.seen = true; errors.Is(err, ErrDamaged) {
 			return nil
 		}
 		newer = newer || h.number >= r.point.Number || h.epoch > r.point.Claim.Epoch
-		if c := (&commit{h, data}); err == nil && h.kind == kindClaim {
-			claim, _ := c.claim() // fails if it has several parts
-			newer = newer || claim.Started.After(r.point.Claim.Started)
-		}
 		return err
 	})
 	reason := "the last commit of the local copy is not in it"
@@ -111,6 +116,9 @@ func (r *reader) missing(ctx context.Context, end int64) error {
 
 // skip notes that a commit can't be applied.
 func (r *reader) skip(reason string) error {
+	if r.mode == synced && !r.probed {
+		return errProbe
+	}
 	if r.lost == nil || r.mode == synced {
 		r.lost = fmt.Errorf("%w: %s", ErrIncomplete, reason)
 	}
@@ -184,6 +192,7 @@ func (r *reader) commit(c *commit, position int64) (err error) {
 			return fmt.Errorf("empty the local copy: %w", err)
 		}
 		r.batch, r.bytes, r.point = nil, 0, Point{Partial: true}
+		r.epoch, r.number = c.epoch, c.number
 	case !follows:
 		return r.skip(fmt.Sprintf("commit %d does not follow commit %d", c.number, r.point.Number))
 	}

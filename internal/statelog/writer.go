@@ -26,7 +26,7 @@ type Writer struct {
 	purged    bool   // a pass must begin
 	truncated int64  // up to where records were removed in this term
 	interval  int64  // see Point.due
-	problem   error
+	accepted  error  // see Problem
 }
 
 // pending is a commit that may be in the log.
@@ -52,11 +52,13 @@ func NewWriter(log Log, local Source, own Claim) *Writer {
 // that, the copy has all commits.
 //
 // ErrIncomplete means that the log was purged, deleted or damaged, and that commits may be missing in the copy. Another
-// process may have a better copy. If acceptLoss is true, the copy is written to the log as it is, or is emptied if it is
-// Partial, and Problem returns this error. ErrForeign and ErrNewer mean that this process must not use the log.
+// process may have a better copy. If acceptLoss is true, the copy is written to the log as it is, or is emptied if it
+// is Partial, and Problem returns this error. ErrForeign and ErrNewer mean that this process must not use the log.
 // ErrConflict means that another process has claimed the log meanwhile. After any other error, call Claim again.
 func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
-	w.ended, w.pending, w.purged, w.truncated, w.problem = errNoTerm, nil, false, -1, nil
+	if w.ended, w.pending, w.purged, w.truncated = errNoTerm, nil, false, -1; w.term.Epoch > 0 {
+		w.accepted, w.term = nil, Claim{}
+	}
 	w.reader.restart()
 	for tried := uint64(0); ; {
 		if err := w.reader.read(ctx); err != nil {
@@ -77,26 +79,29 @@ func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
 			w.size = 1 << 20
 		}
 		w.size = max(w.size, minRecord)
-		first, err := w.examine(ctx)
-		if err != nil {
+		first, problem, err := w.examine(ctx)
+		if problem != nil && acceptLoss {
+			w.accepted, problem = problem, w.discard()
+		}
+		if err := errors.Join(err, problem); err != nil {
 			return err
 		}
-		if w.problem != nil && !acceptLoss {
-			return w.problem
+		term := w.reader.own
+		term.Epoch, term.Nonce = max(w.reader.epoch, w.reader.point.Claim.Epoch)+1, rand.Uint64()
+		if term.Epoch == 1 { // a later epoch than in an earlier log that is forgotten
+			term.Epoch = uint64(max(1, time.Now().Unix()))
 		}
-		if err := w.discard(); err != nil {
+		if err = w.claim(ctx, term, first); err == nil {
+			w.term, w.ended = term, nil
+			return nil
+		}
+		if w.ended = errNoTerm; !errors.Is(err, ErrConflict) {
 			return err
 		}
-		w.term = w.reader.own
-		w.term.Epoch, w.term.Nonce = max(w.reader.epoch, w.reader.point.Claim.Epoch)+1, rand.Uint64()
-		w.ended = nil
-		if err = w.claim(ctx, first); !errors.Is(err, ErrConflict) {
-			if err != nil {
-				w.ended = errNoTerm
-			}
-			return err
+		if tried = term.Epoch; w.accepted != nil { // nothing is lost yet
+			w.accepted = nil
+			w.reader.restart()
 		}
-		tried = w.term.Epoch
 		if err := sleep(ctx, rand.N(200*time.Millisecond)); err != nil { // the other process may be about to claim
 			return err
 		}
@@ -104,21 +109,20 @@ func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
 }
 
 // examine looks for a problem before a claim, and returns whether a pass must begin.
-func (w *Writer) examine(ctx context.Context) (first bool, err error) {
+func (w *Writer) examine(ctx context.Context) (first bool, problem, err error) {
 	r := &w.reader
 	number, found, err := w.first(ctx)
-	w.problem = nil
 	switch {
 	case err != nil:
-		return false, err
+		return false, nil, err
 	case r.point.Partial:
-		w.problem = fmt.Errorf("%w: it has no complete pass, and the local copy is incomplete", ErrIncomplete)
+		problem = fmt.Errorf("%w: it has no complete pass, and the local copy is incomplete", ErrIncomplete)
 	case r.mode != synced && r.lost != nil:
-		w.problem = r.lost
+		problem = r.lost
 	case r.mode != synced && number > 1:
-		w.problem = fmt.Errorf("%w: it begins with commit %d, of which parts are missing", ErrIncomplete, number-1)
+		problem = fmt.Errorf("%w: it begins with commit %d, of which parts are missing", ErrIncomplete, number-1)
 	}
-	return r.mode != synced || !found || number > r.point.Pass.Number, nil
+	return r.mode != synced || !found || number > r.point.Pass.Number, problem, nil
 }
 
 // discard empties a copy that is Partial.
@@ -130,8 +134,8 @@ func (w *Writer) discard() error {
 	return w.copy.Reset()
 }
 
-// Problem returns the error that Claim has accepted, or nil.
-func (w *Writer) Problem() error { return w.problem }
+// Problem returns the ErrIncomplete that Claim has accepted, or nil.
+func (w *Writer) Problem() error { return w.accepted }
 
 // Term returns the claim of this process, with what the log knew about the installation and the cluster.
 func (w *Writer) Term() Claim { return w.term }
@@ -141,21 +145,20 @@ func (w *Writer) Identify(ctx context.Context, cluster string) error {
 	if err := w.Sync(ctx); err != nil || cluster == w.term.Cluster {
 		return err
 	}
-	known := w.term
-	if w.term.Cluster = cluster; known.Cluster == "" {
-		return w.claim(ctx, false)
+	if w.term.Cluster != "" {
+		return w.term.check(Claim{Cluster: cluster, Format: w.term.Format})
 	}
-	w.term = known
-	return known.check(Claim{Cluster: cluster, Format: known.Format})
+	w.term.Cluster = cluster
+	return w.claim(ctx, w.term, false)
 }
 
 // claim appends the claim of this process, which can begin a pass. If the copy is empty, it is the whole pass.
-func (w *Writer) claim(ctx context.Context, first bool) error {
-	payload, err := json.Marshal(w.term)
+func (w *Writer) claim(ctx context.Context, term Claim, first bool) error {
+	payload, err := json.Marshal(term)
 	if err != nil {
 		return err
 	}
-	p := pending{commit: w.commit(kindClaim, payload), claim: w.term}
+	p := pending{commit: w.commit(kindClaim, term.Epoch, payload), claim: term}
 	if p.commit.first = first; first {
 		pairs, _, done, err := w.copy.Next("", 1)
 		if err != nil {
@@ -172,22 +175,21 @@ func (w *Writer) claim(ctx context.Context, first bool) error {
 // note stores the point of a commit that does not change the copy.
 func (w *Writer) note() error { return w.copy.Apply(nil, w.reader.point) }
 
-func (w *Writer) commit(k kind, payload []byte) *commit {
+// commit returns the next commit.
+func (w *Writer) commit(k kind, epoch uint64, payload []byte) *commit {
 	r := &w.reader
 	return &commit{
-		header{
-			kind: k, epoch: w.term.Epoch, number: max(r.number, r.point.Number) + 1, previous: r.point.Chain,
-		}, payload,
+		header{kind: k, epoch: epoch, number: max(r.number, r.point.Number) + 1, previous: r.point.Chain}, payload,
 	}
 }
 
-// Append appends pairs as one commit. If it returns no error, the copy must apply the pairs and store the point, before
-// the next method is called. If that fails, or if Append returns an error, call Sync when the copy can be changed again.
+// Append appends pairs as one commit. If it returns no error, the copy must apply the pairs and store the point before
+// the next method is called. If that fails, or if Append returns an error, call Sync before the next change of the copy
+// is prepared. Append can be called within a transaction of the copy: it calls nothing but Point.
 //
-// If the broker does not acknowledge a record, Append repeats it until the context ends. ErrConflict means that the term
-// has ended. If another process has claimed the log, it has the commit or not. After ErrTooLarge, the log does not have
-// the commit. ErrBehind means that Sync must be called first. After any other error, the commit may be in the log, and
-// Sync completes it.
+// If the broker does not acknowledge a record, Append repeats it until the context ends. ErrConflict means that the
+// term has ended. The next leader may have the commit. After ErrTooLarge, the log does not have the commit. ErrBehind
+// means that Sync must be called first. After any other error, the commit may be in the log, and Sync completes it.
 func (w *Writer) Append(ctx context.Context, pairs []Pair) (Point, error) {
 	if w.ended != nil {
 		return Point{}, w.ended
@@ -195,7 +197,7 @@ func (w *Writer) Append(ctx context.Context, pairs []Pair) (Point, error) {
 	if w.pending != nil || !w.current() {
 		return Point{}, ErrBehind
 	}
-	err := w.append(ctx, pending{commit: w.commit(kindChanges, appendPairs(nil, pairs))})
+	err := w.append(ctx, pending{commit: w.commit(kindChanges, w.term.Epoch, encodePairs(pairs))})
 	return w.reader.point, err
 }
 

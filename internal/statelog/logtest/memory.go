@@ -23,6 +23,7 @@ type Broker struct {
 	next    int64 // position of the next record
 	end     int64 // after the last record
 	fence   *Memory
+	created int // how often
 	late    []lateRecord
 	grown   chan struct{} // closed when a record is appended
 }
@@ -59,6 +60,7 @@ func (b *Broker) Recreate() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.records, b.next, b.end, b.fence, b.late = nil, 0, 0, nil, nil
+	b.created++
 }
 
 // Arrive delivers the records that are still on their way, if the broker accepts them.
@@ -74,7 +76,7 @@ func (b *Broker) Arrive() {
 }
 
 func (b *Broker) accepts(from *Memory, after int64) bool {
-	return b.end <= after && after <= b.next && (!b.Producers || b.fence == from)
+	return b.end <= after && after <= b.next && from.created == b.created && (!b.Producers || b.fence == from)
 }
 
 func (b *Broker) add(record []byte) int64 {
@@ -107,7 +109,8 @@ type Memory struct {
 	// Down is returned by all methods, if it is not nil.
 	Down error
 
-	broker *Broker
+	broker  *Broker
+	created int // which log was fenced
 }
 
 // Fence implements statelog.Log.
@@ -118,6 +121,7 @@ func (m *Memory) Fence(ctx context.Context) (int64, error) {
 	b := m.broker
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	m.created = b.created
 	if b.Producers {
 		b.fence = m
 		b.next++
