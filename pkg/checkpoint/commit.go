@@ -227,8 +227,8 @@ func (t *transaction) putSource(name string, r sourceRecord) error {
 	return t.putJSON(bucketSources, name, r)
 }
 
-// putRows writes rows in key order, which is the order of bbolt's pages. If two objects have the same key, the later one
-// in the slice is kept.
+// putRows writes rows in key order, which is the order of bbolt's pages. If two objects have the same key, the later
+// one in the slice is kept.
 func (t *transaction) putRows(source string, objects []*object.Object, rows *tally) error {
 	type keyed struct {
 		key    string

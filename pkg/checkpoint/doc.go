@@ -32,16 +32,16 @@
 // open. It is never removed. The checkpoint and the lock file have mode 0600, and a directory that Open creates has
 // mode 0700. Rows contain objects unchanged unless [Privacy] restricts this. If the Privacy has changed, Open rewrites
 // all rows and then copies the file, so that its free pages do not contain old data either. Open also compacts a file
-// if more than half of it is free. It does so only if the file has at least 8 MiB and at most 512 MiB are in use, so the
-// start is not delayed for long.
+// if more than half of it is free. It does so only if the file has at least 8 MiB and at most 512 MiB are in use, so
+// the start is not delayed for long.
 //
 // # Copies
 //
 // With [Options.Log], each transaction gives the log what it puts and removes, before the file has it. Other processes
-// apply this to their files ([Store.Copy], internal/statelog), which then contain the same bytes. The log and the copies
-// have the rows as the file has them, redacted or encrypted, and nothing else. With [Options.Identities], they have only
-// the identities of objects. The sum in the record of a source is then still that of the rows with bodies, so that it
-// stays correct when a copy is changed.
+// apply this to their files ([Store.Copy], internal/statelog), which then contain the same bytes. The log and the
+// copies have the rows as the file has them, redacted or encrypted, and nothing else. With [Options.Identities], they
+// have only the identities of objects. The sum in the record of a source is then still that of the rows with bodies, so
+// it stays correct when a copy is changed.
 //
 // The file also contains the point of the log that it corresponds to. If the process ends after a transaction is in the
 // log and before it is in the file, the point shows that the file is behind, and the next process applies what is

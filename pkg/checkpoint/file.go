@@ -135,8 +135,8 @@ func (s *Store) emptyRecord(clusterUID string) storeRecord {
 	return r
 }
 
-// replace puts a checkpoint without rows in the place of the file. The file is removed unless install renames it. log is
-// told that everything is gone.
+// replace puts a checkpoint without rows in the place of the file. The file is removed unless install renames it. log
+// gets the removal of everything that the file contained.
 func (s *Store) replace(record storeRecord, log Log, install func(storeRecord) error) error {
 	t := s.transaction(log)
 	sources := t.record.Sources

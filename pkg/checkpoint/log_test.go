@@ -247,8 +247,8 @@ func TestOtherClusterWithLog(t *testing.T) {
 	wantSame(t, l.Store, c.Store)
 }
 
-// What is redacted changes when a process leads: the copies get the new rows, also if that is done in two attempts. Until
-// then, no row leaves the process.
+// If what is redacted changes, the copies get the new rows, even if that takes several attempts. Until then, no row
+// leaves the process.
 func TestLogFollowsThePolicy(t *testing.T) {
 	const rows = 3 * moveBytes / (1 << 20)
 	folder := t.TempDir()
@@ -317,8 +317,10 @@ func TestCompactionOfACopy(t *testing.T) {
 		State:   ledger.State{Source: secretsSource("secrets"), ResourceVersion: "2"},
 		Upserts: []*object.Object{secretRow(t, "a", "1"), secretRow(t, "b", "1")},
 	})
-	fat := ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "2"}, Upserts: pods(t, 0, 6000, 1)}
-	commit(t, l.Store, nil, fat)
+	commit(t, l.Store, nil, ledger.Update{
+		State:   ledger.State{Source: testSource("pods"), ResourceVersion: "2"},
+		Upserts: pods(t, 0, 6000, 1),
+	})
 	if err := l.Forget("pods"); err != nil {
 		t.Fatal(err)
 	}

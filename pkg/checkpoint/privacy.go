@@ -69,8 +69,8 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 	return sealed[0], redacted, nil
 }
 
-// conform rewrites all rows if the Privacy has changed, and compacts the file, so that its free pages do not contain the
-// old rows either. If it does not complete, it does everything again the next time.
+// conform rewrites all rows if the Privacy has changed, and compacts the file, so that its free pages do not contain
+// the old rows either. If it does not complete, the next call does everything again.
 func (s *Store) conform() error {
 	name := s.opts.Privacy.Name
 	if s.record.Privacy == name {

@@ -83,7 +83,8 @@ func checkPair(p statelog.Pair) error {
 		return nil
 	}
 	if _, err := unseal(p.Key, p.Value); err != nil {
-		return fmt.Errorf("%w: bucket %s, source %q: %v", statelog.ErrDamaged, p.Bucket, p.Source, err)
+		return fmt.Errorf("%w: bucket %q, source %q: %q does not match its checksum", statelog.ErrDamaged, p.Bucket,
+			p.Source, p.Key)
 	}
 	return nil
 }

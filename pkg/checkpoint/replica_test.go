@@ -272,8 +272,8 @@ func replicate(t testing.TB, s *script, o Options) {
 	}
 }
 
-// TestReplicas changes a leader, cuts its transactions between log and file, and lets copies follow, start in the middle
-// of a pass, and lead.
+// TestReplicas changes a leader, cuts its transactions between log and file, and lets copies follow, start in the
+// middle of a pass, and lead.
 func TestReplicas(t *testing.T) {
 	for seed := range byte(4) {
 		replicate(t, &script{noise(seed, 1600)}, Options{})

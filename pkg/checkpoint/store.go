@@ -114,8 +114,8 @@ func (s *Store) enter() error {
 // TakeOver prepares the content for a process that changes it from now on. With a Log, call it when the log has
 // accepted this process as its writer and the file has everything that the log has.
 //
-// It removes the sources whose initial list was not completed, makes all rows conform to Options.Privacy, and leaves the
-// files of newer versions.
+// It removes the sources whose initial list was not completed, makes all rows conform to Options.Privacy, and
+// quarantines the files of newer versions.
 func (s *Store) TakeOver() error {
 	if err := s.lock(); err != nil {
 		return err
