@@ -163,6 +163,12 @@ func (f *File) Release(tx *bbolt.Tx, bytes int64) {
 	}
 }
 
+// Copy copies the content to another file, in transactions of about maxBytes.
+func (f *File) Copy(to *bbolt.DB, maxBytes int64) (err error) {
+	defer guard(&err)()
+	return bbolt.Compact(to, f.db, maxBytes)
+}
+
 // Close waits until all transactions have ended, and then closes the file. Transactions that start later return
 // ErrClosed.
 func (f *File) Close() error { return f.db.Close() }

@@ -10,16 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
-
-// fillPercent is the fill level of the pages that bbolt splits. Rows are written in key order, and most of them are
-// later replaced by rows of about the same size. Free space between rows would therefore be of little use.
-const fillPercent = 0.9
 
 // Commit writes the updates in their order, the configuration of each sink, and the positions as AddPositions does, in
 // one transaction. The transaction is on disk when Commit returns. Sinks that are not in sinkConfigs are removed together
@@ -36,7 +31,9 @@ const fillPercent = 0.9
 func (s *Store) Commit(
 	updates []ledger.Update, sinkConfigs map[string]string, positions map[string]sinks.Positions,
 ) error {
-	s.writing.Lock()
+	if err := s.lock(); err != nil {
+		return err
+	}
 	defer s.writing.Unlock()
 	return s.write(func(t *transaction) error {
 		if err := t.setSinks(sinkConfigs); err != nil {
@@ -54,7 +51,9 @@ func (s *Store) Commit(
 
 // Forget removes a source that is no longer watched, and its rows. If the source does not exist, Forget does nothing.
 func (s *Store) Forget(source string) error {
-	s.writing.Lock()
+	if err := s.lock(); err != nil {
+		return err
+	}
 	defer s.writing.Unlock()
 	if !s.record.knows(source) {
 		return nil
@@ -64,10 +63,10 @@ func (s *Store) Forget(source string) error {
 
 func (t *transaction) forget(source string) error {
 	t.record.Sources = slices.DeleteFunc(t.record.Sources, func(name string) bool { return name == source })
-	if err := t.Bucket([]byte(bucketSources)).Delete([]byte(source)); err != nil {
+	if err := t.set(statelog.Pair{Bucket: bucketSources, Key: source}); err != nil {
 		return err
 	}
-	return deleteBucket(t.Bucket([]byte(bucketRows)), source)
+	return t.set(statelog.Pair{Bucket: bucketRows, Source: source})
 }
 
 // setSinks stores the configurations of all sinks. It removes the data of all other sinks from the store record and
@@ -155,8 +154,15 @@ func (s *Store) AddPositions(positions map[string]sinks.Positions) error {
 
 // note changes the store record. If the record already is as the change makes it, nothing is written.
 func (s *Store) note(change func(*storeRecord)) error {
-	s.writing.Lock()
+	if err := s.lock(); err != nil {
+		return err
+	}
 	defer s.writing.Unlock()
+	return s.change(change)
+}
+
+// change is note for a caller that holds s.writing.
+func (s *Store) change(change func(*storeRecord)) error {
 	record := s.record.clone()
 	if change(&record); reflect.DeepEqual(record, s.record) {
 		return nil
@@ -169,7 +175,7 @@ func (s *Store) note(change func(*storeRecord)) error {
 
 // apply writes an update.
 func (t *transaction) apply(u *ledger.Update) (err error) {
-	name, all := u.Source.Name, t.Bucket([]byte(bucketRows))
+	name := u.Source.Name
 	if name == "" {
 		return errors.New("empty name")
 	}
@@ -177,26 +183,25 @@ func (t *transaction) apply(u *ledger.Update) (err error) {
 	if t.record.knows(name) && !u.ReplaceRows {
 		r, err = getSource(t.Tx, name)
 	} else {
-		err = deleteBucket(all, name)
+		err = t.set(statelog.Pair{Bucket: bucketRows, Source: name})
 	}
 	if err != nil {
 		return err
 	}
-	rows, err := all.CreateBucketIfNotExists([]byte(name))
+	rows, err := t.bucket(bucketRows, name)
 	if err != nil {
 		return err
 	}
-	rows.FillPercent = fillPercent
 	for _, key := range u.Deletes {
 		if old := rows.Get([]byte(key)); old != nil {
 			r.Rows.remove(old)
-			if err := rows.Delete([]byte(key)); err != nil {
+			if err := t.set(statelog.Pair{Bucket: bucketRows, Source: name, Key: key}); err != nil {
 				return err
 			}
 		}
 	}
 	t.codec.resource = u.Source.Resource
-	if err := t.codec.put(rows, u.Upserts, &r.Rows); err != nil {
+	if err := t.putRows(name, u.Upserts, &r.Rows); err != nil {
 		return err
 	}
 	t.store.release(t.Tx, (len(u.Upserts)+len(u.Deletes))*pageSize)
@@ -212,12 +217,12 @@ func (t *transaction) putSource(name string, r sourceRecord) error {
 	if at, found := slices.BinarySearch(t.record.Sources, name); !found {
 		t.record.Sources = slices.Insert(t.record.Sources, at, name)
 	}
-	return putJSON(t.Tx, bucketSources, name, r)
+	return t.putJSON(bucketSources, name, r)
 }
 
-// put writes rows in key order, which is the order of bbolt's pages. If two objects have the same key, the later one in
-// the slice is kept.
-func (c *rowCodec) put(to *bbolt.Bucket, objects []*object.Object, rows *tally) error {
+// putRows writes rows in key order, which is the order of bbolt's pages. If two objects have the same key, the later
+// one in the slice is kept.
+func (t *transaction) putRows(source string, objects []*object.Object, rows *tally) error {
 	type keyed struct {
 		key    string
 		object *object.Object
@@ -229,23 +234,20 @@ func (c *rowCodec) put(to *bbolt.Bucket, objects []*object.Object, rows *tally) 
 		}
 	}
 	slices.SortStableFunc(sorted, func(a, b keyed) int { return strings.Compare(a.key, b.key) })
+	to, err := t.bucket(bucketRows, source)
+	if err != nil {
+		return err
+	}
 	for _, k := range sorted {
-		key, row := []byte(k.key), c.encode(k.key, k.object)
-		if old := to.Get(key); old != nil {
+		row := t.codec.encode(k.key, k.object)
+		if old := to.Get([]byte(k.key)); old != nil {
 			rows.remove(old)
 		}
-		if err := to.Put(key, row); err != nil {
+		p := statelog.Pair{Bucket: bucketRows, Source: source, Key: k.key, Value: row}
+		if err := t.setRow(p, k.object); err != nil {
 			return fmt.Errorf("row %q: %w", k.key, err)
 		}
 		rows.add(row)
 	}
 	return nil
-}
-
-// deleteBucket removes the bucket with the given name from the bucket from, if it exists.
-func deleteBucket(from *bbolt.Bucket, name string) error {
-	if from.Bucket([]byte(name)) == nil {
-		return nil
-	}
-	return from.DeleteBucket([]byte(name))
 }

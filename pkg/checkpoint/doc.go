@@ -31,23 +31,39 @@
 // Only one process at a time can use a directory. The file checkpoint.lock is locked with flock(2) while the store is
 // open. It is never removed. The checkpoint and the lock file have mode 0600, and a directory that Open creates has
 // mode 0700. Rows contain objects unchanged unless [Privacy] restricts this. If the Privacy has changed, Open rewrites
-// all rows into a new file, so the free pages do not contain old data either. Open also compacts a file if more than
-// half of it is free. It does so only if the file has at least 8 MiB and at most 512 MiB are in use, so the start is
-// not delayed for long.
+// all rows and then copies the file, so that its free pages do not contain old data either. Open also compacts a file
+// if more than half of it is free. It does so only if the file has at least 8 MiB and at most 512 MiB are in use, so
+// the start is not delayed for long.
+//
+// # Copies
+//
+// With [Options.Log], each transaction gives the log what it puts and removes, before the file has it. Other processes
+// apply this to their files ([Store.Copy], internal/statelog), which then contain the same bytes. The log and the
+// copies have the rows as the file has them, redacted or encrypted, and nothing else. With [Options.Identities], they
+// have only the identities of objects. The sum in the record of a source is then still that of the rows with bodies, so
+// it stays correct when a copy is changed.
+//
+// The file also contains the point of the log that it corresponds to. If the process ends after a transaction is in the
+// log and before it is in the file, the point shows that the file is behind, and the next process applies what is
+// missing. A transaction whose result is unknown is applied before the next one, as after a failed commit. A file that
+// was lost or quarantined is read from the log again. A transaction without Log removes the point.
+//
+// Such a file changes only with the log. Open therefore leaves the content as it is, and [Store.TakeOver] does the rest
+// when the process is the writer of the log.
 //
 // # The file
 //
 // checkpoint.db is one bbolt file with three buckets:
 //
 //	deltabridge   format -> "1"; store -> JSON: cluster, sinks and their positions in their destinations, sources,
-//	              privacy, `watch`, epoch and installation (see storeRecord)
+//	              privacy, `watch`, epoch and installation (see storeRecord); point -> JSON: the point in the log
 //	sources       name -> JSON: the source, its watermarks, number of rows and sum of their checksums
 //	rows          name -> bucket: "namespace/name" or "name" -> row
 //
 // All values except the format begin with a CRC-32C of key and content (see seal). A row contains the manager, which is
 // not part of the JSON, and the object's JSON (see bodyRaw). The JSON is compressed as one s2 block if compression
 // saves at least one eighth. If Privacy has a Seal, the row contains the redacted JSON and, encrypted, the original
-// JSON (see appendSealed).
+// JSON (see appendSealed). A row without a body contains the checksum of the row with the body (see identityRow).
 //
 // The store record names all sources, so the loss of a source record is detected. Format numbers only increase. The
 // files of each format have a directory of their own, and a program goes back to its own files if a newer program has

@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -75,22 +74,13 @@ func (s *Store) begin() error {
 		return s.quarantine(why.reason, "", why.err)
 	}
 	if errors.Is(err, os.ErrNotExist) {
-		if record, err = s.prepareEmpty(""); err != nil {
-			return err
-		}
-		return s.install(record)
+		return s.replace(s.emptyRecord(""), nil, s.install)
 	}
 	if err != nil {
 		return err
 	}
 	s.use(file, record)
-	if err = s.rewriteIfNecessary(); err == nil {
-		err = s.sweep()
-	}
-	if err == nil {
-		err = s.nameInstallation()
-	}
-	if err != nil {
+	if err := s.compactIfSparse(); err != nil {
 		return errors.Join(err, s.file.Close())
 	}
 	if record.ClusterName != s.opts.ClusterName {
@@ -103,12 +93,8 @@ func (s *Store) begin() error {
 // newInstallation returns a random name of 40 bits.
 func newInstallation() string { return strings.ToLower(rand.Text()[:8]) }
 
-// nameInstallation adds a name to a checkpoint that an earlier version created without one.
-func (s *Store) nameInstallation() error {
-	return s.note(func(r *storeRecord) { r.Installation = cmp.Or(r.Installation, newInstallation()) })
-}
-
-// sweep removes unusable sources: sources whose initial list was not completed, and sources whose record is damaged.
+// sweep removes unusable sources: sources whose initial list was not completed, and sources whose record is damaged or
+// that the store record does not contain.
 func (s *Store) sweep() error {
 	states, err := s.States()
 	if err != nil {
@@ -118,63 +104,97 @@ func (s *Store) sweep() error {
 	for _, state := range states {
 		usable[state.Source.Name] = true
 	}
-	for _, name := range slices.Clone(s.record.Sources) {
+	names := slices.Clone(s.record.Sources)
+	err = s.view(func(tx *bbolt.Tx) error {
+		add := func(name, _ []byte) error { names = append(names, string(name)); return nil }
+		return errors.Join(tx.Bucket([]byte(bucketSources)).ForEach(add), tx.Bucket([]byte(bucketRows)).ForEach(add))
+	})
+	if err != nil {
+		return err
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		if usable[name] {
 			continue
 		}
 		s.logger.Warn("removing a source from the checkpoint: its initial list was not completed, or its record is damaged",
 			"source", name, "path", s.path)
-		if err := s.Forget(name); err != nil {
+		if err := s.write(func(t *transaction) error { return t.forget(name) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// prepareEmpty creates a checkpoint without rows. install then moves it into place.
-func (s *Store) prepareEmpty(clusterUID string) (storeRecord, error) {
-	record := storeRecord{
-		ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.opts.Privacy.Name,
-		Installation: newInstallation(),
+// emptyRecord returns the store record of a checkpoint without rows.
+func (s *Store) emptyRecord(clusterUID string) storeRecord {
+	r := storeRecord{ClusterName: s.opts.ClusterName, ClusterUID: clusterUID, Privacy: s.opts.Privacy.Name}
+	if s.opts.Log == nil || clusterUID != "" { // otherwise, the log may know the name
+		r.Installation = newInstallation()
 	}
-	err := boltfile.Prepare(s.path, s.fileOptions(), func(db *bbolt.DB) error { return putEmpty(db, record) })
-	return record, err
+	return r
 }
 
-// putEmpty writes the buckets and records of a checkpoint without rows into an empty bbolt file.
-func putEmpty(db *bbolt.DB, record storeRecord) error {
-	return db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range []string{bucketStore, bucketSources, bucketRows} {
-			if _, err := tx.CreateBucket([]byte(name)); err != nil {
-				return err
-			}
-		}
-		format := strconv.AppendInt(nil, Format, 10)
-		if err := tx.Bucket([]byte(bucketStore)).Put([]byte(keyFormat), format); err != nil {
+// replace puts a checkpoint without rows in the place of the file. The file is removed unless install renames it. log
+// gets the removal of everything that the file contained.
+func (s *Store) replace(record storeRecord, log Log, install func(storeRecord) error) error {
+	t := s.transaction(log)
+	sources := t.record.Sources
+	t.record = record
+	err := boltfile.Prepare(s.path, s.fileOptions(), func(db *bbolt.DB) error {
+		return db.Update(func(tx *bbolt.Tx) error {
+			t.Tx = tx
+			return t.fill(sources)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return install(t.record)
+}
+
+// fill writes the buckets and records of a checkpoint without rows into an empty bbolt file. sources are gone.
+func (t *transaction) fill(sources []string) error {
+	for _, name := range []string{bucketStore, bucketSources, bucketRows} {
+		if _, err := t.CreateBucket([]byte(name)); err != nil {
 			return err
 		}
-		return putJSON(tx, bucketStore, keyStore, record)
-	})
+	}
+	format := strconv.AppendInt(nil, Format, 10)
+	if err := t.Bucket([]byte(bucketStore)).Put([]byte(keyFormat), format); err != nil {
+		return err
+	}
+	for _, name := range sources {
+		if err := t.forget(name); err != nil {
+			return err
+		}
+	}
+	if err := t.putJSON(bucketStore, keyStore, t.record); err != nil {
+		return err
+	}
+	return t.finish()
 }
 
 // quarantine renames the file and starts an empty one. It creates the empty file first, so it does not rename the file
 // if the disk is full.
 func (s *Store) quarantine(reason, clusterUID string, why error) error {
-	record, err := s.prepareEmpty(clusterUID)
-	if err != nil {
-		return err
+	log := s.opts.Log
+	if s.file == nil {
+		log = nil // it has not been asked yet, and replaces the content of the new file
 	}
-	renamedTo, err := files.Quarantine(s.path, reason)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	s.stats.Quarantined++
-	s.mu.Unlock()
-	s.logger.Warn("checkpoint quarantined; starting with an empty one, so everything is listed",
-		"reason", reason, "err", why, "renamedTo", renamedTo,
-		"remedy", "delete the renamed file when you no longer need it; the bridge does not read it again")
-	return s.install(record)
+	return s.replace(s.emptyRecord(clusterUID), log, func(record storeRecord) error {
+		renamedTo, err := files.Quarantine(s.path, reason)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.stats.Quarantined++
+		s.mu.Unlock()
+		s.logger.Warn("checkpoint quarantined; starting with an empty one, so everything is listed",
+			"reason", reason, "err", why, "renamedTo", renamedTo,
+			"remedy", "delete the renamed file when you no longer need it; the bridge does not read it again")
+		return s.install(record)
+	})
 }
 
 // install replaces the file in use with the prepared file.
@@ -184,4 +204,23 @@ func (s *Store) install(record storeRecord) error {
 		s.use(file, record)
 	}
 	return err
+}
+
+// compactIfSparse compacts the file if it is sparse. If it cannot be copied, it stays in use.
+func (s *Store) compactIfSparse() error {
+	usage := s.file.Usage()
+	if !isSparse(usage) {
+		return nil
+	}
+	if err := s.prepareCopy(); err != nil {
+		s.logger.Warn("cannot compact the checkpoint, keeping it as it is", "path", s.path, "err", err)
+		return nil
+	}
+	s.logger.Info("checkpoint compacted", "path", s.path, "bytesBefore", usage.Total, "bytesUsed", usage.Used)
+	return s.install(s.record)
+}
+
+// prepareCopy creates a file with the content of the current file, but without its free pages.
+func (s *Store) prepareCopy() error {
+	return boltfile.Prepare(s.path, s.fileOptions(), func(to *bbolt.DB) error { return s.file.Copy(to, moveBytes) })
 }

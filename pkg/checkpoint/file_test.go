@@ -291,7 +291,7 @@ func TestCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if size := s.Stats().SizeBytes; size > full/3 || !strings.Contains(log.String(), "checkpoint rewritten") ||
+	if size := s.Stats().SizeBytes; size > full/3 || !strings.Contains(log.String(), "checkpoint compacted") ||
 		len(kept(t, folder)) != 0 {
 		t.Errorf("%d bytes, were %d; %v\n%s", size, full, kept(t, folder), log.String())
 	}

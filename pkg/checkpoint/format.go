@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -24,6 +25,7 @@ const (
 	bucketStore   = "deltabridge"
 	keyFormat     = "format"  // Format as decimal digits; this encoding must never change
 	keyStore      = "store"   // storeRecord as JSON
+	keyPoint      = "point"   // storeRecord.Point as JSON; missing if the file is not a copy of a log
 	bucketSources = "sources" // source name -> sourceRecord as JSON
 	bucketRows    = "rows"    // source name -> bucket: row key -> row
 )
@@ -44,6 +46,8 @@ type storeRecord struct {
 	Installation string `json:"installation,omitempty"`
 	// Positions contains, by sink, the positions in its destination.
 	Positions map[string]sinks.Positions `json:"positions,omitempty"`
+	// Point is where the log has the content of the file. It is not part of the content.
+	Point statelog.Point `json:"-"`
 }
 
 // clone returns a copy. The copy shares only maps that are replaced but never modified.
@@ -79,7 +83,7 @@ type sourceRecord struct {
 	Rows tally `json:"rows"`
 }
 
-// tally is the checksum of a set of rows. It can be updated row by row.
+// tally is the checksum of a set of rows. It can be updated row by row. It is the same if a row has only an identity.
 type tally struct {
 	Count int    `json:"count"`
 	Sum   uint64 `json:"sum"` // sum of the rows' checksums, modulo 2^64
@@ -88,14 +92,14 @@ type tally struct {
 // add adds a sealed row to the tally.
 func (t *tally) add(sealed []byte) {
 	t.Count++
-	t.Sum += uint64(checksumOf(sealed))
+	t.Sum += uint64(rowSum(sealed))
 }
 
 // remove subtracts a sealed row from the tally. If the row is damaged, the tally no longer matches the rows, so Load
 // detects the damage.
 func (t *tally) remove(sealed []byte) {
 	t.Count--
-	t.Sum -= uint64(checksumOf(sealed))
+	t.Sum -= uint64(rowSum(sealed))
 }
 
 // A sealed value consists of
@@ -136,17 +140,16 @@ func checksumOf(sealed []byte) uint32 {
 	return binary.LittleEndian.Uint32(sealed)
 }
 
-// putJSON writes a record into a bucket.
-func putJSON(tx *bbolt.Tx, bucket, key string, record any) error {
+// sealJSON returns a record as a sealed value.
+func sealJSON(key string, record any) ([]byte, error) {
 	content, err := json.Marshal(record)
 	if err != nil {
-		return fmt.Errorf("encode %q: %w", key, err)
+		return nil, fmt.Errorf("encode %q: %w", key, err)
 	}
-	value := seal(key, append(make([]byte, sealSize, sealSize+len(content)), content...))
-	return tx.Bucket([]byte(bucket)).Put([]byte(key), value)
+	return seal(key, append(make([]byte, sealSize, sealSize+len(content)), content...)), nil
 }
 
-// getJSON reads a record that putJSON wrote.
+// getJSON reads a record that sealJSON encoded.
 func getJSON(tx *bbolt.Tx, bucket, key string, record any) error {
 	content, err := unseal(key, tx.Bucket([]byte(bucket)).Get([]byte(key)))
 	if err != nil {
@@ -165,6 +168,9 @@ func getSource(tx *bbolt.Tx, name string) (r sourceRecord, err error) {
 
 func getRecord(tx *bbolt.Tx) (r storeRecord, err error) {
 	err = getJSON(tx, bucketStore, keyStore, &r)
+	if err == nil && tx.Bucket([]byte(bucketStore)).Get([]byte(keyPoint)) != nil {
+		err = getJSON(tx, bucketStore, keyPoint, &r.Point)
+	}
 	return r, err
 }
 
@@ -179,6 +185,7 @@ const (
 	bodyRaw    byte = 1 // uncompressed JSON
 	bodyS2     byte = 2 // JSON as one s2 block, see github.com/klauspost/compress/s2
 	bodySealed byte = 3 // redacted JSON, followed by the encrypted original JSON: see appendSealed
+	bodyNone   byte = 4 // only the identity, preceded by a checksum: see identityRow
 )
 
 // minS2 is the minimum size for compression, in bytes. Compressing less would not save a page.
@@ -221,7 +228,7 @@ func (c *rowCodec) compress(raw []byte) (kind byte, body []byte) {
 // expand reverses compress.
 func (c *rowCodec) expand(kind byte, body []byte) ([]byte, error) {
 	switch kind {
-	case bodyRaw:
+	case bodyRaw, bodyNone:
 		return body, nil
 	case bodyS2:
 		raw, err := s2.Decode(c.buffer[:cap(c.buffer)], body)
@@ -234,7 +241,8 @@ func (c *rowCodec) expand(kind byte, body []byte) ([]byte, error) {
 	}
 }
 
-// decode returns the object of a sealed row. The object shares no memory with the row.
+// decode returns the object of a sealed row. The object shares no memory with the row. Its Raw is nil if the row
+// contains only the identity.
 func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	content, err := unseal(key, sealed)
 	if err != nil {
@@ -244,16 +252,20 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 		return nil, fmt.Errorf("%w: row %q is empty", boltfile.ErrDamaged, key)
 	}
 	kind, rest := content[0], content[1:]
+	if kind == bodyNone {
+		rest = rest[min(sealSize, len(rest)):]
+	}
 	length, n := binary.Uvarint(rest)
 	if n <= 0 || length > uint64(len(rest)-n) {
 		return nil, fmt.Errorf("%w: row %q: the length of the manager is invalid", boltfile.ErrDamaged, key)
 	}
 	manager, body := string(rest[n:n+int(length)]), rest[n+int(length):]
+	encoding := kind
 	if kind == bodySealed {
-		kind, body, err = c.open(key, body)
+		encoding, body, err = c.open(key, body)
 	}
 	if err == nil {
-		body, err = c.expand(kind, body)
+		body, err = c.expand(encoding, body)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: row %q: %w", boltfile.ErrDamaged, key, err)
@@ -265,7 +277,9 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	if o.Key() != key {
 		return nil, fmt.Errorf("%w: row %q contains the object %q", boltfile.ErrDamaged, key, o.Key())
 	}
-	o.Manager = manager
+	if o.Manager = manager; kind == bodyNone {
+		o.Raw = nil
+	}
 	return o, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/deltabridge/deltabridge/internal/files"
 )
@@ -86,17 +85,17 @@ func enter(root string, format int, convert func(from, to string) error) (dir st
 }
 
 // leaveNewer quarantines the files of newer formats: a newer version has used them since this program wrote its own,
-// which was at lastWrite (zero: never). This program then sends again what has happened since lastWrite.
+// which was at s.lastWrite (zero: never). This program then sends again what has happened since lastWrite.
 //
 // It changes the epoch first, so that nothing is dropped as a repetition of what the newer version sent. The lowest
 // format is renamed first: if the process ends in between, the files that were used last keep their name, so that the
 // next process notices them, whatever its version is.
-func (s *Store) leaveNewer(lastWrite time.Time) error {
+func (s *Store) leaveNewer() error {
 	newer, err := newerFormats(s.opts.Path, s.opts.format)
 	if err != nil || len(newer) == 0 {
 		return err
 	}
-	if err := s.note(func(r *storeRecord) { r.Epoch = newChange() }); err != nil {
+	if err := s.change(func(r *storeRecord) { r.Epoch = newChange() }); err != nil {
 		return err
 	}
 	for _, format := range newer {
@@ -108,13 +107,13 @@ func (s *Store) leaveNewer(lastWrite time.Time) error {
 		s.stats.Quarantined++
 		s.mu.Unlock()
 		log := s.logger.With("format", format, "renamedTo", renamedTo)
-		if lastWrite.IsZero() {
+		if s.lastWrite.IsZero() {
 			log.Warn("a newer version has used the state directory, and this version has no state of its own; " +
 				"starting with an empty checkpoint, so everything is listed")
 			continue
 		}
 		log.Warn("a newer version has used the state directory; going back to the state that this version has left",
-			"lastWrite", lastWrite, "effect", "what has happened since then is sent again, and deletions are found by "+
+			"lastWrite", s.lastWrite, "effect", "what has happened since then is sent again, and deletions are found by "+
 				"comparing that state with the cluster",
 			"remedy", "if watch or a filter was changed meanwhile, run bridge resync; "+
 				"delete the renamed directory when you no longer need it")

@@ -186,7 +186,7 @@ func TestGoingBackWithoutRoom(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(root, "format-2"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(s.file.Close(), s.leaveNewer(time.Now())); !errors.Is(err, boltfile.ErrClosed) {
+	if err := errors.Join(s.file.Close(), s.leaveNewer()); !errors.Is(err, boltfile.ErrClosed) {
 		t.Error(err)
 	}
 	if got := kept(t, root); !slices.Equal(got, []string{"format-2"}) {

@@ -66,6 +66,9 @@ func (s *Store) Load(source string) (state ledger.State, rows []*object.Object, 
 // eachRow calls a function for each row of a source. It returns an error if the rows do not match the tally want.
 func (s *Store) eachRow(tx *bbolt.Tx, source string, want tally, call func(*object.Object) error) error {
 	bucket := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))
+	if bucket == nil && want == (tally{}) {
+		return nil
+	}
 	if bucket == nil {
 		return fmt.Errorf("%w: the rows are missing", boltfile.ErrDamaged)
 	}
@@ -87,7 +90,8 @@ func (s *Store) eachRow(tx *bbolt.Tx, source string, want tally, call func(*obje
 }
 
 // Fetch returns the JSON of an object's row if the row contains the state that id identifies. The caller may modify the
-// result.
+// result. The error wraps ErrNoBody if the row contains only the identity of this state, because the file was read from
+// a log that has nothing else (Options.Identities).
 func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 	var o *object.Object
 	err := s.view(func(tx *bbolt.Tx) (err error) {
@@ -107,6 +111,9 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 	if err == nil && (o.UID != id.UID || o.ResourceVersion != id.ResourceVersion) {
 		err = fmt.Errorf("%w: row %q contains uid@resourceVersion %s@%s, expected %s@%s", errNoState,
 			key, o.UID, o.ResourceVersion, id.UID, id.ResourceVersion)
+	}
+	if err == nil && o.Raw == nil {
+		err = fmt.Errorf("row %q: %w", key, ErrNoBody)
 	}
 	if err != nil {
 		return nil, boltfile.Explain("read the checkpoint", s.path, err)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,7 +18,7 @@ import (
 // Privacy defines which data rows may contain in plain text.
 type Privacy struct {
 	// Name identifies the behavior of Redact and Seal, including their keys. If the rows in the file were written under
-	// another name, Open rewrites them.
+	// another name, Open or TakeOver rewrites them.
 	Name string
 	// Redact returns the JSON of an object (its Raw) as it may be stored on disk. It returns the same slice if nothing
 	// must be hidden. Redacting twice must have the same result as redacting once. If Redact is nil, nothing is redacted.
@@ -68,77 +69,78 @@ func (c *rowCodec) open(key string, sealed []byte) (kind byte, body []byte, err 
 	return sealed[0], redacted, nil
 }
 
-// rewriteIfNecessary replaces the file with a copy if the Privacy has changed or if the file is sparse. If a sparse
-// file cannot be copied, it stays in use.
-func (s *Store) rewriteIfNecessary() error {
-	usage, changed := s.file.Usage(), s.record.Privacy != s.opts.Privacy.Name
-	if !changed && !isSparse(usage) {
+// conform rewrites all rows if the Privacy has changed, and compacts the file, so that its free pages do not contain
+// the old rows either. If it does not complete, the next call does everything again.
+func (s *Store) conform() error {
+	name := s.opts.Privacy.Name
+	if s.record.Privacy == name {
 		return nil
 	}
-	record, err := s.prepareCopy()
-	switch {
-	case err == nil:
-		s.logger.Info("checkpoint rewritten", "path", s.path, "redactChanged", changed,
-			"bytesBefore", usage.Total, "bytesUsed", usage.Used)
-		return s.install(record)
-	case changed:
+	err := s.rewriteRows()
+	if err == nil {
+		err = s.prepareCopy()
+	}
+	if err != nil {
 		return fmt.Errorf("redact the checkpoint's rows as configured: %w", err)
-	default:
-		s.logger.Warn("cannot compact the checkpoint, keeping it as it is", "path", s.path, "err", err)
-		return nil
 	}
+	if err := s.install(s.record); err != nil {
+		return err
+	}
+	s.logger.Info("checkpoint rewritten, because what is redacted has changed", "path", s.path)
+	return s.change(func(r *storeRecord) { r.Privacy = name })
 }
 
-// prepareCopy creates a file with the sources and rows of the current file, and without its free pages. The new rows
-// conform to the current Privacy.
-func (s *Store) prepareCopy() (storeRecord, error) {
-	t := &transaction{store: s, codec: rowCodec{privacy: s.opts.Privacy}, record: s.record.clone()}
-	t.record.Privacy, t.record.Sources = s.opts.Privacy.Name, nil
-	err := boltfile.Prepare(s.path, s.fileOptions(), func(to *bbolt.DB) error {
-		if err := putEmpty(to, t.record); err != nil {
+// rewriteRows encodes all rows again. It removes sources with rows that cannot be read.
+func (s *Store) rewriteRows() error {
+	for _, name := range slices.Clone(s.record.Sources) {
+		err := s.rewriteSource(name)
+		if errors.Is(err, boltfile.ErrDamaged) {
+			s.logger.Warn("removing a damaged source from the checkpoint; its objects are listed again",
+				"source", name, "err", err)
+			err = s.write(func(t *transaction) error { return t.forget(name) })
+		}
+		if err != nil {
 			return err
 		}
-		update := func(change func() error) error {
-			return to.Update(func(tx *bbolt.Tx) error { t.Tx = tx; return change() })
-		}
-		for _, name := range s.record.Sources {
-			err := s.rewriteSource(name, func(u *ledger.Update) error { return update(func() error { return t.apply(u) }) })
-			if errors.Is(err, boltfile.ErrDamaged) {
-				s.logger.Warn("a damaged source is left out of the rewritten checkpoint; its objects are listed again",
-					"source", name, "err", err)
-				err = update(func() error { return t.forget(name) })
-			}
+	}
+	return nil
+}
+
+// moveBytes is the approximate number of row bytes that one transaction rewrites.
+const moveBytes = 4 << 20
+
+func (s *Store) rewriteSource(name string) error {
+	for after, done := "", false; !done; {
+		var u ledger.Update
+		err := s.view(func(tx *bbolt.Tx) error {
+			record, err := getSource(tx, name)
 			if err != nil {
 				return err
 			}
-		}
-		return update(func() error { return putJSON(t.Tx, bucketStore, keyStore, t.record) })
-	})
-	return t.record, err
-}
-
-// moveBytes is the approximate number of row bytes that one transaction of rewrite writes.
-const moveBytes = 4 << 20
-
-// rewriteSource calls write with updates that together contain the state and all rows of a source.
-func (s *Store) rewriteSource(name string, write func(*ledger.Update) error) error {
-	return s.view(func(tx *bbolt.Tx) error {
-		record, err := getSource(tx, name)
-		if err != nil {
-			return err
-		}
-		u, size := ledger.Update{State: record.State, ReplaceRows: true}, 0
-		err = s.eachRow(tx, name, record.Rows, func(o *object.Object) error {
-			if u.Upserts, size = append(u.Upserts, o), size+len(o.Raw); size < moveBytes {
-				return nil
+			codec, size := rowCodec{privacy: s.opts.Privacy}, 0
+			u.State, done = record.State, true
+			for key, sealed := range rowsAfter(tx, name, after) {
+				o, err := codec.decode(key, sealed)
+				if err != nil {
+					return err
+				}
+				if o.Raw != nil {
+					u.Upserts = append(u.Upserts, o)
+				}
+				s.release(tx, len(sealed))
+				if after, size = key, size+len(o.Raw); size >= moveBytes {
+					done = false
+					break
+				}
 			}
-			err := write(&u)
-			u.ReplaceRows, u.Upserts, size = false, nil, 0
-			return err
+			return nil
 		})
+		if err == nil && len(u.Upserts) > 0 {
+			err = s.write(func(t *transaction) error { return t.apply(&u) })
+		}
 		if err != nil {
 			return err
 		}
-		return write(&u)
-	})
+	}
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -194,6 +195,12 @@ func TestRewriteLeavesOutWhatIsDamaged(t *testing.T) {
 		}
 	}
 	if err := s.file.Update(putRow("bad", "c", []byte("no row"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.file.Update(func(tx *bbolt.Tx) error { // rows of a source that no record mentions
+		_, err := tx.Bucket([]byte(bucketRows)).CreateBucket([]byte("lost"))
+		return errors.Join(err, putRow("lost", "c", []byte(marker))(tx))
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {

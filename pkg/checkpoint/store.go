@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"reflect"
 	"sync"
 	"time"
 
@@ -25,6 +24,9 @@ type Options struct {
 	Logger      *slog.Logger // if it is nil, nothing is logged
 	Privacy     Privacy      // which data rows may contain in plain text; if it is zero, all data
 	NoSync      bool         // skips fsync; only for tests and benchmarks
+
+	Log        Log  // receives all changes; if it is set, call TakeOver before the first change
+	Identities bool // gives Log only the identities of objects, without their bodies
 
 	format  int                         // Format, except in tests
 	convert func(from, to string) error // converts the files of an older format and makes the new ones durable
@@ -53,6 +55,8 @@ type Store struct {
 	mu     sync.Mutex  // never held while waiting for another lock or for the disk
 	record storeRecord // content of the store record in the file; changed only while both locks are held
 	stats  Stats
+
+	lastWrite time.Time // when an earlier process wrote the file; zero if there was none
 }
 
 const (
@@ -70,7 +74,8 @@ const (
 // If a newer version with another Format has used the directory, Open goes back to the checkpoint that this version has
 // left, and quarantines the newer files.
 //
-// Open reads the whole file, and compacts the file if more than half of it is free.
+// Open reads the whole file, and compacts the file if more than half of it is free. Then it does what TakeOver does,
+// except if there is a Log: the file is then a copy of what the log contains, which Copy changes until TakeOver.
 func Open(opts Options) (*Store, error) {
 	if err := os.MkdirAll(opts.Path, 0o700); err != nil {
 		return nil, boltfile.Explain("create the directory of the checkpoint", opts.Path, err)
@@ -94,17 +99,38 @@ func (s *Store) enter() error {
 		return err
 	}
 	s.path = filepath.Join(dir, fileName)
-	var lastWrite time.Time
 	if info, err := os.Stat(s.path); err == nil {
-		lastWrite = info.ModTime()
+		s.lastWrite = info.ModTime()
 	}
-	if err := s.begin(); err != nil {
+	if err := s.begin(); err != nil || s.opts.Log != nil {
 		return err
 	}
-	if err := s.leaveNewer(lastWrite); err != nil {
+	if err := s.TakeOver(); err != nil {
 		return errors.Join(err, s.file.Close())
 	}
 	return nil
+}
+
+// TakeOver prepares the content for a process that changes it from now on. With a Log, call it when the log has
+// accepted this process as its writer and the file has everything that the log has.
+//
+// It removes the sources whose initial list was not completed, makes all rows conform to Options.Privacy, and
+// quarantines the files of newer versions.
+func (s *Store) TakeOver() error {
+	if err := s.lock(); err != nil {
+		return err
+	}
+	defer s.writing.Unlock()
+	if err := s.sweep(); err != nil {
+		return err
+	}
+	if err := s.conform(); err != nil {
+		return err
+	}
+	if err := s.change(func(r *storeRecord) { r.Installation = cmp.Or(r.Installation, newInstallation()) }); err != nil {
+		return err
+	}
+	return s.leaveNewer()
 }
 
 // Close closes the file. It waits for running transactions. Further calls do nothing.
@@ -173,36 +199,6 @@ func (s *Store) view(read func(*bbolt.Tx) error) error {
 // map.
 func (s *Store) release(tx *bbolt.Tx, bytes int) { s.file.Release(tx, int64(bytes)) }
 
-// transaction is a write transaction. It also contains the new version of the store record.
-type transaction struct {
-	*bbolt.Tx
-	store  *Store
-	codec  rowCodec
-	record storeRecord
-}
-
-// write runs a write transaction. The caller must hold s.writing.
-func (s *Store) write(change func(*transaction) error) error {
-	t := &transaction{store: s, codec: rowCodec{privacy: s.opts.Privacy}, record: s.record.clone()}
-	err := s.file.Update(func(tx *bbolt.Tx) error {
-		t.Tx = tx
-		if err := change(t); err != nil || reflect.DeepEqual(t.record, s.record) {
-			return err
-		}
-		return putJSON(tx, bucketStore, keyStore, t.record)
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.stats.Errors++
-		return boltfile.Explain("write the checkpoint", s.path, err)
-	}
-	s.stats.Commits++
-	s.stats.LastCommit = time.Now()
-	s.record = t.record
-	return nil
-}
-
 // UnknownCluster is used as the uid of a cluster if RBAC forbids reading the uid.
 const UnknownCluster = "unknown"
 
@@ -210,12 +206,14 @@ const UnknownCluster = "unknown"
 // checkpoint belongs to another cluster, it is quarantined. If its uid is UnknownCluster, it is assumed to belong to
 // this cluster.
 func (s *Store) BeginCluster(uid string) error {
-	is, name := s.noted(), s.opts.ClusterName
-	if is.ClusterUID == "" || is.ClusterUID == UnknownCluster || is.ClusterUID == uid {
-		return s.note(func(r *storeRecord) { r.ClusterUID, r.ClusterName = uid, name })
+	if err := s.lock(); err != nil {
+		return err
 	}
-	s.writing.Lock()
 	defer s.writing.Unlock()
+	is, name := s.record, s.opts.ClusterName
+	if is.ClusterUID == "" || is.ClusterUID == UnknownCluster || is.ClusterUID == uid {
+		return s.change(func(r *storeRecord) { r.ClusterUID, r.ClusterName = uid, name })
+	}
 	err := s.quarantine("other-cluster", uid, fmt.Errorf(
 		"it belongs to cluster %q with uid %s, but this is cluster %q with uid %s", is.ClusterName, is.ClusterUID, name, uid))
 	return boltfile.Explain("replace the checkpoint of another cluster", s.path, err)

@@ -42,7 +42,20 @@ func rowsFrom(objects ...*object.Object) map[string]string {
 
 func commit(t testing.TB, s *Store, sinks map[string]string, updates ...ledger.Update) {
 	t.Helper()
-	if err := s.Commit(updates, sinks, nil); err != nil {
+	repeat(t, func() error { return s.Commit(updates, sinks, nil) })
+}
+
+// errCut stops a transaction behind the log.
+var errCut = errors.New("cut")
+
+// repeat does something until nothing cuts it short.
+func repeat(t testing.TB, do func() error) {
+	t.Helper()
+	err := do()
+	for errors.Is(err, errCut) {
+		err = do()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }

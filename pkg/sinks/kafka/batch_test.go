@@ -172,7 +172,7 @@ func TestRecordsAreRecognized(t *testing.T) {
 	for _, structured := range []bool{false, true} {
 		for _, data := range []string{`{"kind":"Pod"}`, `{"patch":[]}`, `{"metadata":{}}`, ""} {
 			var b batch
-			b.reset(testTime)
+			b.Reset(testTime)
 			b.writer = "i1/audit"
 			for _, m := range []*event.Message{change(event.Added, "a", 5), removed("a", 5), refused} {
 				m.Structured, m.Data = structured, []byte(data)

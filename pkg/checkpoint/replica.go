@@ -1,0 +1,190 @@
+package checkpoint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/internal/statelog"
+)
+
+// replica is a Store as a copy of a state log.
+type replica struct{ *Store }
+
+var _ statelog.Source = replica{}
+
+// Copy returns the store as a copy of a state log. Its methods can be called beside methods that read, but not beside
+// others that change the file: call them before TakeOver, in methods of Log, and in functions that Exclusively calls.
+//
+// Apply returns an error that wraps statelog.ErrDamaged, and changes nothing, if a pair does not match its checksum or
+// cannot be part of a checkpoint. Next returns the store record and then, source by source, the record and the rows in
+// key order. It leaves out what does not match its checksum, so that Load reports the damage in each copy.
+func (s *Store) Copy() statelog.Source { return replica{s} }
+
+// Exclusively calls a function while no transaction runs.
+func (s *Store) Exclusively(call func() error) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return call()
+}
+
+// Point implements statelog.Copy.
+func (r replica) Point() statelog.Point { return r.noted().Point }
+
+// Apply implements statelog.Copy.
+func (r replica) Apply(pairs []statelog.Pair, at statelog.Point) error {
+	privacy := r.record.Privacy
+	err := r.update(nil, func(t *transaction) (err error) {
+		for _, p := range pairs {
+			if err := checkPair(p); err != nil {
+				return err
+			}
+			if err := t.set(p); err != nil {
+				return err
+			}
+			t.store.release(t.Tx, pageSize)
+		}
+		if t.record, err = getRecord(t.Tx); err != nil {
+			return err
+		}
+		t.record.Point = at
+		return t.putPoint()
+	})
+	if err != nil || r.record.Privacy == privacy {
+		return err
+	}
+	if err = r.prepareCopy(); err == nil { // free pages contain rows that are now redacted
+		err = r.install(r.record)
+	}
+	return boltfile.Explain("compact the checkpoint", r.path, err)
+}
+
+// checkPair returns an error if a pair cannot be part of a checkpoint.
+func checkPair(p statelog.Pair) error {
+	valid := false
+	switch p.Bucket {
+	case bucketStore:
+		valid = p.Source == "" && p.Key == keyStore && p.Value != nil
+	case bucketSources:
+		valid = p.Source == "" && p.Key != ""
+	case bucketRows:
+		valid = p.Source != "" && (p.Key != "" || p.Value == nil)
+	}
+	if !valid {
+		return fmt.Errorf("%w: unexpected pair %q, %q, %q", statelog.ErrDamaged, p.Bucket, p.Source, p.Key)
+	}
+	if p.Value == nil {
+		return nil
+	}
+	if _, err := unseal(p.Key, p.Value); err != nil {
+		return fmt.Errorf("%w: bucket %q, source %q: %q does not match its checksum", statelog.ErrDamaged, p.Bucket,
+			p.Source, p.Key)
+	}
+	return nil
+}
+
+// Reset implements statelog.Copy.
+func (r replica) Reset() error {
+	err := r.replace(r.emptyRecord(""), nil, r.install)
+	return boltfile.Explain("empty the checkpoint", r.path, err)
+}
+
+// Next implements statelog.Source. A cursor consists of a source, a zero byte, and the key of its last row, which is
+// empty after its record.
+func (r replica) Next(cursor string, maxBytes int) (pairs []statelog.Pair, next string, done bool, err error) {
+	err = r.view(func(tx *bbolt.Tx) error {
+		c := chunk{Store: r.Store, tx: tx, left: maxBytes}
+		if done, err = c.fill(cursor); err == nil {
+			pairs, next = c.pairs, c.next
+		}
+		return err
+	})
+	return pairs, next, done, boltfile.Explain("read the checkpoint", r.path, err)
+}
+
+// chunk is what one call of Next returns.
+type chunk struct {
+	*Store
+	tx    *bbolt.Tx
+	codec rowCodec
+	pairs []statelog.Pair
+	left  int // bytes
+	next  string
+}
+
+// fill adds what comes behind a cursor. It returns whether nothing is left.
+func (c *chunk) fill(cursor string) (done bool, err error) {
+	if cursor == "" {
+		value, err := sealJSON(keyStore, c.record)
+		if err != nil {
+			return false, err
+		}
+		c.add(statelog.Pair{Bucket: bucketStore, Key: keyStore, Value: value}, "")
+	}
+	source, after, _ := strings.Cut(cursor, "\x00")
+	at, found := slices.BinarySearch(c.record.Sources, source)
+	for _, name := range c.record.Sources[at:] {
+		if !found || name != source {
+			after = ""
+			value := c.tx.Bucket([]byte(bucketSources)).Get([]byte(name))
+			if c.add(statelog.Pair{Bucket: bucketSources, Key: name, Value: value}, name+"\x00") {
+				return false, nil
+			}
+		}
+		if c.record.Privacy != c.opts.Privacy.Name { // the rows may contain what must not leave this process
+			return false, errors.New("the rows were not redacted, because TakeOver was not called")
+		}
+		for key, row := range rowsAfter(c.tx, name, after) {
+			p := statelog.Pair{Bucket: bucketRows, Source: name, Key: key, Value: row}
+			if c.add(p, name+"\x00"+key) {
+				return false, nil
+			}
+		}
+	}
+	return true, nil
+}
+
+// add adds a copy of a pair. It returns whether the chunk is full.
+func (c *chunk) add(p statelog.Pair, next string) (full bool) {
+	c.next = next
+	c.release(c.tx, len(p.Value))
+	if _, err := unseal(p.Key, p.Value); err != nil {
+		return false
+	}
+	p.Value = bytes.Clone(p.Value)
+	if p.Bucket == bucketRows && c.opts.Identities {
+		o, err := c.codec.decode(p.Key, p.Value)
+		if err == nil {
+			p, err = c.logged(p, o)
+		}
+		if err != nil {
+			return false
+		}
+	}
+	c.pairs = append(c.pairs, p)
+	c.left -= len(p.Key) + len(p.Value)
+	return c.left <= 0
+}
+
+// rowsAfter returns the rows of a source behind a key, in key order.
+func rowsAfter(tx *bbolt.Tx, source, after string) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		rows := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))
+		if rows == nil {
+			return
+		}
+		cursor := rows.Cursor()
+		key, row := cursor.Seek([]byte(after))
+		if string(key) == after {
+			key, row = cursor.Next()
+		}
+		for ; key != nil && yield(string(key), row); key, row = cursor.Next() {
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.etcd.io/bbolt"
+
+	"github.com/deltabridge/deltabridge/internal/statelog"
+	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+)
+
+// process is a store whose changes go to a log, or which follows another one.
+type process struct {
+	*Store
+
+	t      testing.TB
+	broker *logtest.Broker
+	writer *statelog.Writer   // nil while it follows
+	follow *statelog.Follower // nil while it leads
+	cut    func() bool        // whether a transaction ends when only the log has it
+	pairs  []statelog.Pair    // of the last transaction
+}
+
+func startProcess(t testing.TB, broker *logtest.Broker, o Options) *process {
+	t.Helper()
+	p := &process{t: t, broker: broker}
+	if o.Path == "" {
+		o.Path = t.TempDir()
+	}
+	o.Log, o.ClusterName, o.NoSync, o.Logger = p, "test", true, slog.New(slog.DiscardHandler)
+	var err error
+	if p.Store, err = Open(o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	p.standBy()
+	return p
+}
+
+func (p *process) Sync() error {
+	if p.writer == nil {
+		return errors.New("does not lead")
+	}
+	return p.writer.Sync(p.t.Context())
+}
+
+func (p *process) Append(pairs []statelog.Pair) (statelog.Point, error) {
+	p.pairs = pairs
+	at, err := p.writer.Append(p.t.Context(), pairs)
+	if err == nil && p.cut != nil && p.cut() {
+		err = errCut
+	}
+	return at, err
+}
+
+func (p *process) standBy() {
+	p.writer, p.follow = nil, statelog.NewFollower(p.broker.Open(), p.Copy(), statelog.Claim{Holder: "standby"})
+}
+
+func (p *process) lead() *process {
+	p.t.Helper()
+	p.follow = nil
+	p.writer = statelog.NewWriter(p.broker.Open(), p.Copy(), statelog.Claim{Holder: "leader"})
+	if err := p.Exclusively(func() error { return p.writer.Claim(p.t.Context(), false) }); err != nil {
+		p.t.Fatal(err)
+	}
+	repeat(p.t, p.TakeOver)
+	repeat(p.t, func() error { return p.BeginCluster(testUID) })
+	return p
+}
+
+// refresh does a step of a pass.
+func (p *process) refresh() (more bool) {
+	p.t.Helper()
+	if err := p.Exclusively(func() (err error) { more, err = p.writer.Refresh(p.t.Context()); return err }); err != nil {
+		p.t.Fatal(err)
+	}
+	return more
+}
+
+// read follows the log, and returns whether the process has everything then.
+func (p *process) read() (complete bool) {
+	p.t.Helper()
+	err := p.follow.Read(p.t.Context())
+	if err != nil && !errors.Is(err, statelog.ErrIncomplete) {
+		p.t.Fatal(err)
+	}
+	return err == nil && p.follow.Behind() >= 0
+}
+
+// raw is the content of a file, except its point.
+func raw(t testing.TB, s *Store) map[string]string {
+	t.Helper()
+	content := map[string]string{}
+	var walk func(path string, b *bbolt.Bucket) error
+	walk = func(path string, b *bbolt.Bucket) error {
+		return b.ForEach(func(key, value []byte) error {
+			if value == nil {
+				return walk(path+string(key)+" ", b.Bucket(key))
+			}
+			content[path+string(key)] = string(value)
+			return nil
+		})
+	}
+	err := s.view(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error { return walk(string(name)+" ", b) })
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	delete(content, bucketStore+" "+keyPoint)
+	return content
+}
+
+// wantSame checks that a copy has what the leader has.
+func wantSame(t testing.TB, leader, replica *Store) {
+	t.Helper()
+	if diff := cmp.Diff(leader.noted(), replica.noted(), cmpopts.IgnoreFields(storeRecord{}, "Point"),
+		cmpopts.EquateEmpty()); diff != "" {
+		t.Fatal(diff)
+	}
+	if leader.opts.Identities {
+		wantSameIdentities(t, leader, replica)
+	} else if diff := cmp.Diff(raw(t, leader), raw(t, replica)); diff != "" {
+		t.Fatal(diff)
+	}
+}
+
+func wantSameIdentities(t testing.TB, leader, replica *Store) {
+	t.Helper()
+	states, err := leader.States()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range states {
+		_, expected, err := leader.Load(want.Source.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, rows, err := replica.Load(want.Source.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		identities := func(objects []*object.Object) (all []object.Identity) {
+			for _, o := range objects {
+				all = append(all, o.Identity)
+			}
+			return all
+		}
+		diff := cmp.Diff(want, state) +
+			cmp.Diff(identities(expected), identities(rows), cmpopts.EquateComparable(object.Identity{}))
+		if diff != "" {
+			t.Fatal(diff)
+		}
+		for _, o := range rows {
+			if _, err := replica.Fetch(state.Source.Name, o.Key(), o.Identity); !errors.Is(err, ErrNoBody) {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// replicated is a leader and copies of it, one of which follows from the beginning.
+type replicated struct {
+	*model
+
+	t       testing.TB
+	s       *script
+	broker  *logtest.Broker
+	options Options
+	leader  *process
+	copies  []*process
+	n       int
+}
+
+func (r *replicated) start(path string) *process {
+	o := r.options
+	o.Path = path
+	p := startProcess(r.t, r.broker, o)
+	p.cut = func() bool { return r.s.below(12) == 11 }
+	return p
+}
+
+// step does something to the leader or to a copy.
+func (r *replicated) step() {
+	t, s, l := r.t, r.s, r.leader
+	switch s.below(12) {
+	case 0: // the leader starts again
+		l.Close()
+		path := l.opts.Path
+		if s.below(2) == 1 && l.Copy().Point().Running.Number == 0 && !r.options.Identities {
+			path = ""
+		}
+		r.leader = r.start(path).lead()
+	case 1:
+		r.forget(t, l.Store, s)
+	case 2:
+		r.list(t, l.Store, s, r.n)
+	case 3:
+		repeat(t, func() error { return l.SetDestination("sink-0", fmt.Sprint(r.n)) })
+		positions := map[string]sinks.Positions{"sink-0": {fmt.Sprint(s.below(3)): {Next: int64(r.n)}}}
+		repeat(t, func() error { return l.AddPositions(positions) })
+		repeat(t, func() error { _, _, err := l.SetWatch(fmt.Sprint(s.below(2))); return err })
+	case 4: // another pass is necessary
+		r.broker.Remove(func(int64) bool { return true })
+		if _, err := l.writer.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		l.refresh()
+	case 5:
+		for range s.below(4) {
+			l.refresh()
+		}
+	case 6: // a copy starts again, perhaps without its file
+		c := &r.copies[s.below(len(r.copies))]
+		(*c).Close()
+		*c = r.start([]string{"", (*c).opts.Path}[s.below(2)])
+	case 7: // a copy leads
+		c := &r.copies[s.below(len(r.copies))]
+		if (*c).read() && !r.options.Identities {
+			l.standBy()
+			*c, r.leader = l, (*c).lead()
+		}
+	case 8:
+		r.compare()
+	default:
+		r.model.commit(t, l.Store, s, r.n)
+	}
+	r.n++
+}
+
+func (r *replicated) compare() {
+	r.t.Helper()
+	repeat(r.t, func() error { return r.leader.Commit(nil, nil) }) // an earlier one may be only in the log
+	for _, c := range r.copies {
+		if c.read() {
+			wantSame(r.t, r.leader.Store, c.Store)
+			r.check(r.t, c.Store)
+		}
+	}
+}
+
+func (r *replicated) check(t testing.TB, s *Store) {
+	t.Helper()
+	if !r.options.Identities {
+		r.model.check(t, s)
+	}
+}
+
+func replicate(t testing.TB, s *script, o Options) {
+	r := &replicated{model: newModel(), t: t, s: s, broker: logtest.NewBroker(true), options: o}
+	r.broker.Max, r.broker.Claimed = 10_000, 10_000
+	r.leader = r.start("").lead()
+	r.copies = []*process{r.start(""), r.start("")}
+	for len(s.b) > 0 {
+		r.step()
+		r.model.check(t, r.leader.Store)
+	}
+	for r.leader.refresh() {
+	}
+	r.copies = append(r.copies, r.start(""))
+	r.compare()
+	if !r.copies[len(r.copies)-1].read() {
+		t.Error("a new copy is not complete")
+	}
+}
+
+// TestReplicas changes a leader, cuts its transactions between log and file, and lets copies follow, start in the
+// middle of a pass, and lead.
+func TestReplicas(t *testing.T) {
+	for seed := range byte(4) {
+		replicate(t, &script{noise(seed, 1600)}, Options{})
+		replicate(t, &script{noise(seed, 800)}, Options{Identities: true})
+	}
+}
+
+func FuzzReplicas(f *testing.F) {
+	f.Add([]byte{9, 0, 3, 0, 1, 2, 1, 0, 11, 0, 4, 3, 9, 5, 1, 1, 1, 0, 7, 1, 2, 8, 0}, false)
+	f.Fuzz(func(t *testing.T, b []byte, identities bool) {
+		replicate(t, &script{b}, Options{Identities: identities})
+	})
+}
