@@ -68,7 +68,7 @@ func TestPairs(t *testing.T) {
 			"a list", of(ledger.Update{Upserts: []*object.Object{b}, ReplaceRows: true}),
 			[]string{"-rows pods ", "rows pods ns/b", "sources pods"},
 		},
-		{"nothing", func() error { return l.Commit(nil, nil) }, nil},
+		{"nothing", func() error { return l.Commit(nil, nil, nil) }, nil},
 		{"no change", func() error { return l.BeginCluster(testUID) }, nil},
 		{"destination", func() error { return l.SetDestination("x", "d") }, []string{store}},
 		{"watch", func() error { _, _, err := l.SetWatch("w"); return err }, []string{store}},
@@ -104,7 +104,7 @@ func TestLogFails(t *testing.T) {
 	another := l.another(Options{}).lead()
 	u.ResourceVersion, u.Upserts, u.Deletes = "6", nil, []string{"ns/a"}
 	for name, change := range map[string]func() error{
-		"commit":      func() error { return l.Commit([]ledger.Update{u}, nil) },
+		"commit":      func() error { return l.Commit([]ledger.Update{u}, nil, nil) },
 		"forget":      func() error { return l.Forget("pods") },
 		"destination": func() error { return l.SetDestination("x", "d") },
 		"watch":       func() error { _, _, err := l.SetWatch("w"); return err },
@@ -133,7 +133,7 @@ func TestCutBetweenLogAndFile(t *testing.T) {
 	commit(t, l.Store, nil, u)
 	l.cut = func() bool { return true }
 	u.ResourceVersion, u.Upserts, u.Deletes = "6", nil, []string{"ns/a"}
-	if err := l.Commit([]ledger.Update{u}, nil); !errors.Is(err, errCut) {
+	if err := l.Commit([]ledger.Update{u}, nil, nil); !errors.Is(err, errCut) {
 		t.Fatal(err)
 	}
 	if _, rows := rowsOf(t, l.Store, "pods"); len(rows) != 1 {
