@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Pair is a value in a bucket, or its removal. A nil Value removes the value. With an empty Key, a nil Value removes all
-// values of the source in the bucket.
+// Pair is a value in a bucket, or its removal. A nil Value removes the value. With an empty Key, a nil Value removes
+// all values of the source in the bucket.
 type Pair struct {
 	Bucket, Source, Key string
 	Value               []byte
@@ -95,7 +95,8 @@ type commit struct {
 	payload []byte // pairs, or the claim
 }
 
-// chain returns a checksum of the commit and of all commits before it. Copies with the same chain have the same content.
+// chain returns a checksum of the commit and of all commits before it. Copies with the same chain have the same
+// content.
 func (c *commit) chain() uint32 {
 	return crc32.Update(checksum(c.append(nil)), castagnoli(), c.payload)
 }
@@ -135,11 +136,11 @@ func decode(record []byte) (h header, data []byte, err error) {
 	b, rest := record[5], record[6:]
 	h.kind, h.first, h.last = kind(b&kindMask), b&flagFirst != 0, b&flagLast != 0
 	for _, field := range []*uint64{&h.epoch, &h.number, &h.part, &h.parts} {
-		n := 0
-		if *field, n = binary.Uvarint(rest); n <= 0 {
+		value, n := binary.Uvarint(rest)
+		if n <= 0 {
 			return h, nil, ErrDamaged
 		}
-		rest = rest[n:]
+		*field, rest = value, rest[n:]
 	}
 	if len(rest) < 4 || h.part >= h.parts || h.kind < kindClaim || h.kind > kindRefresh {
 		return h, nil, ErrDamaged
@@ -175,8 +176,8 @@ func (c *commit) pairs() (pairs []Pair, err error) {
 	return pairs, nil
 }
 
-// appendPairs appends each pair as four fields. Before each field is its length plus one, or zero for a nil Value.
-func appendPairs(dst []byte, pairs []Pair) []byte {
+// encodePairs encodes each pair as four fields. Before each field is its length plus one, or zero for a nil Value.
+func encodePairs(pairs []Pair) (dst []byte) {
 	for _, p := range pairs {
 		for _, field := range []string{p.Bucket, p.Source, p.Key} {
 			dst = append(binary.AppendUvarint(dst, uint64(len(field))+1), field...)

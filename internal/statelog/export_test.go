@@ -2,3 +2,15 @@ package statelog
 
 // SetInterval sets how many bytes are appended between two passes at least.
 func (w *Writer) SetInterval(bytes int64) { w.interval = bytes }
+
+// Changes returns the record of a commit that follows a point, but has another epoch.
+func Changes(after Point, epoch uint64, pairs ...Pair) []byte {
+	c := &commit{
+		header{kind: kindChanges, epoch: epoch, number: after.Number + 1, previous: after.Chain},
+		encodePairs(pairs),
+	}
+	return c.record(1<<20, 0)
+}
+
+// Newer returns a record of a later version.
+func Newer() []byte { return resum([]byte{version + 1, 0, 0, 0, 0, 0}) }

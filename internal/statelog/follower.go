@@ -3,6 +3,7 @@ package statelog
 import (
 	"context"
 	"sync/atomic"
+	"time"
 )
 
 // Follower applies what another process appends to a log to a local copy. Nothing else may use the log or change the
@@ -46,10 +47,21 @@ func (f *Follower) Run(ctx context.Context) error {
 		if err := f.Read(ctx); err != nil {
 			return err
 		}
-		if err := f.reader.log.Wait(ctx, max(f.reader.next, f.reader.end)); err != nil {
+		if err := f.wait(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// wait returns when the log has grown, or after a while, because the log may have been deleted and created again.
+func (f *Follower) wait(ctx context.Context) error {
+	short, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	err := f.reader.log.Wait(short, max(f.reader.next, f.reader.end))
+	if short.Err() != nil && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // Behind returns how many commits the copy was behind the log when it was last read. It returns -1 if the copy was

@@ -17,9 +17,10 @@ type Log interface {
 	// last. It returns the position after the record. The position of the record is after or later.
 	//
 	// If it returns ErrConflict, another process has appended a record or has fenced this process, or the log was deleted
-	// and created again since Fence, as far as the broker can tell. The record was not written. If it returns ErrTooLarge, the broker never accepts a record of this size. After any other error,
-	// the record may have been written, or may still arrive: the next Append must have the same arguments, or Fence must
-	// be called before it. In the first case, the record is in the log once when Append succeeds.
+	// and created again since Fence, as far as the broker can tell. The record was not written. If it returns
+	// ErrTooLarge, the broker never accepts a record of this size. After any other error, the record may have been
+	// written, or may still arrive: the next Append must have the same arguments, or Fence must be called before it. In
+	// the first case, the record is in the log once when Append succeeds.
 	Append(ctx context.Context, after int64, record []byte) (end int64, err error)
 	// Read calls each for the records from position from on, in order, up to the end of the log at the time of the call.
 	// It returns the end. If records from this position on were removed, it begins with the first record after them. If

@@ -375,7 +375,7 @@ func (w *world) run(steps int, harm bool) {
 // acknowledged, or says that something is missing.
 func TestModel(t *testing.T) {
 	steps := map[string]int{}
-	for seed := range uint64(scale.Of(300, 20_000)) {
+	for seed := range uint64(scale.Of(100, 20_000)) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, rand.New(rand.NewPCG(seed, 1)))
 			defer func() {

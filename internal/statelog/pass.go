@@ -32,7 +32,7 @@ func (w *Writer) Refresh(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return true, err
 	}
-	c := w.commit(kindRefresh, w.term.Epoch, appendPairs(nil, pairs))
+	c := w.commit(kindRefresh, w.term.Epoch, encodePairs(pairs))
 	c.last = done
 	if err := w.append(ctx, pending{commit: c, cursor: next}); err != nil {
 		return true, err

@@ -21,7 +21,8 @@ type Source interface {
 	Next(cursor string, maxBytes int) (pairs []Pair, next string, done bool, err error)
 }
 
-// Point is a commit in the log, and what a reader knows about the log there. A copy stores it together with its content.
+// Point is a commit in the log, and what a reader knows about the log there. A copy stores it together with its
+// content.
 type Point struct {
 	Position int64  `json:"position"` // of the first record of the commit, or less
 	Number   uint64 `json:"number"`   // of the commit; the first one is 1

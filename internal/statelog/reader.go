@@ -91,8 +91,9 @@ func (r *reader) read(ctx context.Context) error {
 	}
 }
 
-// missing decides what to do if the log does not have the last commit of the copy: it was purged, or has lost its end, or
-// was created again.
+// missing decides what to do if the log does not have the last commit of the copy. If the log was created again, or has
+// later commits, it is read from its beginning. If the log has lost its end, or everything, the copy is newer,
+// and stays.
 func (r *reader) missing(ctx context.Context, end int64) error {
 	r.mode = probing
 	newer := r.point.Number == 0

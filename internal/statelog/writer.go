@@ -52,8 +52,8 @@ func NewWriter(log Log, local Source, own Claim) *Writer {
 // that, the copy has all commits.
 //
 // ErrIncomplete means that the log was purged, deleted or damaged, and that commits may be missing in the copy. Another
-// process may have a better copy. If acceptLoss is true, the copy is written to the log as it is, or is emptied if it is
-// Partial, and Problem returns this error. ErrForeign and ErrNewer mean that this process must not use the log.
+// process may have a better copy. If acceptLoss is true, the copy is written to the log as it is, or is emptied if it
+// is Partial, and Problem returns this error. ErrForeign and ErrNewer mean that this process must not use the log.
 // ErrConflict means that another process has claimed the log meanwhile. After any other error, call Claim again.
 func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
 	if w.ended, w.pending, w.purged, w.truncated = errNoTerm, nil, false, -1; w.term.Epoch > 0 {
@@ -98,7 +98,10 @@ func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
 		if w.ended = errNoTerm; !errors.Is(err, ErrConflict) {
 			return err
 		}
-		tried, w.accepted = term.Epoch, nil
+		if tried = term.Epoch; w.accepted != nil { // nothing is lost yet
+			w.accepted = nil
+			w.reader.restart()
+		}
 		if err := sleep(ctx, rand.N(200*time.Millisecond)); err != nil { // the other process may be about to claim
 			return err
 		}
@@ -180,13 +183,13 @@ func (w *Writer) commit(k kind, epoch uint64, payload []byte) *commit {
 	}
 }
 
-// Append appends pairs as one commit. If it returns no error, the copy must apply the pairs and store the point, before
-// the next method is called. If that fails, or if Append returns an error, call Sync when the copy can be changed again.
+// Append appends pairs as one commit. If it returns no error, the copy must apply the pairs and store the point before
+// the next method is called. If that fails, or if Append returns an error, call Sync before the next change of the copy
+// is prepared. Append can be called within a transaction of the copy: it calls nothing but Point.
 //
-// If the broker does not acknowledge a record, Append repeats it until the context ends. ErrConflict means that the term
-// has ended. If another process has claimed the log, it has the commit or not. After ErrTooLarge, the log does not have
-// the commit. ErrBehind means that Sync must be called first. After any other error, the commit may be in the log, and
-// Sync completes it.
+// If the broker does not acknowledge a record, Append repeats it until the context ends. ErrConflict means that the
+// term has ended. The next leader may have the commit. After ErrTooLarge, the log does not have the commit. ErrBehind
+// means that Sync must be called first. After any other error, the commit may be in the log, and Sync completes it.
 func (w *Writer) Append(ctx context.Context, pairs []Pair) (Point, error) {
 	if w.ended != nil {
 		return Point{}, w.ended
@@ -194,7 +197,7 @@ func (w *Writer) Append(ctx context.Context, pairs []Pair) (Point, error) {
 	if w.pending != nil || !w.current() {
 		return Point{}, ErrBehind
 	}
-	err := w.append(ctx, pending{commit: w.commit(kindChanges, w.term.Epoch, appendPairs(nil, pairs))})
+	err := w.append(ctx, pending{commit: w.commit(kindChanges, w.term.Epoch, encodePairs(pairs))})
 	return w.reader.point, err
 }
 

@@ -47,6 +47,7 @@ func Run(t *testing.T, h Harness) {
 		{"Follow", testFollow},
 		{"CancelWait", testCancelWait},
 		{"ReadBehindTheEnd", testReadBehindTheEnd},
+		{"Terms", testTerms},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -60,7 +61,7 @@ func Run(t *testing.T, h Harness) {
 type suite struct {
 	Harness
 
-	ctx  context.Context //nolint:containedctx // the context of one test
+	ctx  context.Context // of one test
 	open func(t *testing.T) statelog.Log
 }
 
@@ -262,131 +263,6 @@ func testFenceAfterConflict(t *testing.T, s *suite) {
 	s.wantConflict(t, other, afterOther, "stale")
 	s.append(t, one, end, "4")
 	s.wantRecords(t, "1", "2", "3", "4")
-}
-
-// interrupted appends a record with a context that ends at different times.
-func (s *suite) interrupted(t *testing.T, l statelog.Log, n int, after int64, record string) (end int64, err error) {
-	t.Helper()
-	timeout := time.Duration(n) * time.Duration(n) * 20 * time.Microsecond
-	ctx, cancel := context.WithTimeout(s.ctx, timeout)
-	defer cancel()
-	end, err = l.Append(ctx, after, []byte(record))
-	if errors.Is(err, statelog.ErrConflict) || errors.Is(err, statelog.ErrTooLarge) {
-		t.Fatalf("Append that was interrupted after %v: %v", timeout, err)
-	}
-	return end, err
-}
-
-// A record that is appended again after an uncertain result is there once.
-func testRepeatAfterTimeout(t *testing.T, s *suite) {
-	l, after := s.writer(t)
-	var want []string
-	for n := range 20 {
-		r := fmt.Sprint("record ", n)
-		want = append(want, r)
-		end, err := s.interrupted(t, l, n, after, r)
-		for again := n; err != nil && again < n+3; again++ {
-			end, err = s.interrupted(t, l, again, after, r)
-		}
-		if err != nil {
-			end = s.append(t, l, after, r)
-		}
-		after = end
-	}
-	s.wantRecords(t, want...)
-}
-
-// After an uncertain result, a process fences itself, and reads what it has written. What arrives late is a conflict, or
-// does not arrive.
-func testFenceAfterTimeout(t *testing.T, s *suite) {
-	l, after := s.writer(t)
-	var want []string
-	for n := range 12 {
-		r := fmt.Sprint("uncertain ", n)
-		if end, err := s.interrupted(t, l, n, after, r); err == nil {
-			after, want = end, append(want, r)
-			continue
-		}
-		for {
-			after = s.fence(t, l)
-			records, _, end := s.read(t, l, 0)
-			if len(records) == len(want)+1 && records[len(want)] == r {
-				want = append(want, r)
-			}
-			if !slices.Equal(records, want) {
-				t.Fatalf("read %q, want %q, perhaps with %q", records, want, r)
-			}
-			marker := fmt.Sprint("after ", n)
-			end, err := l.Append(s.ctx, max(end, after), []byte(marker))
-			if err == nil {
-				after, want = end, append(want, marker)
-				break
-			}
-			if !errors.Is(err, statelog.ErrConflict) {
-				t.Fatalf("Append: %v", err)
-			}
-		}
-	}
-	s.wantRecords(t, want...)
-}
-
-// truncate removes the records before a position, and waits until they are gone. Meanwhile all others can be read.
-func (s *suite) truncate(t *testing.T, l statelog.Log, before int64, left ...string) {
-	t.Helper()
-	if err := l.Truncate(s.ctx, before); err != nil {
-		t.Fatalf("Truncate: %v", err)
-	}
-	for {
-		records, _, _ := s.read(t, l, 0)
-		if slices.Equal(records, left) {
-			return
-		}
-		if len(records) < len(left) || !slices.Equal(records[len(records)-len(left):], left) {
-			t.Fatalf("truncated to %q, %q are left", left, records)
-		}
-		if s.ctx.Err() != nil {
-			t.Fatalf("%q are not removed", records[:len(records)-len(left)])
-		}
-	}
-}
-
-func testTruncate(t *testing.T, s *suite) {
-	l, after := s.writer(t)
-	after = s.append(t, l, after, "1", "2", "3", "4", "5")
-	_, at, _ := s.read(t, l, 0)
-	s.truncate(t, l, at[2], "3", "4", "5")
-	for _, from := range []int64{0, at[0], at[1], at[2]} {
-		if records, positions, _ := s.read(t, l, from); !slices.Equal(records, []string{"3", "4", "5"}) ||
-			!slices.Equal(positions, at[2:]) {
-			t.Errorf("Read from %d: %q at %v, before at %v", from, records, positions, at)
-		}
-	}
-	s.truncate(t, l, at[1], "3", "4", "5") // there is nothing to remove
-	s.append(t, l, after, "6")
-	s.wantRecords(t, "3", "4", "5", "6")
-}
-
-// Positions do not begin anew when no record is left.
-func testTruncateEverything(t *testing.T, s *suite) {
-	l, after := s.writer(t)
-	after = s.append(t, l, after, "1", "2")
-	s.truncate(t, l, after)
-	if _, _, end := s.read(t, l, 0); end < after {
-		t.Errorf("the end was %d and is %d", after, end)
-	}
-	after = s.append(t, l, after, "3")
-	s.truncate(t, l, after)
-	other, fenced := s.writer(t)
-	if fenced < after {
-		t.Errorf("the end was %d, Fence returned %d", after, fenced)
-	}
-	s.append(t, other, fenced, "4")
-	s.wantConflict(t, l, after, "stale")
-	for _, from := range []int64{0, after} {
-		if records, _, _ := s.read(t, l, from); !slices.Equal(records, []string{"4"}) {
-			t.Errorf("Read from %d: %q", from, records)
-		}
-	}
 }
 
 func testTooLarge(t *testing.T, s *suite) {
