@@ -238,7 +238,7 @@ func (r *replicated) step() {
 
 func (r *replicated) compare() {
 	r.t.Helper()
-	repeat(r.t, func() error { return r.leader.Commit(nil, nil) }) // an earlier one may be only in the log
+	repeat(r.t, func() error { return r.leader.Commit(nil, nil, nil) }) // an earlier one may be only in the log
 	for _, c := range r.copies {
 		if c.read() {
 			wantSame(r.t, r.leader.Store, c.Store)

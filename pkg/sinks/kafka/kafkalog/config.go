@@ -59,7 +59,7 @@ const (
 	retentionBytes = "retention.bytes"
 )
 
-var validTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`) //nolint:gochecknoglobals // a constant
+var validTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 // Validate reports errors in the configuration.
 func (cfg *Config) Validate(at *strictyaml.Section) {

@@ -35,7 +35,7 @@ type Log struct {
 	batch   wire.Batch
 
 	producer wire.Producer // wire.NoProducer() if Fence must be called
-	fenced   time.Time     // when the producer was requested, without a monotonic reading, which stops while a VM is paused
+	fenced   time.Time     // when the producer was requested; not monotonic, because that clock stops with a paused VM
 	sequence int32         // the sequence number of the next record
 	unclear  bool          // reports whether a record with this sequence number was perhaps written
 }

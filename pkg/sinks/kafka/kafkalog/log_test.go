@@ -266,7 +266,11 @@ func TestMissingPermission(t *testing.T) {
 	}
 	after := mustAppend(t, l, mustFence(t, l), "1")
 	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DeleteRecords}, Err: kerr.TopicAuthorizationFailed})
-	if err := l.Truncate(t.Context(), after); !sinks.IsRejected(err) || !strings.Contains(err.Error(), "Write and Delete") {
+	if err := l.Truncate(
+		t.Context(),
+		after,
+	); !sinks.IsRejected(err) ||
+		!strings.Contains(err.Error(), "Write and Delete") {
 		t.Errorf("Truncate: %v", err)
 	}
 }

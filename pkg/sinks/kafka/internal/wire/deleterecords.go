@@ -41,10 +41,14 @@ type deleteRecordsPartitionResult struct {
 	ErrorCode    int16 `kafka:"min=v0,max=v1"`
 }
 
-func (*deleteRecordsRequest) ApiKey() protocol.ApiKey  { return protocol.DeleteRecords } //nolint:revive // the name of protocol.Message
-func (*deleteRecordsResponse) ApiKey() protocol.ApiKey { return protocol.DeleteRecords } //nolint:revive // the name of protocol.Message
+//nolint:staticcheck // the name is that of protocol.Message
+func (*deleteRecordsRequest) ApiKey() protocol.ApiKey { return protocol.DeleteRecords }
 
-func init() { protocol.Register(new(deleteRecordsRequest), new(deleteRecordsResponse)) } //nolint:gochecknoinits // as kafka-go's own requests
+//nolint:staticcheck // the name is that of protocol.Message
+func (*deleteRecordsResponse) ApiKey() protocol.ApiKey { return protocol.DeleteRecords }
+
+//nolint:gochecknoinits // kafka-go's own requests are registered like this
+func init() { protocol.Register(new(deleteRecordsRequest), new(deleteRecordsResponse)) }
 
 // DeleteBefore deletes the records before an offset. It requires the permission Delete on the topic.
 func (p *Partition) DeleteBefore(ctx context.Context, c *Client, offset int64) error {
