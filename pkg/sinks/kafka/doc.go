@@ -36,7 +36,8 @@
 //   - Each partition has a transactional id: deltabridge.<writer>.<topic>.<partition>. A partition that is missing,
 //     forbidden or without a leader therefore delays only its own events. Fences run in the background. Send waits for
 //     a second at most, and then returns a [sinks.UnavailableError] for partitions that are not fenced yet.
-//   - Before the first write to a partition, its position is stored ([sinks.Resume]).
+//   - Before the transactional id of a partition is used for the first time, the end of the partition is stored as its
+//     position ([sinks.Resume]).
 //   - If partitions were added since the last position was stored, an object's events can be in another partition than
 //     before. Nothing is written to the topic before all partitions with a position are read back.
 //   - A fence is renewed every few hours, because Kafka forgets producers that do not write.

@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	kafkago "github.com/segmentio/kafka-go"
 
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
@@ -25,7 +26,8 @@ const (
 	markerWait = time.Second
 )
 
-// A fence makes a partition safe to write to, and reads back what earlier processes wrote to it. It has three steps:
+// A fence makes a partition safe to write to, and reads back what earlier processes wrote to it. If the partition has
+// no position, the fence stores one before it uses the transactional id. Then it has three steps:
 //
 //  1. InitProducerId returns a producer with a newer epoch. The process requests the epoch after its own. If it has
 //     none, or the coordinator has raised the epoch meanwhile, it requests a producer no matter who has the partition.
@@ -41,14 +43,17 @@ type fence struct {
 	sink *Sink
 	wire.Partition
 	part     string // the name of the partition
+	count    int    // the number of partitions of the topic
 	txn      wire.Transactions
 	producer wire.Producer
 	own      wire.Producer // the producer that the process had, or wire.NoProducer
 	asOf     time.Time     // the arbiter must be asked after this moment; zero while the epoch after own is requested
 	renewal  bool          // reports whether the fence renews the fence of own
 	next     int64         // the offset of the next record to read, or wire.Latest
-	first    int64         // the offset of the first record that was read, if no position was stored
 	ended    bool          // reports whether step 2 is done
+
+	unused     bool // reports whether the transactional id was not used before, as far as the positions tell
+	unanswered int  // the number of times that step 1 was perhaps done without an answer
 
 	rivalSince time.Time // the time of another process's marker, or zero
 
@@ -101,16 +106,20 @@ func (f *fence) run(ctx context.Context) {
 
 // attempt continues the fence from the step that failed.
 func (f *fence) attempt(ctx context.Context) error {
-	if f.producer == wire.NoProducer() {
-		if err := f.init(ctx); err != nil {
-			return err
-		}
-	}
-	if err := f.sink.fences.arbiter.verify(ctx, f.asOf); err != nil {
+	arbiter := &f.sink.fences.arbiter
+	if err := arbiter.verify(ctx, f.asOf); err != nil {
 		return err
 	}
 	if f.next == wire.Latest {
 		if err := f.begin(ctx); err != nil {
+			return err
+		}
+	}
+	if f.producer == wire.NoProducer() {
+		if err := f.init(ctx); err != nil {
+			return err
+		}
+		if err := arbiter.verify(ctx, f.asOf); err != nil {
 			return err
 		}
 	}
@@ -122,38 +131,55 @@ func (f *fence) attempt(ctx context.Context) error {
 	return f.read(ctx)
 }
 
-// begin finds out where to read from, because no position is stored. Usually, no earlier process has written to the
-// partition. But if the transactional id was used before, the state is that of a backup from before its first use.
-func (f *fence) begin(ctx context.Context) (err error) {
-	from := int64(wire.Latest)
-	if f.producer.Epoch > 0 && !f.renewal {
-		from = wire.Earliest
+// begin sets f.next to the end of the log, because no position is stored: no process that knew one has used the
+// transactional id, and so none has written to the partition. begin stores this position, so that a process that is
+// killed as soon as it has used the id leaves one. It stores nothing if a permission is missing.
+func (f *fence) begin(ctx context.Context) error {
+	if err := f.findLeader(ctx); err != nil {
+		return err
 	}
-	f.first, err = f.offset(ctx, from)
-	if err == nil {
-		f.next = f.first
+	var end int64
+	var err error
+	f.request(ctx, f.Leader, func(ctx context.Context) {
+		if end, err = f.Offset(ctx, f.sink.client, wire.Latest); err == nil && !f.renewal {
+			_, err = f.Fetch(ctx, f.sink.client, end, 1, 0) // requires the permission to read
+		}
+	})
+	if err != nil {
+		return f.readError(err)
 	}
-	return err
+	if !f.renewal {
+		if err := f.sink.fences.store(f.part, sinks.Position{Next: end, Partitions: f.count}); err != nil {
+			return err
+		}
+	}
+	f.next, f.unused = end, !f.renewal
+	return nil
 }
 
 // init requests a producer.
 func (f *fence) init(ctx context.Context) error {
-	if err := f.sink.fences.arbiter.verify(ctx, f.asOf); err != nil {
-		return err
-	}
 	own := f.own
 	if !f.asOf.IsZero() {
 		own = wire.NoProducer()
 	}
 	var p wire.Producer
 	err := f.ask(ctx, func(ctx context.Context) (err error) {
-		p, err = f.txn.Init(ctx, transactionTimeout, own)
+		if p, err = f.txn.Init(ctx, transactionTimeout, own); wire.Sent(err) {
+			f.unanswered++
+		}
 		return err
 	})
 	if err != nil {
 		return f.judge(err)
 	}
-	f.producer = p
+	if f.unused && int(p.Epoch) > f.unanswered { // The state is that of a backup from before the first use of the id.
+		if err := f.sink.fences.store(f.part, sinks.Position{Partitions: f.count}); err != nil {
+			return err
+		}
+		f.next = 0
+	}
+	f.producer, f.unused = p, false
 	if own == wire.NoProducer() { // It may have been taken from a newer process.
 		f.asOf = time.Now()
 	}

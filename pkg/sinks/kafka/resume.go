@@ -23,13 +23,15 @@ const (
 	fenceWait = time.Second
 	// advanceEvery is the interval at which the sink looks for fences that must be renewed.
 	advanceEvery = time.Second
+	// storeDelay is how long the position of a new partition waits for those of others. A Store waits for the disk.
+	storeDelay = 10 * time.Millisecond
 )
 
 // fences contains what the fences of a sink share.
 type fences struct {
 	resume   *sinks.Resume   // nil if Resume was not called
-	stored   sinks.Positions // the positions that a restart would find
-	all      bool            // reports whether the fences of all partitions with a stored position have begun
+	earlier  sinks.Positions // the positions that earlier processes stored
+	all      bool            // reports whether the fences of all partitions in earlier have begun
 	denied   bool            // reports whether a permission on transactional ids is missing
 	warned   bool            // reports whether a missing permission was logged
 	advanced time.Time       // when advance last looked at all partitions
@@ -39,16 +41,27 @@ type fences struct {
 	wg     sync.WaitGroup
 
 	arbiter arbiter
-	mu      sync.Mutex
-	found   sinks.Found
-	limits  map[string]chan struct{} // by address
+	storing sync.Mutex // held while positions are stored
+
+	mu     sync.Mutex // guards the following fields
+	found  sinks.Found
+	limits map[string]chan struct{} // by address
+	stored sinks.Positions          // earlier, and the positions that the fences of this process have stored
+	group  *group                   // the positions that are stored next, or nil
+}
+
+// group contains positions that are stored together.
+type group struct {
+	positions sinks.Positions
+	done      bool
+	err       error
 }
 
 // Resume implements [sinks.Resumer].
 func (s *Sink) Resume(from sinks.Resume) {
 	f := &s.fences
-	f.resume, f.stored, f.found.Writer = &from, maps.Clone(from.Positions), from.Writer
-	if f.stored == nil {
+	f.resume, f.earlier, f.found.Writer = &from, from.Positions, from.Writer
+	if f.stored = maps.Clone(from.Positions); f.stored == nil {
 		f.stored = make(sinks.Positions)
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -118,7 +131,7 @@ func (s *Sink) findUnread(t *topic) {
 	}
 	t.unread = nil
 	for _, p := range t.partitions {
-		stored, known := s.fences.stored[s.partName(p)]
+		stored, known := s.fences.earlier[s.partName(p)]
 		unread := known && !p.fenced && stored.Partitions != count
 		inDoubt := p.unsettled || p.fenced && p.fence != nil && !p.fence.renewal
 		if (unread || inDoubt) && !t.denied && !s.fences.denied {
@@ -152,13 +165,13 @@ func (s *Sink) decidable(ctx context.Context, batch []*event.Message, results []
 	return batch[:first]
 }
 
-// fenceAll begins to fence all partitions with a stored position, unless it has done so before.
+// fenceAll begins to fence all partitions with the position of an earlier process, unless it has done so before.
 func (s *Sink) fenceAll(ctx context.Context) error {
 	if s.fences.all {
 		return nil
 	}
 	var topics []*topic
-	for name := range s.fences.stored {
+	for name := range s.fences.earlier {
 		if place, ok := strings.CutPrefix(name, s.client.ClusterID()+"/"); ok {
 			name, _, _ := strings.Cut(place, "/")
 			if t := s.topic([]byte(name)); !slices.Contains(topics, t) {
@@ -177,7 +190,7 @@ func (s *Sink) fenceAll(ctx context.Context) error {
 	s.fences.all = true
 	for _, t := range topics {
 		for _, p := range t.partitions {
-			if _, known := s.fences.stored[s.partName(p)]; known && p.fence == nil && !p.fenced && !t.denied {
+			if _, known := s.fences.earlier[s.partName(p)]; known && p.fence == nil && !p.fenced && !t.denied {
 				s.beginFence(p, false)
 			}
 		}
@@ -215,7 +228,8 @@ func (s *Sink) beginFence(p *partition, renewal bool) {
 
 func (s *Sink) newFence(p *partition, renewal bool) *fence {
 	f := &fence{
-		sink: s, part: s.partName(p), Partition: wire.Partition{Topic: p.topic.name, ID: p.id, Leader: p.leader},
+		sink: s, part: s.partName(p), count: len(p.topic.partitions),
+		Partition: wire.Partition{Topic: p.topic.name, ID: p.id, Leader: p.leader},
 		txn: wire.Transactions{
 			Client: s.client, ID: fmt.Sprintf("%s.%s.%d", s.fences.arbiter.txn.ID, p.topic.name, p.id),
 		},
@@ -223,7 +237,7 @@ func (s *Sink) newFence(p *partition, renewal bool) *fence {
 		began: time.Now(), done: make(chan struct{}),
 	}
 	f.asOf = f.began
-	stored, known := s.fences.stored[s.partName(p)]
+	stored, known := s.fences.position(f.part)
 	if p.fenced {
 		f.own, f.asOf, f.next = wire.Producer{ID: p.producer.id, Epoch: p.producer.epoch}, time.Time{}, p.next
 	} else if known {
@@ -235,17 +249,14 @@ func (s *Sink) newFence(p *partition, renewal bool) *fence {
 	return f
 }
 
-// advance applies the results of fences that are done, and begins to renew others. If their positions can't be stored,
-// the partitions wait.
+// advance applies the results of fences that are done, and begins to renew others.
 func (s *Sink) advance() {
 	now := time.Now()
 	if s.fences.resume == nil || now.Sub(s.fences.advanced) < advanceEvery {
 		return
 	}
 	s.fences.advanced = now
-	var done []*partition
 	var renewed bool
-	add := make(sinks.Positions)
 	for _, t := range s.topics {
 		for _, p := range t.partitions {
 			switch {
@@ -253,47 +264,13 @@ func (s *Sink) advance() {
 				s.beginFence(p, true)
 				renewed = true
 			case p.fence != nil && p.fence.isDone():
-				done = append(done, p)
-				s.addPosition(add, p)
+				s.finishFence(p)
 			}
 		}
 	}
 	if renewed { // An error does not matter: the next renewal tries again, long before the coordinator forgets the id.
 		s.fences.wg.Go(func() { _ = s.fences.arbiter.verify(s.fences.ctx, now.Add(-wire.FenceInterval/2)) })
 	}
-	if len(add) > 0 {
-		if err := s.fences.resume.Store(add); err != nil {
-			done = slices.DeleteFunc(done, func(p *partition) bool {
-				_, waits := add[s.partName(p)]
-				if waits {
-					p.fence.fail(fmt.Errorf("store its position: %w", err))
-				}
-				return waits
-			})
-		} else {
-			maps.Copy(s.fences.stored, add)
-		}
-	}
-	for _, p := range done {
-		s.finishFence(p)
-	}
-}
-
-// addPosition adds the position that must be stored before the partition is written to.
-func (s *Sink) addPosition(add sinks.Positions, p *partition) {
-	f, name := p.fence, s.partName(p)
-	stored, known := s.fences.stored[name]
-	if f.outcome != nil || known && stored.Producer == f.producer.ID {
-		return
-	}
-	if !known {
-		stored.Next, stored.Partitions = f.first, len(p.topic.partitions)
-	} else if stored.Producer != 0 { // 0 may mean that it is not known
-		s.cfg.Logger.Warn("Kafka has forgotten the producer, partition starts without a fence",
-			"topic", f.Topic, "partition", f.ID)
-	}
-	stored.Producer = f.producer.ID
-	add[name] = stored
 }
 
 // finishFence applies the result of a fence that is done.
@@ -301,6 +278,14 @@ func (s *Sink) finishFence(p *partition) {
 	f := p.fence
 	switch {
 	case f.outcome == nil:
+		before := s.fences.earlier[f.part].Producer // 0 if it is not known
+		if p.fenced {
+			before = p.producer.id
+		}
+		if before != 0 && before != f.producer.ID {
+			s.cfg.Logger.Warn("Kafka has forgotten the producer, partition starts without a fence",
+				"topic", f.Topic, "partition", f.ID)
+		}
 		p.fence, p.fenced, p.fencedAt = nil, true, time.Now()
 		switch {
 		case !f.renewal:
@@ -383,6 +368,47 @@ func (s *fences) limit(addr string) chan struct{} {
 		s.limits[addr] = limit
 	}
 	return limit
+}
+
+// position returns the stored position of a partition.
+func (s *fences) position(part string) (p sinks.Position, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, known = s.stored[part]
+	return p, known
+}
+
+// store stores the position of a partition, together with those that other fences want to store at this time.
+func (s *fences) store(part string, p sinks.Position) error {
+	s.mu.Lock()
+	if s.group == nil {
+		s.group = &group{positions: make(sinks.Positions)}
+	}
+	g := s.group
+	g.positions[part] = p
+	s.mu.Unlock()
+
+	s.storing.Lock()
+	defer s.storing.Unlock()
+	if !g.done {
+		select {
+		case <-time.After(storeDelay):
+		case <-s.ctx.Done():
+		}
+		s.mu.Lock()
+		s.group = nil
+		s.mu.Unlock()
+		g.err, g.done = s.resume.Store(g.positions), true
+		if g.err == nil {
+			s.mu.Lock()
+			maps.Copy(s.stored, g.positions)
+			s.mu.Unlock()
+		}
+	}
+	if g.err != nil {
+		return fmt.Errorf("store its position: %w", g.err)
+	}
+	return nil
 }
 
 // note is Found.Note.
