@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -65,10 +64,8 @@ func (a *arbiter) confirm(ctx context.Context, asOf time.Time) error {
 		return a.request(ctx)
 	case kafkago.InvalidProducerIDMapping: // The coordinator has forgotten the id, so nobody has claimed it.
 		a.producer = wire.NoProducer()
-	case kafkago.TransactionalIDAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
-		return fmt.Errorf("%w: %w", errNoACL, err)
 	}
-	return err
+	return barred(err)
 }
 
 // request claims the id, or requests the epoch after that of the process.

@@ -45,11 +45,11 @@
 //     claimed it may fence partitions. An older process, which hung for example, stops writing to all partitions when
 //     it wants to fence one or finds that it was fenced. The newest process fences a partition again if an older one
 //     has taken it.
-//   - Without the permissions for it, and without Resume, all partitions share an idempotent producer without a
-//     transactional id. Instead of a fence, the sink increments the producer's epoch for the partition after a batch in
-//     doubt. The broker then rejects batches with an older epoch (KIP-98, KIP-360). After a restart, events can be
-//     written again, with the same event ids, and a late request of the previous process can be written after newer
-//     events.
+//   - Without the permissions for it, on a cluster that does not support transactional ids, and without Resume, all
+//     partitions share an idempotent producer without a transactional id. Instead of a fence, the sink increments the
+//     producer's epoch for the partition after a batch in doubt. The broker then rejects batches with an older epoch
+//     (KIP-98, KIP-360). After a restart, events can be written again, with the same event ids, and a late request of
+//     the previous process can be written after newer events.
 //
 // While the bridge runs, failures of brokers and networks cause neither duplicates nor reordering. The sink does not
 // connect to a cluster that does not grant a producer id.

@@ -61,7 +61,7 @@ type fence struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed at the end; outcome is then valid
 
-	// nil if the partition is fenced; otherwise it wraps errFenced, errNoACL, errGone or the error of the context
+	// nil if the partition is fenced; otherwise it wraps errFenced, errNoFence, errGone or the error of the context
 	outcome error
 
 	mu     sync.Mutex
@@ -72,8 +72,8 @@ var (
 	// errFenced means that there is a newer process or, if the fence is a renewal, that the coordinator has raised the
 	// producer's epoch or forgotten it.
 	errFenced = errors.New("a newer process has taken over")
-	// errNoACL means that a permission is missing.
-	errNoACL = errors.New("missing permission")
+	// errNoFence means that a permission is missing, or that the cluster does not support transactional ids.
+	errNoFence = errors.New("cannot use fences")
 	// errGone means that a partition whose fence was to be renewed does not exist.
 	errGone = errors.New("no renewal")
 
@@ -92,7 +92,7 @@ func (f *fence) run(ctx context.Context) {
 	f.outcome = backoff.RetryNotify(func() error {
 		err := f.attempt(ctx)
 		switch {
-		case errors.Is(err, errFenced) || errors.Is(err, errNoACL):
+		case errors.Is(err, errFenced) || errors.Is(err, errNoFence):
 			return backoff.Permanent(err)
 		case f.renewal && codeOf(err) == kafkago.UnknownTopicOrPartition:
 			return backoff.Permanent(fmt.Errorf("%w: %w", errGone, err))
@@ -211,10 +211,18 @@ func (f *fence) judge(err error) error {
 			return fmt.Errorf("%w: %w", errFenced, err)
 		}
 		f.producer, f.asOf = wire.NoProducer(), time.Now()
-	case kafkago.TransactionalIDAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
-		return fmt.Errorf("%w: %w", errNoACL, err)
 	case kafkago.TopicAuthorizationFailed, kafkago.UnknownTopicOrPartition:
 		return f.sink.client.CodeError(f.String(), codeOf(err), "")
+	}
+	return barred(err)
+}
+
+// barred wraps errNoFence around the answers which mean that the sink can't use transactional ids.
+func barred(err error) error {
+	code := codeOf(err)
+	if code == kafkago.TransactionalIDAuthorizationFailed || code == kafkago.ClusterAuthorizationFailed ||
+		wire.NoTransactions(code) {
+		return fmt.Errorf("%w: %w", errNoFence, err)
 	}
 	return err
 }

@@ -83,7 +83,7 @@ func (f *fence) readError(err error) error {
 	case err == nil:
 		return nil
 	case codeOf(err) == kafkago.TopicAuthorizationFailed:
-		return fmt.Errorf("%w: read %s: %w", errNoACL, &f.Partition, codeOf(err))
+		return fmt.Errorf("%w: read %s: %w", errNoFence, &f.Partition, codeOf(err))
 	}
 	f.Leader = ""
 	return err

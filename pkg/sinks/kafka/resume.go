@@ -32,8 +32,8 @@ type fences struct {
 	resume   *sinks.Resume   // nil if Resume was not called
 	earlier  sinks.Positions // the positions that earlier processes stored
 	all      bool            // reports whether the fences of all partitions in earlier have begun
-	denied   bool            // reports whether a permission on transactional ids is missing
-	warned   bool            // reports whether a missing permission was logged
+	denied   bool            // reports whether the sink can't use transactional ids
+	warned   bool            // reports whether this was logged, or that a topic must not be read
 	advanced time.Time       // when advance last looked at all partitions
 
 	ctx    context.Context // ends with Close
@@ -294,7 +294,7 @@ func (s *Sink) finishFence(p *partition) {
 		case len(p.inDoubt) == 0 && !p.unsettled: // The next process need not read what others wrote before the marker.
 			p.next = max(p.next, f.next)
 		}
-	case errors.Is(f.outcome, errNoACL):
+	case errors.Is(f.outcome, errNoFence):
 		s.deny(p)
 	case f.renewal && errors.Is(f.outcome, errFenced):
 		s.beginFence(p, false)
@@ -303,7 +303,7 @@ func (s *Sink) finishFence(p *partition) {
 	}
 }
 
-// deny records that a permission for fences is missing.
+// deny records that the sink can't use fences.
 func (s *Sink) deny(p *partition) {
 	cause := p.fence.outcome
 	if codeOf(cause) == kafkago.TopicAuthorizationFailed {
@@ -315,6 +315,11 @@ func (s *Sink) deny(p *partition) {
 		return
 	}
 	s.fences.warned = true
+	if wire.NoTransactions(cause) {
+		s.cfg.Logger.Warn("the Kafka cluster does not support transactional ids, events may be written again after a restart",
+			"err", cause)
+		return
+	}
 	s.cfg.Logger.Warn("missing Kafka permissions, events may be written again after a restart",
 		"required", "Describe and Write on transactional ids that begin with deltabridge., and Read on the topics",
 		"err", cause)
