@@ -38,6 +38,11 @@ const (
 //  3. The log is read up to the marker. Only this marker proves that the partition is fenced: Kafka 4.3 can drop the
 //     marker of a partition that has no leader (KAFKA-20734). If it is missing, step 2 is repeated.
 //
+// A process that could not fence the partition has perhaps raised the epoch itself (partition.unsettle), which the
+// coordinator does not know. The log is therefore also read before step 2. If it contains a batch of the producer's
+// epoch or of a later one, step 1 is repeated: the broker would take the next batches for repetitions of those in the
+// log, and the coordinator would wait forever for the marker of an epoch that is too old.
+//
 // If the fence renews the fence of a producer, it has no step 1, and nothing is noted.
 type fence struct {
 	sink *Sink
@@ -78,6 +83,7 @@ var (
 	errGone = errors.New("no renewal")
 
 	errNoMarker = errors.New("the transaction's marker is missing")
+	errUsed     = errors.New("the epoch was used without a fence")
 )
 
 // run repeats attempts until the partition is fenced or can't be fenced. It closes f.done.
@@ -124,6 +130,11 @@ func (f *fence) attempt(ctx context.Context) error {
 		}
 	}
 	if !f.ended {
+		if !f.renewal {
+			if err := f.read(ctx); err != nil {
+				return err
+			}
+		}
 		if err := f.transact(ctx); err != nil {
 			return err
 		}

@@ -203,13 +203,16 @@ func (s *Sink) goWithoutFence(p *partition) bool {
 	if s.fences.resume != nil && !s.fences.denied && !p.topic.denied || s.fences.arbiter.lost.Load() {
 		return false
 	}
+	if p.isReady() {
+		return true
+	}
 	p.stopFence()
-	switch inDoubt := len(p.inDoubt) > 0 || p.unsettled; {
-	case p.fenced && inDoubt: // only a newer epoch of the same producer keeps the batch out
+	switch {
+	case p.fenced: // Only a newer epoch of the same producer keeps a batch in doubt out.
 		p.fenced, p.unsettled = false, false
 		p.unsettle()
-	case p.fenced || p.producer.id < 0:
-		p.producer, p.fenced = producer{id: s.producer}, false
+	case p.producer.id < 0:
+		p.producer = producer{id: s.producer}
 	}
 	return true
 }
