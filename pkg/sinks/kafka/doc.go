@@ -49,7 +49,8 @@
 //     partitions share an idempotent producer without a transactional id. Instead of a fence, the sink increments the
 //     producer's epoch for the partition after a batch in doubt. The broker then rejects batches with an older epoch
 //     (KIP-98, KIP-360). After a restart, events can be written again, with the same event ids, and a late request of
-//     the previous process can be written after newer events.
+//     the previous process can be written after newer events. After some minutes, the sink tries to fence its
+//     partitions again.
 //
 // While the bridge runs, failures of brokers and networks cause neither duplicates nor reordering. The sink does not
 // connect to a cluster that does not grant a producer id.

@@ -25,16 +25,18 @@ const (
 	advanceEvery = time.Second
 	// storeDelay is how long the position of a new partition waits for those of others. A Store waits for the disk.
 	storeDelay = 10 * time.Millisecond
+	// deniedFor is how long the sink goes without fences, and renews none, after an answer that a permission is missing.
+	deniedFor = 5 * time.Minute
 )
 
 // fences contains what the fences of a sink share.
 type fences struct {
-	resume   *sinks.Resume   // nil if Resume was not called
-	earlier  sinks.Positions // the positions that earlier processes stored
-	all      bool            // reports whether the fences of all partitions in earlier have begun
-	denied   bool            // reports whether the sink can't use transactional ids
-	warned   bool            // reports whether this was logged, or that a topic must not be read
-	advanced time.Time       // when advance last looked at all partitions
+	resume      *sinks.Resume   // nil if Resume was not called
+	earlier     sinks.Positions // the positions that earlier processes stored
+	all         bool            // reports whether the fences of all partitions in earlier have begun
+	deniedUntil time.Time       // until when the sink does not try to use transactional ids
+	warned      bool            // reports whether it was logged that fences can't be used
+	advanced    time.Time       // when advance last looked at all partitions
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -97,7 +99,7 @@ func (s *Sink) prepare(ctx context.Context) {
 	for _, p := range s.routes {
 		s.findUnread(p.topic)
 		for _, p := range append(p.topic.unread, p) {
-			if p.isReady() && !lost || p.id < 0 || s.goWithoutFence(p) || slices.Contains(waiting, p) {
+			if !s.needsFence(p) && !lost || p.id < 0 || s.goWithoutFence(p) || slices.Contains(waiting, p) {
 				continue
 			}
 			if p.fence == nil || p.fence.renewal {
@@ -123,6 +125,19 @@ func (s *Sink) prepare(ctx context.Context) {
 	}
 }
 
+// needsFence reports whether the partition must be fenced before it is written to. If it was written to without a
+// fence, a batch in doubt must be settled before, because the fence of another producer does not keep it out.
+func (s *Sink) needsFence(p *partition) bool {
+	settled := len(p.inDoubt) == 0 && (p.producer.epoch == 0 || p.producer.sequence > 0)
+	return !p.isReady() || s.fences.resume != nil && !p.fenced && settled
+}
+
+// isDenied reports whether the sink does not try to fence the partitions of a topic.
+func (s *Sink) isDenied(t *topic) bool {
+	now := time.Now()
+	return now.Before(s.fences.deniedUntil) || now.Before(t.deniedUntil)
+}
+
 // findUnread sets t.unread.
 func (s *Sink) findUnread(t *topic) {
 	count := len(t.partitions)
@@ -134,7 +149,7 @@ func (s *Sink) findUnread(t *topic) {
 		stored, known := s.fences.earlier[s.partName(p)]
 		unread := known && !p.fenced && stored.Partitions != count
 		inDoubt := p.unsettled || p.fenced && p.fence != nil && !p.fence.renewal
-		if (unread || inDoubt) && !t.denied && !s.fences.denied {
+		if (unread || inDoubt) && !s.isDenied(t) {
 			t.unread = append(t.unread, p)
 		}
 	}
@@ -147,13 +162,13 @@ func (s *Sink) findUnread(t *topic) {
 // a message with IfFound if the events of an object can be in several partitions.
 func (s *Sink) decidable(ctx context.Context, batch []*event.Message, results []error) []*event.Message {
 	first := slices.IndexFunc(batch, func(m *event.Message) bool { return m.IfFound })
-	if first < 0 || !s.volatile || s.fences.resume == nil || s.fences.denied {
+	if first < 0 || !s.volatile || s.fences.resume == nil || time.Now().Before(s.fences.deniedUntil) {
 		return batch
 	}
 	err := s.fenceAll(ctx)
 	for _, t := range s.topics {
 		for _, p := range t.partitions {
-			if p.fence != nil && !p.fence.renewal && !t.denied {
+			if p.fence != nil && !p.fence.renewal && !s.isDenied(t) {
 				err = s.unavailable(t, p.notReady())
 			}
 		}
@@ -190,7 +205,7 @@ func (s *Sink) fenceAll(ctx context.Context) error {
 	s.fences.all = true
 	for _, t := range topics {
 		for _, p := range t.partitions {
-			if _, known := s.fences.earlier[s.partName(p)]; known && p.fence == nil && !p.fenced && !t.denied {
+			if _, known := s.fences.earlier[s.partName(p)]; known && p.fence == nil && !p.fenced && !s.isDenied(t) {
 				s.beginFence(p, false)
 			}
 		}
@@ -200,7 +215,7 @@ func (s *Sink) fenceAll(ctx context.Context) error {
 
 // goWithoutFence makes a partition ready that can't be fenced. It reports whether it did so.
 func (s *Sink) goWithoutFence(p *partition) bool {
-	if s.fences.resume != nil && !s.fences.denied && !p.topic.denied || s.fences.arbiter.lost.Load() {
+	if s.fences.resume != nil && !s.isDenied(p.topic) || s.fences.arbiter.lost.Load() {
 		return false
 	}
 	if p.isReady() {
@@ -241,9 +256,12 @@ func (s *Sink) newFence(p *partition, renewal bool) *fence {
 	}
 	f.asOf = f.began
 	stored, known := s.fences.position(f.part)
-	if p.fenced {
+	switch {
+	case p.fenced:
 		f.own, f.asOf, f.next = wire.Producer{ID: p.producer.id, Epoch: p.producer.epoch}, time.Time{}, p.next
-	} else if known {
+	case p.next > 0: // it was fenced
+		f.next = p.next
+	case known:
 		f.next = stored.Next
 	}
 	if renewal {
@@ -298,7 +316,12 @@ func (s *Sink) finishFence(p *partition) {
 			p.next = max(p.next, f.next)
 		}
 	case errors.Is(f.outcome, errNoFence):
-		s.deny(p)
+		s.warn(f.outcome)
+		if f.renewal { // it stays fenced
+			p.fence, p.fencedAt = nil, time.Now().Add(deniedFor-wire.FenceInterval)
+		} else {
+			s.deny(p)
+		}
 	case f.renewal && errors.Is(f.outcome, errFenced):
 		s.beginFence(p, false)
 	case errors.Is(f.outcome, errGone): // It is fenced again before the next event is written to it.
@@ -306,14 +329,19 @@ func (s *Sink) finishFence(p *partition) {
 	}
 }
 
-// deny records that the sink can't use fences.
+// deny lets the partition, and others of the topic or of the sink, go without a fence for some time.
 func (s *Sink) deny(p *partition) {
-	cause := p.fence.outcome
-	if codeOf(cause) == kafkago.TopicAuthorizationFailed {
-		p.topic.denied = true
+	until := time.Now().Add(deniedFor)
+	if codeOf(p.fence.outcome) == kafkago.TopicAuthorizationFailed {
+		p.topic.deniedUntil = until
 	} else {
-		s.fences.denied = true
+		s.fences.deniedUntil = until
 	}
+	s.goWithoutFence(p)
+}
+
+// warn logs why the sink can't use fences, once.
+func (s *Sink) warn(cause error) {
 	if s.fences.warned {
 		return
 	}
