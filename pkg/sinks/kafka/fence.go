@@ -52,7 +52,8 @@ type fence struct {
 	txn      wire.Transactions
 	producer wire.Producer
 	own      wire.Producer // the producer that the process had, or wire.NoProducer
-	asOf     time.Time     // the arbiter must be asked after this moment; zero while the epoch after own is requested
+	after    wire.Producer // step 1 requests the epoch after this; wire.NoProducer: no matter who has the partition
+	asOf     time.Time     // the arbiter must be asked after this moment
 	renewal  bool          // reports whether the fence renews the fence of own
 	next     int64         // the offset of the next record to read, or wire.Latest
 	ended    bool          // reports whether step 2 is done
@@ -170,13 +171,9 @@ func (f *fence) begin(ctx context.Context) error {
 
 // init requests a producer.
 func (f *fence) init(ctx context.Context) error {
-	own := f.own
-	if !f.asOf.IsZero() {
-		own = wire.NoProducer()
-	}
 	var p wire.Producer
 	err := f.ask(ctx, func(ctx context.Context) (err error) {
-		if p, err = f.txn.Init(ctx, transactionTimeout, own); wire.Sent(err) {
+		if p, err = f.txn.Init(ctx, transactionTimeout, f.after); wire.Sent(err) {
 			f.unanswered++
 		}
 		return err
@@ -191,10 +188,15 @@ func (f *fence) init(ctx context.Context) error {
 		f.next = 0
 	}
 	f.producer, f.unused = p, false
-	if own == wire.NoProducer() { // It may have been taken from a newer process.
+	if f.after == wire.NoProducer() { // It may have been taken from a newer process.
 		f.asOf = time.Now()
 	}
 	return nil
+}
+
+// startOver lets the next attempt request a producer, no matter who has the partition.
+func (f *fence) startOver() {
+	f.producer, f.after, f.asOf, f.ended = wire.NoProducer(), wire.NoProducer(), time.Now(), false
 }
 
 // transact begins and aborts a transaction. It returns nil if the coordinator perhaps writes the marker.
@@ -221,7 +223,7 @@ func (f *fence) judge(err error) error {
 		if f.renewal {
 			return fmt.Errorf("%w: %w", errFenced, err)
 		}
-		f.producer, f.asOf = wire.NoProducer(), time.Now()
+		f.startOver()
 	case kafkago.TopicAuthorizationFailed, kafkago.UnknownTopicOrPartition:
 		return f.sink.client.CodeError(f.String(), codeOf(err), "")
 	}
@@ -284,4 +286,13 @@ func (f *fence) failure() error {
 		return fmt.Errorf("%s: reading back what was written", &f.Partition)
 	}
 	return fmt.Errorf("%s: cannot fence earlier processes: %w", &f.Partition, f.failed)
+}
+
+func (f *fence) isDone() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
 }

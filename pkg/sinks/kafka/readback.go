@@ -35,7 +35,7 @@ func (f *fence) read(ctx context.Context) error {
 			return err
 		}
 		if f.isUsed(found) {
-			f.producer, f.asOf, f.ended = wire.NoProducer(), time.Now(), false
+			f.startOver()
 			return errUsed
 		}
 		marker, err := f.take(found, f.note)
