@@ -25,6 +25,7 @@ type Options struct {
 	Logger      *slog.Logger // if it is nil, nothing is logged
 	Privacy     Privacy      // which data rows may contain in plain text; if it is zero, all data
 	NoSync      bool         // skips fsync; only for tests and benchmarks
+	Quarantined int64        // where Stats.Quarantined begins
 
 	format  int                         // Format, except in tests
 	convert func(from, to string) error // converts the files of an older format and makes the new ones durable
@@ -35,7 +36,7 @@ type Stats struct {
 	SizeBytes   int64     // size of the file
 	Commits     int64     // transactions that succeeded
 	Errors      int64     // transactions that failed
-	Quarantined int64     // files that were renamed because they were not usable
+	Quarantined int64     // files that were renamed because they were not usable, in addition to Options.Quarantined
 	LastCommit  time.Time // zero if nothing was written yet
 }
 
@@ -81,6 +82,7 @@ func Open(opts Options) (*Store, error) {
 	}
 	opts.format = cmp.Or(opts.format, Format)
 	s := &Store{opts: opts, unlock: unlock, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))}
+	s.stats.Quarantined = opts.Quarantined
 	if err := s.enter(); err != nil {
 		return nil, errors.Join(boltfile.Explain("open the checkpoint", cmp.Or(s.path, opts.Path), err), unlock())
 	}

@@ -1,6 +1,7 @@
 package sinks
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"unique"
@@ -20,7 +21,7 @@ const maxFound = 1 << 18
 // even if the records of the others are gone because of compaction or retention, or were never written because they
 // were merged or rejected. Only an event for which the order of resourceVersions means nothing is recognized by its own
 // record: a control event, an addition or leave that a changed configuration caused, a deletion that a list showed, and
-// an event that is repeated on purpose.
+// an event that is repeated on purpose. (Of the latter, each delivery has one for each object.)
 //
 // If more objects were written than Found remembers, the others are sent again.
 type Found struct {
@@ -29,7 +30,7 @@ type Found struct {
 
 	objects map[string]last      // by uid
 	newest  uint64               // the highest resourceVersion
-	single  map[string]struct{}  // events that only their own record shows, by id or delivery
+	single  map[string]struct{}  // events that only their own record shows, by id, or by delivery and object
 	ended   map[event.Key]string // uids of objects whose deletion is sent again, by name
 	full    bool                 // reports whether records were not remembered because there were too many
 }
@@ -109,7 +110,7 @@ func (f *Found) note(r FoundRecord) {
 	}
 	switch {
 	case delivery != "":
-		f.noteSingle(delivery)
+		f.noteSingle(deliveredID(delivery, r.UID, r.ID))
 	case r.UID == "":
 		f.noteSingle(controlID(r.ID, history, epoch))
 	case r.Unknown || isConfigured(r.ID):
@@ -190,6 +191,10 @@ func endsObject(uid, id string) (left, deleted bool) {
 // the same id.
 func controlID(id, history, epoch string) string { return id + " " + history + " " + epoch }
 
+// deliveredID identifies an event of a delivery, which contains each object once. If the object has changed since it was
+// sent, the source brings the changes.
+func deliveredID(delivery, uid, id string) string { return delivery + " " + cmp.Or(uid, id) }
+
 // isConfigured reports whether the id is that of an addition or leave that a changed configuration caused.
 func isConfigured(id string) bool { return strings.Contains(id, filterPart) }
 
@@ -208,7 +213,7 @@ func (f *Found) Has(m *event.Message) bool {
 	case m.IfFound && (s.absent || s.Value().history != m.History):
 		return true
 	case m.Delivery != "":
-		if f.hasSingle(m.Delivery) {
+		if f.hasSingle(deliveredID(m.Delivery, uid, m.ID)) {
 			return true
 		}
 	case m.Type.IsControl():

@@ -63,6 +63,9 @@ func TestFound(t *testing.T) {
 	restated := func(version int, delivery string) *event.Message {
 		return with(ev("update", version, ""), func(m *event.Message) { m.Type, m.Delivery = event.Restated, delivery })
 	}
+	listed := func(delivery string, m *event.Message) *event.Message {
+		return with(m, func(m *event.Message) { m.Type, m.Delivery = event.Added, delivery })
+	}
 	ifFound := func(uid types.UID) *event.Message {
 		return with(ev("left", 12, "c1"), func(m *event.Message) { m.Identity.UID, m.IfFound = uid, true })
 	}
@@ -109,6 +112,13 @@ func TestFound(t *testing.T) {
 			found: []*event.Message{ev("update", 10, ""), restated(10, "r1")},
 			again: []*event.Message{restated(10, "r1"), restated(10, "r2")},
 			sent:  []int{1},
+		},
+		"an initial list that a new destination has in part, and of which an object has changed": {
+			found: []*event.Message{listed("l1", ev("update", 10, "")), ev("update", 12, "")},
+			again: []*event.Message{
+				listed("l1", ev("update", 12, "")), listed("l1", about("b", ev("update", 11, ""))), listed("l2", ev("update", 12, "")),
+			},
+			sent: []int{1, 2},
 		},
 		"what follows a restated older state is sent": {
 			found: []*event.Message{ev("update", 12, "")},
