@@ -191,8 +191,8 @@ func endsObject(uid, id string) (left, deleted bool) {
 // the same id.
 func controlID(id, history, epoch string) string { return id + " " + history + " " + epoch }
 
-// deliveredID identifies an event of a delivery, which contains each object once. If the object has changed since it was
-// sent, the source brings the changes.
+// deliveredID identifies an event of a delivery, which contains each object once. If the object has changed since it
+// was sent, the source brings the changes.
 func deliveredID(delivery, uid, id string) string { return delivery + " " + cmp.Or(uid, id) }
 
 // isConfigured reports whether the id is that of an addition or leave that a changed configuration caused.
