@@ -13,8 +13,10 @@ import (
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 )
 
@@ -79,10 +81,24 @@ func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Wr
 	if err != nil {
 		return err
 	}
+	err = runEngine(ctx, cfg, kube, file, 0, out, log)
+	if errors.Is(err, tracker.ErrOtherCluster) { // once: the new checkpoint belongs to no cluster yet
+		log.Warn("starting again with a new checkpoint", "because", err)
+		err = runEngine(ctx, cfg, kube, file, 1, out, log)
+	}
+	return err
+}
+
+// runEngine builds and runs an engine. quarantined is the number of checkpoints that the process has quarantined.
+func runEngine(
+	ctx context.Context, cfg *config.Config, kube *rest.Config, file string, quarantined int64, out io.Writer,
+	log *slog.Logger,
+) error {
 	options, err := assemble.Options(cfg, kube, engine.Build{Version: version, Commit: commit}, log)
 	if err != nil {
 		return err
 	}
+	options.Quarantined = quarantined
 	if out != nil {
 		printer := &printer{out: out, places: assemble.Places(cfg)}
 		options.OnSettled = printer.print

@@ -76,8 +76,9 @@ func (e *Engine) openTracker() error {
 		of.Sinks = append(of.Sinks, sink)
 	}
 	var err error
-	of.Store, err = checkpoint.Open(
-		checkpoint.Options{Path: o.State, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger})
+	of.Store, err = checkpoint.Open(checkpoint.Options{
+		Path: o.State, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger, Quarantined: o.Quarantined,
+	})
 	if err != nil {
 		return err
 	}
@@ -191,6 +192,9 @@ func (e *Engine) readiness() (reasons, notes []string) {
 //   - The remaining events are written to disk.
 //   - The checkpoint is written, and the sinks are closed.
 //   - The HTTP server is closed last, so the final counters can be scraped.
+//
+// If the checkpoint belongs to another cluster, Run stops in the same way, and returns an error that wraps
+// tracker.ErrOtherCluster. The caller then begins again with another Engine.
 //
 // Run returns when all its goroutines have ended. It logs the number of undelivered events, which is not an error. If
 // something could not be written to disk, Run returns an error.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -47,37 +48,54 @@ func (r *resyncer) follow(p *pipeline, ready func() bool) {
 	}
 }
 
-// partOf is the prefix of a destination name in the checkpoint while this destination has received only a part of the
-// initial list. The name with the prefix equals no destination, so the sink's next destination counts as new in any
-// case.
-const partOf = "part of "
+// While a destination has received only a part of the initial list, its name in the checkpoint follows partOf, and is
+// followed by inDelivery and the name of the list. This equals no destination, so the sink's next destination counts as
+// new in any case.
+const (
+	partOf     = "part of "
+	inDelivery = ", delivery "
+)
 
 // arrive compares a sink's destination with the one in the checkpoint. If the checkpoint names another destination, it
 // sends the new destination an initial list, and records the new destination in the checkpoint when the whole list was
-// delivered. If the bridge is restarted before that, the initial list begins again.
+// delivered. If the bridge is restarted before that, it sends the list again under the same name, so that the sink
+// recognizes what the destination already has.
 func (r *resyncer) arrive(ctx context.Context, p *pipeline, name string, ready func() bool) {
-	note := func(name string) {
-		if err := p.books.SetDestination(p.Name, name); err != nil && r.ctx.Err() == nil {
+	note := func(name string) (stored bool) {
+		err := p.books.SetDestination(p.Name, name)
+		if err != nil && r.ctx.Err() == nil {
 			p.log.Error("cannot store the name of the destination: after a restart, all objects are sent to the destination "+
 				"again", "err", err)
 		}
+		return err == nil
 	}
 	if before := p.books.Destination(p.Name); before != "" && before != name {
-		p.log.Warn("destination has changed, sending it the queued events and then an initial list of all objects",
-			"before", before, "now", name, "waiting", p.queue.Stats().Items)
-		note(partOf + name)
-		objects, err := r.introduce(ctx, p, ready)
+		p.introducing.Store(true)
+		delivery, begun := strings.CutPrefix(before, partOf+name+inDelivery)
+		if begun {
+			p.log.Info("continuing the initial list for the new destination", "destination", name)
+		} else {
+			p.log.Warn("destination has changed, sending it the queued events and then an initial list of all objects",
+				"before", before, "now", name, "waiting", p.queue.Stats().Items)
+			delivery = randomName()
+		}
+		note(partOf + name + inDelivery + delivery)
+		objects, err := r.introduce(ctx, p, delivery, ready)
 		if err != nil { // the destination has changed again, or the process is shutting down
 			return
 		}
 		p.log.Info("initial list for the new destination was delivered", "destination", name, "objects", objects)
 	}
-	note(name)
+	if note(name) {
+		p.introducing.Store(false)
+	}
 }
 
-// introduce sends a sink all objects as an initial list. It returns when all of them are settled, or returns ctx's
-// error if ctx ends first.
-func (r *resyncer) introduce(ctx context.Context, p *pipeline, ready func() bool) (objects int, err error) {
+// introduce sends a sink all objects as an initial list, under the name delivery. It returns when all of them are
+// settled, or returns ctx's error if ctx ends first.
+func (r *resyncer) introduce(
+	ctx context.Context, p *pipeline, delivery string, ready func() bool,
+) (objects int, err error) {
 	select {
 	case p.restating <- struct{}{}:
 	case <-ctx.Done():
@@ -91,7 +109,7 @@ func (r *resyncer) introduce(ctx context.Context, p *pipeline, ready func() bool
 			if !slices.ContainsFunc(sources, func(l *listener) bool { return !introduced[l] }) {
 				continue
 			}
-			n, err := p.introduceResource(ctx, sources)
+			n, err := p.introduceResource(ctx, sources, delivery)
 			if err != nil { // the informer has not listed yet or has ended, or ctx has ended: try again
 				all = false
 				continue
@@ -110,11 +128,13 @@ func (r *resyncer) introduce(ctx context.Context, p *pipeline, ready func() bool
 }
 
 // introduceResource sends a sink the objects that the informers of one resource know, followed by a synced event.
-func (p *pipeline) introduceResource(ctx context.Context, sources []*listener) (objects int, err error) {
+func (p *pipeline) introduceResource(
+	ctx context.Context, sources []*listener, delivery string,
+) (objects int, err error) {
 	if slices.ContainsFunc(sources, func(l *listener) bool { return !l.informer.HasSynced() }) {
 		return 0, informer.ErrNotSynced
 	}
-	r := &restating{initial: true}
+	r := &restating{initial: delivery}
 	for _, step := range []func(context.Context, []*listener) error{r.restate, r.finish} {
 		if err := step(ctx, sources); err != nil && !errors.Is(err, informer.ErrEnded) {
 			return 0, err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"regexp"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
 )
 
 // destinations are books that know destinations, by sink.
@@ -28,6 +32,8 @@ func (d destinations) SetDestination(sink, name string) error {
 	return nil
 }
 
+var newList = regexp.MustCompile("delivery [a-z2-7]{8}$")
+
 // A destination that is not the one that the checkpoint knows is sent what waits, and then everything that exists, as
 // an initial list; the checkpoint knows it only when all of that was delivered. Until then no destination is one that
 // has everything, the one before neither.
@@ -38,13 +44,24 @@ func TestANewDestination(t *testing.T) {
 		stuck      bool // nothing is delivered
 		want       []string
 		after      string
+		list       string // the name of the initial list; empty for a new one
 	}{
 		"the same":                  {known: "stream A", now: "stream A", want: []string{"deleted u1.deleted"}, after: "stream A"},
 		"not known before":          {now: "stream A", want: []string{"deleted u1.deleted"}, after: "stream A"},
 		"another":                   {known: "stream A", now: "stream B", want: introduced, after: "stream B"},
-		"another, nothing gets out": {known: "stream A", now: "stream B", stuck: true, after: "part of stream B"},
-		"that again":                {known: "part of stream B", now: "stream B", want: introduced, after: "stream B"},
-		"back to the first":         {known: "part of stream B", now: "stream A", want: introduced, after: "stream A"},
+		"another, nothing gets out": {known: "stream A", now: "stream B", stuck: true, after: "part of stream B, delivery ?"},
+		"that again": {
+			known: "part of stream B, delivery l1", now: "stream B", want: introduced, after: "stream B", list: "l1",
+		},
+		"that again, and again nothing gets out": {
+			known: "part of stream B, delivery l1", now: "stream B", stuck: true, after: "part of stream B, delivery l1", list: "l1",
+		},
+		"that again, after an earlier version": {
+			known: "part of stream B", now: "stream B", want: introduced, after: "stream B",
+		},
+		"back to the first": {
+			known: "part of stream B, delivery l1", now: "stream A", want: introduced, after: "stream A",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -74,6 +91,7 @@ func TestANewDestination(t *testing.T) {
 				cancel()
 				<-ended
 				var got []string
+				lists := map[string]bool{}
 				for _, m := range took() {
 					var info event.SyncedInfo
 					switch {
@@ -85,12 +103,24 @@ func TestANewDestination(t *testing.T) {
 					if m.Type == event.Added && (!m.InitialList || m.Origin.Position != "10") {
 						t.Errorf("%s: initial %v, position %q", m.ID, m.InitialList, m.Origin.Position)
 					}
-					if again := m.Delivery != ""; again != (m.Type != event.Deleted) {
-						t.Errorf("%s %s: again %v", m.Type, m.ID, again)
+					if m.Type == event.Deleted != (m.Delivery == "") || tt.list == "" && m.Delivery == "l1" {
+						t.Errorf("%s %s: delivery %q", m.Type, m.ID, m.Delivery)
 					}
+					if m.Type != event.Deleted {
+						lists[m.Delivery] = true
+					}
+				}
+				if len(lists) > 1 || tt.list != "" && !tt.stuck && !lists[tt.list] {
+					t.Errorf("deliveries %v, want %q", lists, tt.list)
+				}
+				if p.introducing.Load() != tt.stuck {
+					t.Errorf("positions stay: %t", !tt.stuck)
 				}
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("events (-want +got):\n%s", diff)
+				}
+				if tt.list == "" {
+					known[p.Name] = newList.ReplaceAllString(known[p.Name], "delivery ?")
 				}
 				if known[p.Name] != tt.after {
 					t.Errorf("the checkpoint knows %q, want %q", known[p.Name], tt.after)
@@ -117,7 +147,7 @@ func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
 			p.arrived(now)
 			time.Sleep(20 * time.Second) // of the bubble; nothing is delivered
 			synctest.Wait()
-			if got := known[p.Name]; got != "part of "+now {
+			if got := newList.ReplaceAllString(known[p.Name], "delivery ?"); got != "part of "+now+", delivery ?" {
 				t.Errorf("the checkpoint knows %q during the initial list for %s", got, now)
 			}
 		}
@@ -143,4 +173,36 @@ func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// resumer is a sink with one position.
+type resumer struct{ sinks.Sink }
+
+func (resumer) Resume(sinks.Resume)                {}
+func (resumer) Positions([]string) sinks.Positions { return sinks.Positions{"p": {Next: 7}} }
+
+// While a new destination has only a part of its initial list, its positions stay where the list begins, over a restart
+// too. Otherwise the next process would not find what was sent.
+func TestPositionsDuringTheInitialListForADestination(t *testing.T) {
+	for destination, want := range map[string]int{"": 1, "stream B": 1, "part of stream B, delivery l1": 0} {
+		state := t.TempDir()
+		start := func() *Engine {
+			return engineWith(t, state, map[string]sinks.Sink{"live": resumer{stdout.New(io.Discard)}})
+		}
+		e := start()
+		if err := e.tracker.SetDestination("live", destination); err != nil {
+			t.Fatal(err)
+		}
+		endEngine(t, e)
+		e = start()
+		e.tracker.CaughtUp()
+		e.notePositions()
+		if err := e.tracker.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(e.tracker.Resumes("live").Positions); got != want {
+			t.Errorf("%q: %d positions, want %d", destination, got, want)
+		}
+		endEngine(t, e)
+	}
 }

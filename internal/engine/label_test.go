@@ -6,7 +6,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// A message says in which history of etcd its resourceVersion counts. What is repeated on purpose has a delivery that no
+// A message says in which history of etcd its resourceVersion counts. A restated event has a delivery that no
 // other message has, not even one of another process.
 func TestLabel(t *testing.T) {
 	deliveries := map[string]bool{}
@@ -14,10 +14,10 @@ func TestLabel(t *testing.T) {
 		p := &pipeline{clusterUID: "c", epoch: "e", run: run}
 		for _, again := range []struct {
 			typ   event.Type
-			again bool
-		}{{event.Restated, false}, {event.Added, true}, {event.Added, true}, {event.Updated, false}} {
+			named string
+		}{{event.Restated, ""}, {event.Restated, ""}, {event.Added, "list"}, {event.Added, "list"}, {event.Updated, ""}} {
 			m := &event.Message{Type: again.typ}
-			p.label(m, "500", again.again)
+			p.label(m, "500", again.named)
 			if m.ClusterUID != "c" || m.Epoch != "e.500" || m.History != "500" {
 				t.Errorf("%+v", m)
 			}
@@ -26,11 +26,11 @@ func TestLabel(t *testing.T) {
 			}
 		}
 		m := new(event.Message)
-		if p.label(m, "", false); m.Epoch != "e" || m.History != "" || m.Delivery != "" {
+		if p.label(m, "", ""); m.Epoch != "e" || m.History != "" || m.Delivery != "" {
 			t.Errorf("%+v", m)
 		}
 	}
-	if len(deliveries) != 6 {
+	if len(deliveries) != 5 || !deliveries["list"] {
 		t.Errorf("%d different deliveries: %v", len(deliveries), deliveries)
 	}
 }

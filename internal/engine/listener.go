@@ -260,7 +260,7 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	}
 	at = ev.Time
 	m, err := l.pipeline.Encoder.Encode(ev)
-	l.pipeline.label(m, l.ledger.History(), ev.Again)
+	l.pipeline.label(m, l.ledger.History(), ev.Delivery)
 	if err != nil {
 		l.pipeline.log.Error("cannot encode the object, so a gap event is sent in its place", "err", err)
 		l.counters.Rejected.Inc()
@@ -326,9 +326,9 @@ func stateVersion(ev event.Event) string {
 // is the last position that the informer reached.
 func (l *listener) positionOf(ev event.Event) string {
 	switch {
-	case ev.InitialList && !ev.Again:
+	case ev.InitialList && ev.Delivery == "":
 		return "" // a sink that has only a part of its initial list is sent the list again
-	case l.inList || ev.Again || ev.Type.IsControl() || ev.Type == event.Restated ||
+	case l.inList || ev.Delivery != "" || ev.Type.IsControl() || ev.Type == event.Restated ||
 		ev.Object.FinalStateUnknown || leftUnchanged(ev):
 		return l.position
 	default:

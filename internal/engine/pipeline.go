@@ -53,7 +53,10 @@ type pipeline struct {
 	// destinations contains the latest destination that the sink reported, until the destination is read from the channel.
 	destinations chan string
 	restating    chan struct{} // contains an element while objects are re-sent to the sink
-	parkedLost   chan struct{} // contains an element when parked events were lost, until announceLost receives it
+	// introducing is set while a new destination does not have its whole initial list. Positions in the destination then
+	// stay, so that the next process finds what was sent of the list.
+	introducing atomic.Bool
+	parkedLost  chan struct{} // contains an element when parked events were lost, until announceLost receives it
 
 	// clusterUID and epoch are those of the messages that listeners encode. They are set before the first listener exists.
 	clusterUID, epoch string
@@ -75,7 +78,7 @@ type pipeline struct {
 	drained    chan struct{}      // closed when the drain has ended
 
 	run        string        // a random name of this process
-	deliveries atomic.Uint64 // number of deliveries that repeat an event on purpose
+	deliveries atomic.Uint64 // number of restated events
 
 	unreadable atomic.Int64 // spilled events that could not be read back
 	abandoned  atomic.Int64 // events that could not be queued because the bridge was shutting down
@@ -95,7 +98,7 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		books:        e.tracker,
 		old:          map[string]*filter.Filter{},
 		drained:      make(chan struct{}),
-		run:          strings.ToLower(rand.Text()[:8]) + "-",
+		run:          randomName() + "-",
 	}
 	p.delivering, p.stop = context.WithCancel(context.Background())
 	p.Encoder.OnOldMissing = func(err error) {
@@ -108,6 +111,8 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 	}
 	return p, nil
 }
+
+func randomName() string { return strings.ToLower(rand.Text()[:8]) }
 
 // open opens the pipeline's files and creates its queue and drain. owner returns the cluster that sends the events.
 func (p *pipeline) open(state string, owner func() sinks.Owner) error {
@@ -139,9 +144,10 @@ func (p *pipeline) resume(t *tracker.Tracker) {
 	}
 	sink.Resume(t.Resumes(p.Name))
 	p.drain.ReadsBack = true
+	p.introducing.Store(strings.HasPrefix(t.Destination(p.Name), partOf))
 	spilled := p.queue.Last() // what earlier processes left, and may have sent
 	p.drain.Hooks.Between = func() {
-		if t.NeedsBookmark(p.Name) && p.queue.Gone(spilled) {
+		if t.NeedsBookmark(p.Name) && p.queue.Gone(spilled) && !p.introducing.Load() {
 			taken := p.queue.Taken()
 			var parked []string
 			for _, q := range p.drain.Parked.Queues() {
@@ -182,13 +188,14 @@ func (p *pipeline) compileOld(text string) (*filter.Filter, error) {
 	return p.compile(rules, object.Slots) // a slot number beyond the last slot means that decisions are not cached
 }
 
-// label sets what a message contains in addition to its event. history is that of its source. again is Event.Again.
-func (p *pipeline) label(m *event.Message, history string, again bool) {
+// label sets what a message contains in addition to its event. history is that of its source. delivery is
+// Event.Delivery.
+func (p *pipeline) label(m *event.Message, history, delivery string) {
 	m.ClusterUID, m.Epoch, m.History = p.clusterUID, p.epoch, history
 	if history != "" { // an event from before etcd was restored can have the same id
 		m.Epoch += "." + history
 	}
-	if again || m.Type == event.Restated {
+	if m.Delivery = delivery; m.Type == event.Restated {
 		m.Delivery = p.run + strconv.FormatUint(p.deliveries.Add(1), 36)
 	}
 }

@@ -17,8 +17,8 @@ import (
 // after the other.
 type restating struct {
 	*listener
-	// initial reports whether the objects are sent as an initial list, for a new destination.
-	initial    bool
+	// initial names the delivery if the objects are sent as an initial list, for a new destination.
+	initial    string
 	known      int // number of objects that the informers know
 	objects    int // number of objects that were sent as restated events
 	suppressed int // number of objects that pass the filter but whose restated events it suppressed
@@ -41,8 +41,8 @@ func (r *restating) OnRestate(o *object.Object) {
 	r.known++
 	switch {
 	case !r.filter.Belongs(o):
-	case r.initial:
-		r.send(event.Event{Type: event.Added, Object: o, InitialList: true, Again: true})
+	case r.initial != "":
+		r.send(event.Event{Type: event.Added, Object: o, InitialList: true, Delivery: r.initial})
 	case r.filter.Refusal(event.Restated, nil, o) != "":
 		r.suppressed++
 	default:
@@ -86,11 +86,11 @@ func (r *restating) synced(resourceVersion string) {
 	info := &event.SyncedInfo{
 		Resource: event.GroupResource(r.source.Resource), ResourceVersion: resourceVersion, Objects: r.known,
 	}
-	if !r.initial {
+	if r.initial == "" {
 		since := r.since.UTC()
 		info.Objects, info.Resync, info.Since = r.objects, true, &since
 	}
-	r.push(event.Event{Type: event.Synced, Again: r.initial, SyncedInfo: info})
+	r.push(event.Event{Type: event.Synced, Delivery: r.initial, SyncedInfo: info})
 }
 
 // restatedPart limits re-sent objects: they are pushed only while the queue is less than one eighth full. This limits

@@ -14,8 +14,8 @@ import (
 //
 // Reads must be possible at any time, even during a write.
 type Store interface {
-	// BeginCluster sets the cluster that the objects belong to. It is called before the first Commit. Data of another
-	// cluster is ignored from then on.
+	// BeginCluster sets the cluster that the objects belong to. It is called before the first Commit, or, with another
+	// cluster, immediately before Close. Data of another cluster is ignored from then on.
 	BeginCluster(uid string) error
 	// ClusterUID returns the uid of the last BeginCluster call, which may be a call of a previous process. It does not
 	// block.

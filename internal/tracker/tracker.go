@@ -2,6 +2,7 @@ package tracker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -74,6 +75,7 @@ type Tracker struct {
 	opened        uint64               // number of ledgers that were opened; gives every ledger its own sequence numbers
 	bookmarks     map[string]*bookmark // by sink: positions that are not stored yet
 	failure       error                // why the checkpoint prevents readiness; nil if it does not
+	successor     string               // uid of the cluster for which Close replaces the store; usually empty
 }
 
 // New returns a Tracker that uses the given store. The content of the store is not used before Identify.
@@ -99,8 +101,22 @@ func New(o Options) *Tracker {
 	return t
 }
 
-// Close closes the store. Call it after Run has returned.
-func (t *Tracker) Close() error { return t.store.Close() }
+// ErrOtherCluster is the error of Identify if the checkpoint belongs to another cluster. Until Close replaces it by an
+// empty one, the sinks have its identity, with which they can deliver what they still hold of the other cluster.
+var ErrOtherCluster = errors.New("the checkpoint belongs to another cluster")
+
+// Close closes the store. Call it after Run has returned. If Identify has returned ErrOtherCluster, the store is
+// replaced before that.
+func (t *Tracker) Close() error {
+	t.mu.Lock()
+	successor := t.successor
+	t.mu.Unlock()
+	var err error
+	if successor != "" {
+		err = t.store.BeginCluster(successor)
+	}
+	return errors.Join(err, t.store.Close())
+}
 
 // ClusterUID returns the cluster uid in the checkpoint. It is empty if the checkpoint is new and Identify has not
 // returned yet.
@@ -136,7 +152,8 @@ func (t *Tracker) States() []ledger.State {
 }
 
 // Identify waits until the API server returns the cluster's uid, and loads what the store contains about this cluster.
-// It returns ctx's error if ctx ends first.
+// It returns ctx's error if ctx ends first. If the error is ErrOtherCluster, the tracker must be closed, and another
+// one takes its place: the sinks must write with another identity from now on.
 func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, client rest.Interface) error {
 	var uid string
 	err := connector.Until(ctx, func() (err error) {
@@ -183,6 +200,12 @@ func (t *Tracker) load(uid string) error {
 		if uid = t.store.ClusterUID(); uid == "" {
 			uid = checkpoint.UnknownCluster
 		}
+	}
+	if known := t.KnownUID(); known != "" && known != uid {
+		t.mu.Lock()
+		t.successor = uid
+		t.mu.Unlock()
+		return ErrOtherCluster
 	}
 	if err := t.store.BeginCluster(uid); err != nil {
 		return err

@@ -24,6 +24,7 @@ type Options struct {
 	Logger      *slog.Logger // if it is nil, nothing is logged
 	Privacy     Privacy      // which data rows may contain in plain text; if it is zero, all data
 	NoSync      bool         // skips fsync; only for tests and benchmarks
+	Quarantined int64        // where Stats.Quarantined begins
 
 	Log        Log  // receives all changes; if it is set, call TakeOver before the first change
 	Identities bool // gives Log only the identities of objects, without their bodies
@@ -37,7 +38,7 @@ type Stats struct {
 	SizeBytes   int64     // size of the file
 	Commits     int64     // transactions that succeeded
 	Errors      int64     // transactions that failed
-	Quarantined int64     // files that were renamed because they were not usable
+	Quarantined int64     // files that were renamed because they were not usable, in addition to Options.Quarantined
 	LastCommit  time.Time // zero if nothing was written yet
 }
 
@@ -86,6 +87,7 @@ func Open(opts Options) (*Store, error) {
 	}
 	opts.format = cmp.Or(opts.format, Format)
 	s := &Store{opts: opts, unlock: unlock, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))}
+	s.stats.Quarantined = opts.Quarantined
 	if err := s.enter(); err != nil {
 		return nil, errors.Join(boltfile.Explain("open the checkpoint", cmp.Or(s.path, opts.Path), err), unlock())
 	}

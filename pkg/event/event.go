@@ -58,8 +58,9 @@ type Event struct {
 	// the object is no longer selected, and can happen more than once.
 	Selected bool
 
-	// Again reports whether the destination must accept the event even if it already contains an event with this id.
-	Again bool
+	// Delivery names an initial list that is sent to a new destination; see Message.Delivery. It is empty for all other
+	// events.
+	Delivery string
 
 	// Context contains information about Object from other objects. It is nil if enrichment is not configured.
 	Context *Context

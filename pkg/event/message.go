@@ -45,12 +45,14 @@ type Message struct {
 	// earlier revision, and differs after each restore. ResourceVersions of two histories cannot be compared.
 	History string `json:"h,omitempty"`
 
-	// Delivery identifies this delivery of an event that is repeated on purpose: a restated event, or an event that is
-	// sent again to a new destination. It is empty for all other events, which are delivered once.
+	// Delivery identifies the delivery of an event that is repeated on purpose: a restated event, or the events of an
+	// initial list that is sent to a new destination. The destination must accept the event even if it already contains an
+	// event with this id, but it needs only one event of each object in each delivery. Delivery is empty for all other
+	// events, which are delivered once.
 	Delivery string `json:"d,omitempty"`
 
-	// IfFound means that a leave or a deletion is sent only if an earlier process sent the object to the destination, which
-	// only the destination itself can tell. Otherwise the message is settled without being sent.
+	// IfFound means that a leave or a deletion is sent only if an earlier process sent the object to the destination,
+	// which only the destination itself can tell. Otherwise the message is settled without being sent.
 	IfFound bool `json:"if,omitempty"`
 	// Final means that a leave is the last event of the object although there may be newer states of it: `watch` no longer
 	// selects it.

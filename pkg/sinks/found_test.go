@@ -2,6 +2,7 @@ package sinks_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -62,6 +63,9 @@ func TestFound(t *testing.T) {
 	restated := func(version int, delivery string) *event.Message {
 		return with(ev("update", version, ""), func(m *event.Message) { m.Type, m.Delivery = event.Restated, delivery })
 	}
+	listed := func(delivery string, m *event.Message) *event.Message {
+		return with(m, func(m *event.Message) { m.Type, m.Delivery = event.Added, delivery })
+	}
 	ifFound := func(uid types.UID) *event.Message {
 		return with(ev("left", 12, "c1"), func(m *event.Message) { m.Identity.UID, m.IfFound = uid, true })
 	}
@@ -108,6 +112,13 @@ func TestFound(t *testing.T) {
 			found: []*event.Message{ev("update", 10, ""), restated(10, "r1")},
 			again: []*event.Message{restated(10, "r1"), restated(10, "r2")},
 			sent:  []int{1},
+		},
+		"an initial list that a new destination has in part, and of which an object has changed": {
+			found: []*event.Message{listed("l1", ev("update", 10, "")), ev("update", 12, "")},
+			again: []*event.Message{
+				listed("l1", ev("update", 12, "")), listed("l1", about("b", ev("update", 11, ""))), listed("l2", ev("update", 12, "")),
+			},
+			sent: []int{1, 2},
 		},
 		"what follows a restated older state is sent": {
 			found: []*event.Message{ev("update", 12, "")},
@@ -346,4 +357,32 @@ func TestFoundIsBounded(t *testing.T) {
 	if found.Has(leave) {
 		t.Error("the leave of an object that was not remembered is not sent")
 	}
+}
+
+// Found keeps nothing of a record but what tells its object.
+func TestFoundMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads many records")
+	}
+	const n = 1 << 18
+	found := sinks.Found{Writer: writer}
+	heap := func() uint64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	before := heap()
+	for i := range n {
+		uid := fmt.Sprintf("5d2c0d4e-%08x-8a94-0f1e2d3c4b5a", i)
+		found.Note(sinks.FoundRecord{
+			Part: "events/0", Mark: writer + fmt.Sprintf(" 1234567 m%07d", i%3), ID: uid + ".7", UID: uid, Version: "7",
+		})
+	}
+	each := (heap() - before) / n
+	t.Logf("%d bytes for each object", each)
+	if each > 190 {
+		t.Error("too much")
+	}
+	runtime.KeepAlive(&found)
 }

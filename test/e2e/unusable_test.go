@@ -66,7 +66,7 @@ sinks: [{name: kafka, kafka: {brokers: [%q], topic: %q, createTopics: {partition
 				t.Fatal(err)
 			}
 			upTo(t, b, c, namespace)
-			b.stop()
+			b.kill() // the next process has to recognize what this one has sent
 			sent := readKafka(t, k.Addr(), topic)[0][held:]
 			once(t, "Kafka", sent)
 			added, synced := 0, 0

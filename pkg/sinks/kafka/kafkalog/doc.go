@@ -42,8 +42,8 @@
 // Delete. Tombstones in a compacted topic would not, but each record would need a key and a tombstone. Kafka would
 // remove them late and segment by segment, and never from the active segment. Kafka rejects DeleteRecords for topics
 // with cleanup.policy=compact, so the topic must have cleanup.policy=delete and unlimited retention. Kafka frees the
-// disk space of whole segments, so a topic that the log creates has segments of 64 MiB. DeleteRecords is not fenced, but
-// an earlier process only knows earlier positions.
+// disk space of whole segments, so a topic that the log creates has segments of 64 MiB. DeleteRecords is not fenced,
+// but an earlier process only knows earlier positions.
 //
 // # Failures
 //
