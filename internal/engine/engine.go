@@ -127,12 +127,12 @@ func (q queues) Persist() {
 }
 
 // Spilled implements tracker.Queues.
-func (q queues) Spilled(source string) map[string]string {
+func (q queues) Spilled(source, history string) map[string]string {
 	spilled := map[string]string{}
 	for _, p := range q.engine.pipelines {
 		// When the spill was written, the uid of the cluster may have been unknown.
 		for _, uid := range []string{checkpoint.UnknownCluster, q.engine.tracker.ClusterUID()} {
-			if position := p.spilled[uid+"/"+source]; position != "" {
+			if position := p.spilled[spillMark(uid, source, history)]; position != "" {
 				spilled[p.Name] = position
 			}
 		}

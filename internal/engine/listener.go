@@ -19,6 +19,8 @@ import (
 // pushes the events to the pipeline's queue. The informer calls it from one goroutine, so a push that blocks also
 // blocks the informer.
 type listener struct {
+	predecessor
+
 	// ctx ends when the process stops reading changes. Informers then pass on no more changes, and queues accept the
 	// changes that are still being pushed (see fifo.Queue.Lift).
 	ctx      context.Context //nolint:containedctx // client-go's handlers are called without one
@@ -28,14 +30,6 @@ type listener struct {
 	filter   *filter.ResourceFilter
 	counters *metrics.Resource
 	ledger   *ledger.Ledger
-	// floor is the resourceVersion up to which the sink had settled all events before a restart. Changes up to the floor
-	// are not sent again. The field is empty once the informer has passed the floor.
-	floor string
-	// reached is when the informer reached the floor; zero if it resumed there.
-	reached time.Time
-	// ended is the last object that was sent as deleted because a list no longer contains it. If the list contains another
-	// object of this name, it is sent too, even if it is not newer than the floor: the deletion may have been repeated.
-	ended *object.Object
 	// watchChange is the name of the last change to the watch configuration; empty if it never changed. It becomes part of
 	// the event ids for objects that this change adds or removes.
 	watchChange string
@@ -46,9 +40,6 @@ type listener struct {
 	partial bool
 	// refilter is set until the sink was sent the difference that its new filter makes.
 	refilter *refilter
-	// former is the refilter of which the difference was sent, until all changes have come that the previous process may
-	// have sent.
-	former *refilter
 
 	// sent reports whether the change that is being filtered was pushed.
 	sent bool
@@ -56,8 +47,6 @@ type listener struct {
 	// The changes in a list have no positions of their own.
 	position string
 	inList   bool
-	// listed is the resourceVersion of the last list that the informer passed on after a gap.
-	listed string
 }
 
 var (
@@ -204,7 +193,7 @@ func (l *listener) OnGap(from, to, why string) {
 		l.position, l.floor = "", ""
 	case l.refilter != nil:
 		l.floor = ""
-	case l.settledUpTo(to):
+	case l.hasSettledUpTo(to):
 		return
 	}
 	if mutant.On("no-gap") {
@@ -250,7 +239,7 @@ func (l *listener) send(ev event.Event) {
 // push encodes an event and puts it into the queue. It returns the time of the event. The time is zero if the event
 // itself was not pushed.
 func (l *listener) push(ev event.Event) (at time.Time) {
-	if l.settledBefore(ev) {
+	if l.hasSettled(ev, l.inList) {
 		return at
 	}
 	ev.Time, ev.Resource = time.Now(), l.source.Resource
@@ -280,31 +269,6 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 		return time.Time{}
 	}
 	return at
-}
-
-// settledBefore reports whether the sink settled an event before a restart. A deletion that the watch did not report
-// has no resourceVersion of its own, so that of the list is compared. If the list is newer than the floor, the deletion
-// is sent, perhaps again, with the same id.
-func (l *listener) settledBefore(ev event.Event) bool {
-	ended := l.ended
-	l.ended = nil
-	if l.floor == "" || ev.Type.IsControl() || ev.Type == event.Restated || ev.InitialList || leftUnchanged(ev) {
-		return false
-	}
-	if ev.Object.FinalStateUnknown {
-		if l.inList && l.settledUpTo(l.listed) {
-			return true
-		}
-		l.ended = ev.Object
-		return false
-	}
-	replaces := ended != nil && ended.Key() == ev.Object.Key()
-	return !replaces && l.settledUpTo(stateVersion(ev))
-}
-
-// settledUpTo reports whether the sink had settled all events up to a resourceVersion before a restart.
-func (l *listener) settledUpTo(resourceVersion string) bool {
-	return l.floor != "" && !past(l.floor, resourceVersion)
 }
 
 // leftUnchanged reports whether an event is a leave without a known change to the object. The object leaves because

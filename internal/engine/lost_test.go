@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
 )
 
 // rememberingBooks know sources.
@@ -117,5 +120,25 @@ func TestLostParkedEventsAreAnnounced(t *testing.T) {
 	}
 	if err := parking.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The positions in a spill belong to the history of etcd that their events belong to.
+func TestSpilledInTwoHistories(t *testing.T) {
+	state := t.TempDir()
+	p, end := pipelineIn(t, state, roomy)
+	l := listen(t.Context(), p)
+	l.inList = false
+	l.OnAdd(pod(t, 100, "Running"), false)
+	l.ledger.StartOver("60")
+	l.OnAdd(pod(t, 70, "Running"), false)
+	p.queue.Close()
+	end()
+	e := engineWith(t, state, map[string]sinks.Sink{p.Name: stdout.New(io.Discard)})
+	defer endEngine(t, e)
+	for history, want := range map[string]string{"": "100", "60": "70", "80": ""} {
+		if got := (queues{e}).Spilled("pods", history)[p.Name]; got != want {
+			t.Errorf("history %q: position %q, want %q", history, got, want)
+		}
 	}
 }

@@ -31,14 +31,14 @@ func (p *pipeline) openQueue(state string) error {
 			if m.Origin.Source == "" {
 				return "", ""
 			}
-			return p.books.ClusterUID() + "/" + m.Origin.Source, m.Origin.Position
+			return spillMark(p.books.ClusterUID(), m.Origin.Source, m.History), m.Origin.Position
 		},
 		OnSettled: func(messages []*event.Message) {
 			for _, m := range messages {
 				p.settle(m)
 			}
 		},
-		Receipt: func(m *event.Message) *event.Message { return &event.Message{Origin: m.Origin} },
+		Receipt: func(m *event.Message) *event.Message { return &event.Message{Origin: m.Origin, History: m.History} },
 		OnCorrupt: func(l fifo.Loss) []*event.Message {
 			p.unreadable.Add(int64(l.Items()))
 			return p.lostGaps(l)
@@ -61,6 +61,15 @@ func (p *pipeline) openQueue(state string) error {
 		p.spilled = queue.Positions()
 	}
 	return nil
+}
+
+// spillMark returns the name of a source in a spill. Positions of two histories of etcd cannot be compared, so that they
+// have two names.
+func spillMark(uid, source, history string) string {
+	if history != "" {
+		source += " since " + history
+	}
+	return uid + "/" + source
 }
 
 // mergeKey returns the key of messages that can be merged with each other, or an empty string if m cannot be merged.

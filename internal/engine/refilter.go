@@ -48,7 +48,7 @@ func (l *listener) refilterRemoval(last, now *object.Object) {
 // old is nil if the object was added.
 func (l *listener) refilterChange(old, now *object.Object) {
 	r := l.refilter
-	if l.floor != "" && !past(l.floor, now.ResourceVersion) {
+	if l.hasSettledUpTo(now.ResourceVersion) {
 		return // the sink was already sent the event that its earlier filters made of this change
 	}
 	before, sure := old != nil && (r.mayKnow(old) || l.filter.Belongs(old)), r.isKnown(old)

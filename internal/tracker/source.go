@@ -49,7 +49,7 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 		state.Source = of
 	}
 	stored := state.Sinks
-	state.Sinks = withSpilled(&state, t.queues.Spilled(of.Name))
+	state.Sinks = withSpilled(&state, t.queues.Spilled(of.Name, state.History))
 	t.rescope(&state, of.Scope)
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -112,7 +112,7 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 			return false
 		}
 		other := s.state
-		other.Sinks, other.Refilters = withSpilled(&other, t.queues.Spilled(name)), maps.Clone(other.Refilters)
+		other.Sinks, other.Refilters = withSpilled(&other, t.queues.Spilled(name, other.History)), maps.Clone(other.Refilters)
 		if changing := strings.HasPrefix(other.Source.Scope, changingTo); changing && name == into.Name {
 			into.Scope = other.Source.Scope // Resume compares this scope with the new one
 		} else if changing {

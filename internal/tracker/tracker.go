@@ -34,8 +34,9 @@ type Options struct {
 type Queues interface {
 	// Persist asks the queues to write all waiting events to disk soon.
 	Persist()
-	// Spilled returns, by sink, the positions of a source in the spills that existed when the process started.
-	Spilled(source string) map[string]string
+	// Spilled returns, by sink, the positions of a source in the spills that existed when the process started, as far as
+	// they belong to the given history (ledger.State.History).
+	Spilled(source, history string) map[string]string
 }
 
 // Sink describes a sink for the tracker.

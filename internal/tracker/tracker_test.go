@@ -3,6 +3,7 @@ package tracker
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,12 +71,14 @@ func openStore(t testing.TB, folder string) *checkpoint.Store {
 
 // disk is what the queues of all sinks have written.
 type disk struct {
-	spilled map[string]map[string]string // positions by source and sink
+	spilled map[string]map[string]string // positions by source (followed by its history) and sink
 	persist func()
 }
 
-func (d *disk) Persist()                                { d.persist() }
-func (d *disk) Spilled(source string) map[string]string { return d.spilled[source] }
+func (d *disk) Persist() { d.persist() }
+func (d *disk) Spilled(source, history string) map[string]string {
+	return d.spilled[strings.TrimSpace(source+" "+history)]
+}
 
 // stop ends a process as SIGTERM does: with a last commit.
 func stop(t *testing.T, e *Tracker) {

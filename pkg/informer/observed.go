@@ -123,11 +123,14 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 // caught up. If the API server was not reached, it returns that error. It ignores all other failures of the probe,
 // because the watch will report the error.
 func (l *observedListWatch) checkPosition(ctx context.Context, resourceVersion string) error {
-	probe := l.informer.config.Probe
-	if probe == nil || resourceVersion == "" {
-		return nil
+	err := ErrFutureVersion
+	if resourceVersion != Unreachable {
+		probe := l.informer.config.Probe
+		if probe == nil || resourceVersion == "" {
+			return nil
+		}
+		err = probe(ctx, resourceVersion)
 	}
-	err := probe(ctx, resourceVersion)
 	if errors.Is(err, ErrFutureVersion) {
 		l.informer.log.Warn("checkpoint is ahead of the cluster, listing all objects; was etcd restored from a backup?",
 			"resourceVersion", resourceVersion)

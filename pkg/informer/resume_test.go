@@ -77,6 +77,8 @@ func TestAListIsNotOlderThanWhatIsKnown(t *testing.T) {
 		{"nothing is known, and there are no watch-lists", Config{NoWatchList: true}, nil, "0"},
 		{"the checkpoint is refused", Config{ResumeAt: "10", Probe: refuses}, nil, ""},
 		{"the checkpoint is refused, and there are no watch-lists", Config{NoWatchList: true, ResumeAt: "10", Probe: refuses}, nil, ""},
+		{"the checkpoint is unreachable, without a probe", Config{ResumeAt: Unreachable}, nil, ""},
+		{"that, and there are no watch-lists", Config{NoWatchList: true, ResumeAt: Unreachable}, nil, ""},
 		{"a predecessor ended", Config{NoWatchList: true}, New(Config{ResumeAt: "10"}), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

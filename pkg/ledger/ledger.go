@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -126,12 +127,22 @@ func (l *Ledger) Begin(resourceVersion string) {
 
 // StartOver drops the watermarks that the sinks had before the process started. It is called when etcd was restored to
 // an earlier revision, so that resourceVersions are lower than before. history is the name of the new history.
+//
+// All positions that were reached before become informer.Unreachable, so that a process that begins with one of them
+// finds out about the restore by itself. The cluster can reach their resourceVersions again, with other changes before
+// them.
 func (l *Ledger) StartOver(history string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.history = history
+	l.history, l.dirty = history, true
+	l.here.resourceVersion = informer.Unreachable
 	for _, s := range l.all {
 		s.floor = ""
+		s.here.resourceVersion = informer.Unreachable
+		for number, e := range s.open {
+			e.before.resourceVersion = informer.Unreachable
+			s.open[number] = e
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
@@ -529,6 +530,33 @@ func TestStartOver(t *testing.T) {
 	l.Advance("10")
 	if rv, sinks, _, _ := collected(t, l); rv != "10" || sinks["a"] != "10" {
 		t.Errorf("at %s, %v", rv, sinks)
+	}
+}
+
+// If a sink had not settled everything when etcd was restored, the next process must find out about the restore by
+// itself. The position before the restore would be one that the cluster reaches again.
+func TestStartOverOfAnUnsettledSink(t *testing.T) {
+	l := New(Source{}, State{ResourceVersion: "90", Sinks: map[string]string{"a": "90", "b": "90"}}, []string{"a", "b"}, 0)
+	l.Advance("100")
+	open := l.Track("a", time.Now())
+	l.Advance("101")
+	l.StartOver("60")
+	for _, position := range []string{informer.Unreachable, "60", "70"} { // the first is before the new list was read
+		if position != informer.Unreachable {
+			l.Advance(position)
+		}
+		u, ok := l.Collect()
+		l.Confirm()
+		want := State{
+			ResourceVersion: informer.Unreachable, Sinks: map[string]string{"a": informer.Unreachable, "b": position}, History: "60",
+		}
+		if diff := cmp.Diff(want, u.State); diff != "" || !ok {
+			t.Errorf("at %q: %t, %s", position, ok, diff)
+		}
+	}
+	l.Settle("a", open)
+	if rv, sinks, _, _ := collected(t, l); rv != "70" || sinks["a"] != "70" {
+		t.Errorf("settled: at %s, %v", rv, sinks)
 	}
 }
 
