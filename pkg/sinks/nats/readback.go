@@ -147,9 +147,8 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 	}
 	err, final := errors.New("its retention is by consumption"), true
 	if s.info.Config.Retention == jetstream.LimitsPolicy {
-		s.client.Forget() // denials of earlier requests
-		err = s.client.Ask(ctx, func(ctx context.Context) error { return s.readHeaders(ctx, next, last) })
-		s.client.Forget()
+		read := func(ctx context.Context) error { return s.readHeaders(ctx, next, last) }
+		err = s.client.AskOptional(ctx, read, s.client.API()+".CONSUMER.")
 		final = s.cannotRead(err)
 	}
 	switch {

@@ -24,9 +24,7 @@ func (s *Sink) end(ctx context.Context) (uint64, error) {
 	if s.headers.latest || s.info.Config.Retention != jetstream.LimitsPolicy { // the end does not matter
 		return s.info.State.LastSeq, nil
 	}
-	s.client.Forget() // denials of earlier requests
-	err := s.client.Ask(ctx, s.awaitReceived)
-	s.client.Forget()
+	err := s.client.AskOptional(ctx, s.awaitReceived, s.client.API()+".STREAM.", s.endSubject())
 	switch {
 	case err == nil:
 	case ctx.Err() != nil || !s.cannotRead(err):
@@ -73,7 +71,7 @@ func (s *Sink) awaitReceived(ctx context.Context) error {
 // earlier messages are stored (processJetStreamMsg).
 func (s *Sink) lastReceived(ctx context.Context) (uint64, error) {
 	answer, err := s.client.Conn().RequestMsgWithContext(ctx, &natsgo.Msg{
-		Subject: s.route + s.stream.EndSubject(s.info.Config.Subjects),
+		Subject: s.endSubject(),
 		Header: natsgo.Header{
 			jetstream.ExpectedStreamHeader:  {s.cfg.Stream.Name},
 			jetstream.ExpectedLastSeqHeader: {strconv.FormatInt(math.MaxInt64, 10)}, // the server parses an int64
@@ -91,3 +89,5 @@ func (s *Sink) lastReceived(ctx context.Context) (uint64, error) {
 	}
 	return 0, a.err
 }
+
+func (s *Sink) endSubject() string { return s.route + s.stream.EndSubject(s.info.Config.Subjects) }

@@ -20,7 +20,7 @@ func (s *Sink) checkStream(ctx context.Context) error {
 	err := s.client.Ask(ctx, func(ctx context.Context) (err error) {
 		info, err = s.findStream(ctx)
 		return err
-	})
+	}, s.client.API()+".STREAM.")
 	if err != nil {
 		return s.stream.Error(err)
 	}
