@@ -142,10 +142,12 @@ func (s *Sink) refused(i int32, a *ack) {
 	case a.numbered && (a.sequence < s.latest.settled || s.blind):
 		s.latest.wrote(f.hashes[i], a.sequence)
 		f.again(i)
+	case a.numbered:
+		f.numbers[i] = a.sequence
+		s.lookUpLast(i, jetstreamGet{Sequence: a.sequence})
 	default:
-		if err := s.lookUpLast(i, a); err != nil {
-			f.settle(i, err)
-		}
+		f.numbers[i] = 0
+		s.lookUpLast(i, jetstreamGet{LastFor: s.subject.Expand(f.batch[i])})
 	}
 }
 
@@ -153,23 +155,17 @@ func (s *Sink) refused(i int32, a *ack) {
 func (s *Sink) lookUpSubject() string { return s.client.API() + ".STREAM.MSG.GET." + s.cfg.Stream.Name }
 
 // lookUpLast requests the last message of the subject of message i.
-func (s *Sink) lookUpLast(i int32, a *ack) error {
+func (s *Sink) lookUpLast(i int32, request jetstreamGet) {
 	f := &s.flight
-	request := jetstreamGet{Sequence: a.sequence}
-	if !a.numbered {
-		request.LastFor = s.subject.Expand(f.batch[i])
-	}
-	data, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
 	f.status[i] = asking
-	f.numbers[i] = a.sequence
 	reply := s.inbox + strconv.FormatUint(f.base+uint64(i), 36)
-	if err := s.answered.PublishRequest(s.lookUpSubject(), reply, data); err != nil {
-		return fmt.Errorf("not sent: %w", err)
+	data, err := json.Marshal(request)
+	if err == nil {
+		err = s.answered.PublishRequest(s.lookUpSubject(), reply, data)
 	}
-	return nil
+	if err != nil {
+		f.settle(i, fmt.Errorf("not sent: %w", err))
+	}
 }
 
 // jetstreamGet is a request for one message (ADR-31 of NATS calls it the regular message get).
@@ -203,8 +199,14 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 	case answer.Error != nil:
 		f.settle(i, rejection(answer.Error).err)
 	default:
+		subject := s.subject.Expand(f.batch[i])
+		if answer.Message.Subject != subject && s.info.Config.SubjectTransform == nil {
+			// The number is from another stream, for example one of the leaf node with the same name and subjects.
+			s.lookUpLast(i, jetstreamGet{LastFor: subject})
+			return
+		}
 		headers, _ := natsgo.DecodeHeadersMsg(answer.Message.Headers) // none: it is not from the bridge
-		s.latest.note(s.subject.Expand(f.batch[i]), answer.Message.Sequence, foundRecord(headers))
+		s.latest.note(subject, answer.Message.Sequence, foundRecord(headers))
 		f.again(i)
 	}
 }
