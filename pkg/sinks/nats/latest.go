@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
@@ -180,6 +181,7 @@ const lastMessageType = "io.nats.jetstream.api.v1.stream_msg_get_response"
 // lookedUp handles the answer to lookUpLast.
 func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 	f := &s.flight
+	s.progress.failing = time.Time{}
 	var answer struct {
 		Type    string              `json:"type"`
 		Error   *jetstream.APIError `json:"error"`

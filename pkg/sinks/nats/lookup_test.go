@@ -2,8 +2,11 @@ package nats_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -37,4 +40,56 @@ func TestAnotherDomainRefuses(t *testing.T) {
 		}
 	}
 	expectHeld(t, hub, "updated uid-a.1009", "updated uid-b.1002")
+}
+
+// TestLookUpsAreSwallowed: requests for messages get no answer, because another client of the account takes them instead
+// of an export. After some attempts, the last writer wins.
+func TestLookUpsAreSwallowed(t *testing.T) {
+	b := secured(t, configured(t, `
+no_auth_user: admin
+accounts {
+  STREAMS {
+    jetstream: enabled
+    users: [{user: admin, password: admin}]
+    exports: [{service: "$JS.API.>"}, {service: "k8s.>"}]
+  }
+  APP {
+    users: [{user: bridge, password: secret}]
+    imports: [
+      {service: {account: STREAMS, subject: "$JS.API.STREAM.INFO.>"}, to: "JS.streams.API.STREAM.INFO.>"}
+      {service: {account: STREAMS, subject: "$JS.API.STREAM.CREATE.>"}, to: "JS.streams.API.STREAM.CREATE.>"}
+      {service: {account: STREAMS, subject: "k8s.>"}}
+    ]
+  }
+}`))
+	conn, err := natsgo.Connect(clientURL(b.opts), natsgo.UserInfo("bridge", "secret"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.SubscribeSync("JS.streams.API.STREAM.MSG.GET.>"); err != nil {
+		t.Fatal(err)
+	}
+	var logged warnings
+	b.edit = func(c *nats.Config) {
+		asBridge(t, c)
+		asMirror(time.Hour)(c)
+		c.APIPrefix, c.AckTimeout, c.Logger = "JS.streams.API", 50*time.Millisecond, logged.logger()
+	}
+	in := install(b)
+	send(t, in.await(t), sinktest.Message("a", 1, 100))
+	sink := in.await(t)
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		err := try(t, sink, sinktest.Message("a", 2, 100))[0]
+		if err == nil {
+			break
+		}
+		if text := err.Error(); !strings.Contains(text, "STREAM.MSG.GET.K8S") || time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	if n := logged.count("an older state can replace a newer one"); n != 1 {
+		t.Errorf("%d warnings: %s", n, logged.text.String())
+	}
+	expectHeld(t, b, "updated uid-a.1002")
 }

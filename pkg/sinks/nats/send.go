@@ -171,7 +171,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 			f.giveUp(fmt.Errorf("connection lost: %w", err))
 		case <-silence.C:
 			if quiet {
-				f.giveUp(s.noAnswer())
+				s.silent()
 			}
 			quiet = true
 		case <-ctx.Done():
