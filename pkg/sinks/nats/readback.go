@@ -148,7 +148,7 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 	err, final := errors.New("its retention is by consumption"), true
 	if s.info.Config.Retention == jetstream.LimitsPolicy {
 		read := func(ctx context.Context) error { return s.readHeaders(ctx, next, last) }
-		err = s.client.AskOptional(ctx, read, s.client.API()+".CONSUMER.")
+		err = s.client.AskOptional(ctx, read, s.client.API()+".CONSUMER.", s.client.API()+".STREAM.")
 		final = s.cannotRead(err)
 	}
 	switch {
@@ -204,7 +204,7 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 		}
 		m, err := messages.Next(jetstream.NextMaxWait(wait))
 		if errors.Is(err, natsgo.ErrTimeout) {
-			if err := isRead(ctx, consumer, read); err != nil {
+			if err := s.isRead(ctx, consumer, read, last); err != nil {
 				return err
 			}
 			break
@@ -231,14 +231,26 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 	return nil
 }
 
-// isRead returns nil if the consumer has no more messages, and has delivered no more than were read. The number of
-// pending messages that came with the last message can be too high, because messages expire and are deleted.
-func isRead(ctx context.Context, consumer jetstream.Consumer, read uint64) error {
+// isRead returns nil if the consumer has no more messages up to last, and has delivered no more than were read. The
+// number of pending messages that came with the last message can be too high, because messages expire and are deleted.
+func (s *Sink) isRead(ctx context.Context, consumer jetstream.Consumer, read, last uint64) error {
+	stream, err := s.lookUp(ctx) // before the consumer's state, which then contains what its replica has by now
+	if err != nil {
+		return err
+	}
 	info, err := consumer.Info(ctx)
-	if err == nil && (info.NumPending > 0 || info.Delivered.Consumer > read) {
+	if err == nil && (info.NumPending > 0 || info.Delivered.Consumer > read || mayLack(stream.CachedInfo(), info, last)) {
 		err = errStalled
 	}
 	return err
+}
+
+// mayLack reports whether the replica that the consumer is on may not have received all messages up to last.
+func mayLack(stream *jetstream.StreamInfo, consumer *jetstream.ConsumerInfo, last uint64) bool {
+	return stream.Cluster != nil && consumer.Cluster != nil &&
+		slices.ContainsFunc(stream.Cluster.Replicas, func(r *jetstream.PeerInfo) bool {
+			return r.Name == consumer.Cluster.Leader && r.Lag > 0 && last+r.Lag > stream.State.LastSeq
+		})
 }
 
 // readFilter returns the filter of the consumer that reads the stream back. Without a filter it is faster, unless there
