@@ -125,7 +125,7 @@ func (s *Sink) begin(ctx context.Context, last uint64) error {
 		next = last + 1
 	}
 	next = min(next, last+1) // the stream has lost messages if its last sequence is lower
-	s.found = sinks.Found{Writer: s.resume.Writer}
+	s.found = sinks.Found{Writer: s.resume.Writer, Logger: s.cfg.Logger}
 	s.latest.reset(next)
 	if err := s.read(ctx, next, last); err != nil {
 		return err
@@ -145,19 +145,26 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 	if next > last {
 		return nil
 	}
+	do := func(ctx context.Context) error { return s.readHeaders(ctx, next, last) }
+	return s.tryToRead(ctx, natscheck.OnlyWindow, do, s.client.API()+".CONSUMER.")
+}
+
+// tryToRead calls do, which sends requests about the stream, and others whose subjects begin with prefix. If the stream
+// cannot be read back, tryToRead logs the effect, and returns nil.
+func (s *Sink) tryToRead(ctx context.Context, effect string, do func(context.Context) error, prefix string) error {
 	err, final := errors.New("its retention is by consumption"), true
 	if s.info.Config.Retention == jetstream.LimitsPolicy {
-		read := func(ctx context.Context) error { return s.readHeaders(ctx, next, last) }
-		err = s.client.AskOptional(ctx, read, s.client.API()+".CONSUMER.", s.client.API()+".STREAM.")
+		err = s.client.AskOptional(ctx, do, s.client.API()+".STREAM.", prefix)
 		final = s.cannotRead(err)
+	} else {
+		effect = natscheck.OnlyWindow
 	}
 	switch {
 	case err == nil:
-		return nil
 	case ctx.Err() != nil || !final:
 		return s.stream.Error(fmt.Errorf("read back: %w", err))
 	case !s.headers.latest: // the refusals of a latest-state stream tell the same
-		s.warn(natscheck.OnlyWindow, err)
+		s.warn(effect, err)
 	}
 	return nil
 }
@@ -168,7 +175,9 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 func (s *Sink) cannotRead(err error) bool {
 	p := &s.progress
 	switch {
-	case err == nil, errors.Is(err, jetstream.ErrStreamNotFound), len(s.client.Lost) > 0:
+	case err == nil:
+		return false
+	case errors.Is(err, jetstream.ErrStreamNotFound), len(s.client.Lost) > 0:
 		p.failing = time.Time{}
 		return false
 	case errors.Is(err, natsgo.ErrPermissionViolation), natscheck.IsAnswer(err):
@@ -222,10 +231,11 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 		at, pending = meta.Sequence.Stream, meta.NumPending
 		if s.headers.latest {
 			s.latest.note(m.Subject(), at, foundRecord(m.Headers()))
-		} else if s.found.Note(foundRecord(m.Headers())) {
-			s.cfg.Logger.Warn("too many records to read back, some events may be written again")
+		} else {
+			s.found.Note(foundRecord(m.Headers()))
 		}
 	}
+	s.progress.failing = time.Time{}
 	s.cfg.Logger.Info("read the stream back", "stream", s.cfg.Stream.Name, "from", next, "messages", read,
 		"took", time.Since(start).Round(time.Millisecond))
 	return nil

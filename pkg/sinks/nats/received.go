@@ -21,16 +21,10 @@ const appliedInterval = 20 * time.Millisecond
 // called. Messages of a process that was killed can be in the leader for some time before they are stored: until they
 // are replicated, the state of the stream does not contain them.
 func (s *Sink) end(ctx context.Context) (uint64, error) {
-	if s.headers.latest || s.info.Config.Retention != jetstream.LimitsPolicy { // the end does not matter
-		return s.info.State.LastSeq, nil
-	}
-	err := s.client.AskOptional(ctx, s.awaitReceived, s.client.API()+".STREAM.", s.endSubject())
-	switch {
-	case err == nil:
-	case ctx.Err() != nil || !s.cannotRead(err):
-		return 0, s.stream.Error(fmt.Errorf("read back: %w", err))
-	default:
-		s.warn(natscheck.Replicating, err)
+	if !s.headers.latest {
+		if err := s.tryToRead(ctx, natscheck.Replicating, s.awaitReceived, s.endSubject()); err != nil {
+			return 0, err
+		}
 	}
 	return s.info.State.LastSeq, nil
 }
