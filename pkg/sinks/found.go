@@ -1,8 +1,8 @@
 package sinks
 
 import (
-	"log/slog"
 	"cmp"
+	"log/slog"
 	"strconv"
 	"strings"
 	"unique"

@@ -37,7 +37,7 @@ type progress struct {
 	doubtful map[event.Key]uint64
 	unsure   bool      // a message was perhaps written since the stream was read back
 	read     uint64    // the sequence up to which the stream was read back
-	failing  time.Time // since when the stream cannot be read back; zero if it can
+	failing  time.Time // since when the stream cannot be read; zero if it can
 }
 
 var _ sinks.Resumer = (*Sink)(nil)
@@ -55,7 +55,7 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 	return sinks.Positions{s.progress.part: {Next: int64(s.progress.settled()) + 1}}
 }
 
-// settled returns a sequence up to which no message was perhaps written.
+// settled returns the highest acknowledged sequence before all messages that were perhaps written.
 func (p *progress) settled() uint64 {
 	last := p.acked
 	for _, before := range p.doubtful {

@@ -291,7 +291,7 @@ func (s *Sink) acknowledged(i int32, a *ack) {
 	case s.headers.expects() && s.isLeft(m):
 		s.latest.sent(s.subject.Expand(m), a.sequence, m)
 	case s.headers.expects():
-		s.latest.wrote(f.hashes[i], a.sequence)
+		s.latest.replaceable(f.hashes[i], a.sequence)
 	case s.isLeft(m):
 		s.found.Sent(m, "")
 	}

@@ -110,7 +110,7 @@ func (s *Sink) silent() {
 	err := fmt.Errorf("no answer to requests to %s: if the JetStream API belongs to another account, does it export this?",
 		s.lookUpSubject())
 	if s.cannotRead(err) {
-		s.lookUpDenied(err)
+		s.stopLookingUp(err)
 	} else {
 		f.giveUp(err)
 	}
