@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,6 +82,30 @@ func TestTakeOver(t *testing.T) {
 	}
 	if left := e.Remembered(); len(left) != 2 { // empty now; the set forgets them
 		t.Errorf("left: %v", left)
+	}
+}
+
+// The source that takes over belongs to the history of etcd that its events are to be compared in: that of the restored
+// etcd, even if another source has not noticed the restore.
+func TestTakeOverAfterARestoredEtcd(t *testing.T) {
+	for _, restored := range [][]string{{"pods in a"}, {"pods in b"}, {"pods in a", "pods in b"}} {
+		folder := t.TempDir()
+		e := start(t, folder, Sink{Name: "s"})
+		for _, namespace := range []string{"a", "b"} {
+			source := podsIn(namespace)
+			begin(t, e, source, "20", in(t, namespace, "x", 3))
+			if slices.Contains(restored, source.Name) {
+				e.Record(source).Gap("20", "10")
+				e.Record(source).Reached("10")
+			}
+		}
+		stop(t, e)
+		e = start(t, folder, Sink{Name: "s"})
+		e.TakeOver(pods, []informer.Share{{Source: "pods in a", In: everything}, {Source: "pods in b", In: everything}})
+		e.Resume(pods)
+		if history := e.Ledger("pods").History(); history != "10" {
+			t.Errorf("restored %q: history %q", restored, history)
+		}
 	}
 }
 

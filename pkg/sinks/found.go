@@ -2,6 +2,7 @@ package sinks
 
 import (
 	"cmp"
+	"log/slog"
 	"strconv"
 	"strings"
 	"unique"
@@ -15,7 +16,7 @@ import (
 const maxFound = 1 << 18
 
 // Found contains what a sink found when it read back the records that earlier processes wrote. It decides which events
-// need not be sent. The zero value is ready to use.
+// need not be sent.
 //
 // The events of an object are written in order. The last record of an object therefore decides for all events up to it,
 // even if the records of the others are gone because of compaction or retention, or were never written because they
@@ -27,6 +28,8 @@ const maxFound = 1 << 18
 type Found struct {
 	// Writer is the writer whose records count.
 	Writer string
+	// Logger receives a warning if there are too many records.
+	Logger *slog.Logger
 
 	objects map[string]last      // by uid
 	newest  uint64               // the highest resourceVersion
@@ -94,14 +97,7 @@ func RecordOf(writer string, m *event.Message) FoundRecord {
 }
 
 // Note adds a record. The records of each part must be added in their order. The parts can be read one after another.
-// full reports whether this is the first record that is not remembered because there are too many.
-func (f *Found) Note(r FoundRecord) (full bool) {
-	before := f.full
-	f.note(r)
-	return f.full && !before
-}
-
-func (f *Found) note(r FoundRecord) {
+func (f *Found) Note(r FoundRecord) {
 	writer, mark, _ := strings.Cut(r.Mark, " ")
 	history, mark, _ := strings.Cut(mark, " ")
 	epoch, delivery, _ := strings.Cut(mark, " ")
@@ -152,12 +148,15 @@ func (f *Found) Sent(m *event.Message, part string) {
 	}
 	r := RecordOf(f.Writer, m)
 	r.Part = part
-	f.note(r)
+	f.Note(r)
 }
 
 func (f *Found) hasRoom() bool {
 	if len(f.objects)+len(f.single) < maxFound {
 		return true
+	}
+	if !f.full {
+		f.Logger.Warn("too many records to read back, some events may be written again")
 	}
 	f.full = true
 	return false

@@ -183,8 +183,8 @@ func (f *fence) note(record *protocol.Record) {
 			r.Set(name, string(h.Value))
 		}
 	}
-	if r.Mark != "" && f.sink.fences.note(r) {
-		f.sink.cfg.Logger.Warn("too many records to read back, some events may be written again")
+	if r.Mark != "" {
+		f.sink.fences.note(r)
 	}
 }
 

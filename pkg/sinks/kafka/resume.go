@@ -50,7 +50,8 @@ type group struct {
 // Resume implements [sinks.Resumer].
 func (s *Sink) Resume(from sinks.Resume) {
 	f := &s.fences
-	f.resume, f.earlier, f.found.Writer = &from, from.Positions, from.Writer
+	f.resume, f.earlier = &from, from.Positions
+	f.found = sinks.Found{Writer: from.Writer, Logger: s.cfg.Logger}
 	if f.stored = maps.Clone(from.Positions); f.stored == nil {
 		f.stored = make(sinks.Positions)
 	}
@@ -140,11 +141,10 @@ func (s *fences) store(part string, p sinks.Position) error {
 	return nil
 }
 
-// note is Found.Note.
-func (s *fences) note(r sinks.FoundRecord) (full bool) {
+func (s *fences) note(r sinks.FoundRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.found.Note(r)
+	s.found.Note(r)
 }
 
 func (s *fences) sent(m *event.Message, part string) {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
@@ -31,17 +32,17 @@ const (
 // latest is what the sink knows of the last message of each subject of a latest-state stream. If that is too little or
 // wrong, the stream refuses a message, and the last message of its subject is looked up.
 type latest struct {
-	writer  string
-	seed    maphash.Seed
-	settled uint64 // all messages before this sequence are older than all messages that the sink is going to send
+	writer string
+	seed   maphash.Seed
+	recent uint64 // all messages before this sequence are older than all messages that the sink is going to send
 	// A subject is in at most one of the maps, by its hash. If two subjects have the same hash, the stream refuses the
-	// messages of one of them, because a sequence is that of one subject only.
+	// messages of one of them, because a sequence belongs to one subject only.
 	sequences map[uint64]uint64
 	records   map[uint64]lastRecord
 }
 
-// lastRecord is the last message of a subject. This or another process with the same writer has sent it. Another
-// process may be ahead of this one, so that the message must not be replaced by just any other.
+// lastRecord is the last message of a subject, if a process with the same writer has sent it. That process may be ahead
+// of this one, so only a newer message may replace it.
 type lastRecord struct {
 	sinks.FoundRecord
 
@@ -49,14 +50,14 @@ type lastRecord struct {
 	sequence uint64
 }
 
-// reset forgets everything. All messages before the sequence settled are older than all messages that will be sent.
-func (l *latest) reset(settled uint64) {
-	l.seed, l.settled = maphash.MakeSeed(), settled
+// reset forgets everything, and sets recent.
+func (l *latest) reset(recent uint64) {
+	l.seed, l.recent = maphash.MakeSeed(), recent
 	l.sequences, l.records = make(map[uint64]uint64), make(map[uint64]lastRecord)
 }
 
-// wrote records that the sink has written the last message of a subject, or that any message may follow it.
-func (l *latest) wrote(hash, sequence uint64) {
+// replaceable records the last message of a subject, which any message that the sink sends may replace.
+func (l *latest) replaceable(hash, sequence uint64) {
 	delete(l.records, hash)
 	if _, known := l.sequences[hash]; !known {
 		makeRoom(l.sequences, maxSequences)
@@ -67,8 +68,8 @@ func (l *latest) wrote(hash, sequence uint64) {
 // note records the last message of a subject as it was read from the stream.
 func (l *latest) note(subject string, sequence uint64, r sinks.FoundRecord) {
 	hash := maphash.String(l.seed, subject)
-	if !isFrom(l.writer, r.Mark) || sequence < l.settled {
-		l.wrote(hash, sequence)
+	if !isFrom(l.writer, r.Mark) || sequence < l.recent {
+		l.replaceable(hash, sequence)
 		return
 	}
 	delete(l.sequences, hash)
@@ -76,7 +77,8 @@ func (l *latest) note(subject string, sequence uint64, r sinks.FoundRecord) {
 	l.records[hash] = lastRecord{r, subject, sequence}
 }
 
-// sent records the last message of a subject, which an earlier process has left on disk: its source can bring it again.
+// sent records the last message of a subject, which the sink has sent. It must be called if an earlier process has left
+// the message on disk, because its source can bring the event again.
 func (l *latest) sent(subject string, sequence uint64, m *event.Message) {
 	l.note(subject, sequence, sinks.RecordOf(l.writer, m))
 }
@@ -97,21 +99,19 @@ func makeRoom[V any](m map[uint64]V, limit int) {
 // expect returns the sequence that the last message of a subject is expected to have. It returns [sinks.ErrStored] if
 // m must not replace that message, because it is the same event or a newer one.
 func (l *latest) expect(hash uint64, subject []byte, m *event.Message) (sequence uint64, err error) {
-	r, known := l.records[hash]
+	r, compare := l.records[hash]
+	sequence, known := l.sequences[hash]
 	switch {
-	case !known:
-		sequence, other := l.sequences[hash]
-		switch {
-		case !m.IfFound:
-			return sequence, nil // if it is wrong, the refusal tells whether m is needed
-		case other:
-			return 0, sinks.ErrStored
-		}
-		return math.MaxInt64, nil // no message has it, so that the refusal tells whether m is needed
-	case r.subject == string(subject) && l.covers(r.FoundRecord, m):
+	case compare && r.subject == string(subject) && l.covers(r.FoundRecord, m):
+		return 0, sinks.ErrStored
+	case compare:
+		return r.sequence, nil
+	case !m.IfFound:
+		return sequence, nil // if it is wrong, the stream refuses m, and the last message is looked up
+	case known:
 		return 0, sinks.ErrStored
 	}
-	return r.sequence, nil
+	return math.MaxInt64, nil // no message has it, so the last message is looked up in any case
 }
 
 // covers reports whether a record is that of the event or of a newer event of the same subject. A message that is
@@ -139,13 +139,15 @@ func (s *Sink) refused(i int32, a *ack) {
 	switch {
 	case f.refusals[i] > maxRefusals:
 		f.settle(i, fmt.Errorf("not stored, because others write to the same subject: %w", a.err))
-	case a.numbered && (a.sequence < s.latest.settled || s.blind):
-		s.latest.wrote(f.hashes[i], a.sequence)
+	case a.numbered && (a.sequence < s.latest.recent || s.lastWins):
+		s.latest.replaceable(f.hashes[i], a.sequence)
 		f.again(i)
+	case a.numbered:
+		f.numbers[i] = a.sequence
+		s.lookUpLast(i, jetstreamGet{Sequence: a.sequence})
 	default:
-		if err := s.lookUpLast(i, a); err != nil {
-			f.settle(i, err)
-		}
+		f.numbers[i] = 0
+		s.lookUpLast(i, jetstreamGet{LastFor: s.subject.Expand(f.batch[i])})
 	}
 }
 
@@ -153,23 +155,17 @@ func (s *Sink) refused(i int32, a *ack) {
 func (s *Sink) lookUpSubject() string { return s.client.API() + ".STREAM.MSG.GET." + s.cfg.Stream.Name }
 
 // lookUpLast requests the last message of the subject of message i.
-func (s *Sink) lookUpLast(i int32, a *ack) error {
+func (s *Sink) lookUpLast(i int32, request jetstreamGet) {
 	f := &s.flight
-	request := jetstreamGet{Sequence: a.sequence}
-	if !a.numbered {
-		request.LastFor = s.subject.Expand(f.batch[i])
-	}
-	data, err := json.Marshal(request)
-	if err != nil {
-		return err
-	}
 	f.status[i] = asking
-	f.numbers[i] = a.sequence
 	reply := s.inbox + strconv.FormatUint(f.base+uint64(i), 36)
-	if err := s.answered.PublishRequest(s.lookUpSubject(), reply, data); err != nil {
-		return fmt.Errorf("not sent: %w", err)
+	data, err := json.Marshal(request)
+	if err == nil {
+		err = s.answered.PublishRequest(s.lookUpSubject(), reply, data)
 	}
-	return nil
+	if err != nil {
+		f.settle(i, fmt.Errorf("not sent: %w", err))
+	}
 }
 
 // jetstreamGet is a request for one message (ADR-31 of NATS calls it the regular message get).
@@ -184,6 +180,7 @@ const lastMessageType = "io.nats.jetstream.api.v1.stream_msg_get_response"
 // lookedUp handles the answer to lookUpLast.
 func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 	f := &s.flight
+	s.progress.failing = time.Time{}
 	var answer struct {
 		Type    string              `json:"type"`
 		Error   *jetstream.APIError `json:"error"`
@@ -195,29 +192,34 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 	}
 	switch err := json.Unmarshal(m.Data, &answer); {
 	case len(m.Data) == 0 && m.Header.Get("Status") == "503": // an import from another account can lack the subject
-		s.lookUpDenied(errNoResponders)
+		s.stopLookingUp(errNoResponders)
 	case err != nil || answer.Type != lastMessageType: // a late answer of another stream to the message itself
 	case answer.Error != nil && answer.Error.ErrorCode == jetstream.ErrorCode(server.JSNoMessageFoundErr):
-		s.latest.wrote(f.hashes[i], f.numbers[i]) // it is gone by now, but its number may still count
+		s.latest.replaceable(f.hashes[i], f.numbers[i]) // it was removed, but the stream may still expect its sequence
 		f.again(i)
 	case answer.Error != nil:
 		f.settle(i, rejection(answer.Error).err)
 	default:
+		subject := s.subject.Expand(f.batch[i])
+		if answer.Message.Subject != subject && s.info.Config.SubjectTransform == nil {
+			// The number is from another stream, for example one of the leaf node with the same name and subjects.
+			s.lookUpLast(i, jetstreamGet{LastFor: subject})
+			return
+		}
 		headers, _ := natsgo.DecodeHeadersMsg(answer.Message.Headers) // none: it is not from the bridge
-		s.latest.note(s.subject.Expand(f.batch[i]), answer.Message.Sequence, foundRecord(headers))
+		s.latest.note(subject, answer.Message.Sequence, foundRecord(headers))
 		f.again(i)
 	}
 }
 
-// lookUpDenied continues without looking up messages until the next check of the stream: the last writer of a subject
-// wins.
-func (s *Sink) lookUpDenied(err error) {
+// stopLookingUp continues without looking up messages until the next check of the stream.
+func (s *Sink) stopLookingUp(err error) {
 	s.warn(natscheck.LastWins, err)
-	s.blind = true
+	s.lastWins = true
 	f := &s.flight
 	for i, status := range f.status {
 		if status == asking {
-			s.latest.wrote(f.hashes[i], f.numbers[i])
+			s.latest.replaceable(f.hashes[i], f.numbers[i])
 			f.again(int32(i))
 		}
 	}

@@ -54,7 +54,7 @@ func TestLatestIsBounded(t *testing.T) {
 		l.note(fmt.Sprint(i), 10+i, found(5))
 	}
 	for i := range uint64(maxSequences + 100) {
-		l.wrote(i, i)
+		l.replaceable(i, i)
 	}
 	if len(l.records) != maxRecords || len(l.sequences) != maxSequences {
 		t.Errorf("%d records, %d sequences", len(l.records), len(l.sequences))
@@ -86,7 +86,7 @@ func TestLatestIsBounded(t *testing.T) {
 	if got, err := l.expect(maphash.String(l.seed, "newer"), []byte("other"), older); got != 12 || err != nil {
 		t.Errorf("another subject with the same hash: %d, %v", got, err)
 	}
-	l.wrote(maphash.String(l.seed, "newer"), 13)
+	l.replaceable(maphash.String(l.seed, "newer"), 13)
 	expect("newer", older, 13, false)
 }
 

@@ -47,7 +47,7 @@ func (s *Sink) partError(m *event.Message, a *ack) {
 func (s *Sink) forbid(subject string) {
 	if subject == s.lookUpSubject() {
 		err := errors.New(`Permissions Violation for Publish to "` + subject + `"`)
-		s.lookUpDenied(s.client.Denied("not looked up", err, s.stream.Wildcard))
+		s.stopLookingUp(s.client.Denied("not looked up", err, s.stream.Wildcard))
 		return
 	}
 	f := &s.flight

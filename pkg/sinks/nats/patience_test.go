@@ -7,6 +7,7 @@ import (
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 )
@@ -29,5 +30,35 @@ func TestOutageIsNoFailureToRead(t *testing.T) {
 	}
 	if s.cannotRead(errors.New("no answer")) {
 		t.Error("gives up after the first failure")
+	}
+}
+
+// A consumer on a replica that is behind has no pending messages although the stream has.
+func TestReplicaMayLackMessages(t *testing.T) {
+	on := func(server string) *jetstream.ConsumerInfo {
+		return &jetstream.ConsumerInfo{Cluster: &jetstream.ClusterInfo{Leader: server}}
+	}
+	stream := &jetstream.StreamInfo{
+		State:   jetstream.StreamState{LastSeq: 100},
+		Cluster: &jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{{Name: "b"}, {Name: "c", Lag: 3}}},
+	}
+	for _, c := range []struct {
+		stream   *jetstream.StreamInfo
+		consumer *jetstream.ConsumerInfo
+		last     uint64
+		want     bool
+	}{
+		{stream, on("a"), 100, false},
+		{stream, on("b"), 100, false},
+		{stream, on("c"), 100, true},
+		{stream, on("c"), 98, true},
+		{stream, on("c"), 97, false}, // what it lacks is newer
+		{stream, on("d"), 100, false},
+		{stream, &jetstream.ConsumerInfo{}, 100, false},
+		{&jetstream.StreamInfo{}, on("c"), 100, false},
+	} {
+		if got := mayLack(c.stream, c.consumer, c.last); got != c.want {
+			t.Errorf("%+v up to %d: %t", c.consumer.Cluster, c.last, got)
+		}
 	}
 }

@@ -204,6 +204,17 @@ func TestAPIPrefix(t *testing.T) {
 	t.Run("no consumers", func(t *testing.T) { testAPIPrefix(t, "stream", "STREAM.>", "00", 1) })
 }
 
+// configured is a server option: accounts as a configuration file has them.
+func configured(t *testing.T, accounts string) func(*server.Options) {
+	return func(o *server.Options) {
+		parsed, err := server.ProcessConfigFile(writeFile(t, "nats.conf", []byte(accounts)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Accounts, o.Users, o.NoAuthUser = parsed.Accounts, parsed.Users, parsed.NoAuthUser
+	}
+}
+
 // testAPIPrefix also tests what a restart knows of the stream, for an export with the given type of response, and an
 // import of a part of the API.
 func testAPIPrefix(t *testing.T, response, api, stored string, wantWarnings int) {
@@ -223,14 +234,7 @@ accounts {
     ]
   }
 }`
-	accounts := fmt.Sprintf(format, response, api)
-	b := secured(t, func(o *server.Options) {
-		parsed, err := server.ProcessConfigFile(writeFile(t, "nats.conf", []byte(accounts)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.Accounts, o.Users, o.NoAuthUser = parsed.Accounts, parsed.Users, parsed.NoAuthUser
-	})
+	b := secured(t, configured(t, fmt.Sprintf(format, response, api)))
 	var logged warnings
 	b.edit = func(c *nats.Config) {
 		asBridge(t, c)

@@ -37,7 +37,7 @@ type progress struct {
 	doubtful map[event.Key]uint64
 	unsure   bool      // a message was perhaps written since the stream was read back
 	read     uint64    // the sequence up to which the stream was read back
-	failing  time.Time // since when the stream cannot be read back; zero if it can
+	failing  time.Time // since when the stream cannot be read; zero if it can
 }
 
 var _ sinks.Resumer = (*Sink)(nil)
@@ -55,7 +55,7 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 	return sinks.Positions{s.progress.part: {Next: int64(s.progress.settled()) + 1}}
 }
 
-// settled returns a sequence up to which no message was perhaps written.
+// settled returns the highest acknowledged sequence before all messages that were perhaps written.
 func (p *progress) settled() uint64 {
 	last := p.acked
 	for _, before := range p.doubtful {
@@ -125,7 +125,7 @@ func (s *Sink) begin(ctx context.Context, last uint64) error {
 		next = last + 1
 	}
 	next = min(next, last+1) // the stream has lost messages if its last sequence is lower
-	s.found = sinks.Found{Writer: s.resume.Writer}
+	s.found = sinks.Found{Writer: s.resume.Writer, Logger: s.cfg.Logger}
 	s.latest.reset(next)
 	if err := s.read(ctx, next, last); err != nil {
 		return err
@@ -145,20 +145,26 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 	if next > last {
 		return nil
 	}
+	do := func(ctx context.Context) error { return s.readHeaders(ctx, next, last) }
+	return s.tryToRead(ctx, natscheck.OnlyWindow, do, s.client.API()+".CONSUMER.")
+}
+
+// tryToRead calls do, which sends requests about the stream, and others whose subjects begin with prefix. If the stream
+// cannot be read back, tryToRead logs the effect, and returns nil.
+func (s *Sink) tryToRead(ctx context.Context, effect string, do func(context.Context) error, prefix string) error {
 	err, final := errors.New("its retention is by consumption"), true
 	if s.info.Config.Retention == jetstream.LimitsPolicy {
-		s.client.Forget() // denials of earlier requests
-		err = s.client.Ask(ctx, func(ctx context.Context) error { return s.readHeaders(ctx, next, last) })
-		s.client.Forget()
+		err = s.client.AskOptional(ctx, do, s.client.API()+".STREAM.", prefix)
 		final = s.cannotRead(err)
+	} else {
+		effect = natscheck.OnlyWindow
 	}
 	switch {
 	case err == nil:
-		return nil
 	case ctx.Err() != nil || !final:
 		return s.stream.Error(fmt.Errorf("read back: %w", err))
 	case !s.headers.latest: // the refusals of a latest-state stream tell the same
-		s.warn(natscheck.OnlyWindow, err)
+		s.warn(effect, err)
 	}
 	return nil
 }
@@ -169,7 +175,9 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 func (s *Sink) cannotRead(err error) bool {
 	p := &s.progress
 	switch {
-	case err == nil, errors.Is(err, jetstream.ErrStreamNotFound), len(s.client.Lost) > 0:
+	case err == nil:
+		return false
+	case errors.Is(err, jetstream.ErrStreamNotFound), len(s.client.Lost) > 0:
 		p.failing = time.Time{}
 		return false
 	case errors.Is(err, natsgo.ErrPermissionViolation), natscheck.IsAnswer(err):
@@ -205,7 +213,7 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 		}
 		m, err := messages.Next(jetstream.NextMaxWait(wait))
 		if errors.Is(err, natsgo.ErrTimeout) {
-			if err := isRead(ctx, consumer, read); err != nil {
+			if err := s.isRead(ctx, consumer, read, last); err != nil {
 				return err
 			}
 			break
@@ -223,23 +231,36 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 		at, pending = meta.Sequence.Stream, meta.NumPending
 		if s.headers.latest {
 			s.latest.note(m.Subject(), at, foundRecord(m.Headers()))
-		} else if s.found.Note(foundRecord(m.Headers())) {
-			s.cfg.Logger.Warn("too many records to read back, some events may be written again")
+		} else {
+			s.found.Note(foundRecord(m.Headers()))
 		}
 	}
+	s.progress.failing = time.Time{}
 	s.cfg.Logger.Info("read the stream back", "stream", s.cfg.Stream.Name, "from", next, "messages", read,
 		"took", time.Since(start).Round(time.Millisecond))
 	return nil
 }
 
-// isRead returns nil if the consumer has no more messages, and has delivered no more than were read. The number of
-// pending messages that came with the last message can be too high, because messages expire and are deleted.
-func isRead(ctx context.Context, consumer jetstream.Consumer, read uint64) error {
+// isRead returns nil if the consumer has no more messages up to last, and has delivered no more than were read. The
+// number of pending messages that came with the last message can be too high, because messages expire and are deleted.
+func (s *Sink) isRead(ctx context.Context, consumer jetstream.Consumer, read, last uint64) error {
+	stream, err := s.lookUp(ctx) // before the consumer's state, which then contains what its replica has by now
+	if err != nil {
+		return err
+	}
 	info, err := consumer.Info(ctx)
-	if err == nil && (info.NumPending > 0 || info.Delivered.Consumer > read) {
+	if err == nil && (info.NumPending > 0 || info.Delivered.Consumer > read || mayLack(stream.CachedInfo(), info, last)) {
 		err = errStalled
 	}
 	return err
+}
+
+// mayLack reports whether the replica that the consumer is on may not have received all messages up to last.
+func mayLack(stream *jetstream.StreamInfo, consumer *jetstream.ConsumerInfo, last uint64) bool {
+	return stream.Cluster != nil && consumer.Cluster != nil &&
+		slices.ContainsFunc(stream.Cluster.Replicas, func(r *jetstream.PeerInfo) bool {
+			return r.Name == consumer.Cluster.Leader && r.Lag > 0 && last+r.Lag > stream.State.LastSeq
+		})
 }
 
 // readFilter returns the filter of the consumer that reads the stream back. Without a filter it is faster, unless there

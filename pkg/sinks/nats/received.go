@@ -21,18 +21,10 @@ const appliedInterval = 20 * time.Millisecond
 // called. Messages of a process that was killed can be in the leader for some time before they are stored: until they
 // are replicated, the state of the stream does not contain them.
 func (s *Sink) end(ctx context.Context) (uint64, error) {
-	if s.headers.latest || s.info.Config.Retention != jetstream.LimitsPolicy { // the end does not matter
-		return s.info.State.LastSeq, nil
-	}
-	s.client.Forget() // denials of earlier requests
-	err := s.client.Ask(ctx, s.awaitReceived)
-	s.client.Forget()
-	switch {
-	case err == nil:
-	case ctx.Err() != nil || !s.cannotRead(err):
-		return 0, s.stream.Error(fmt.Errorf("read back: %w", err))
-	default:
-		s.warn(natscheck.Replicating, err)
+	if !s.headers.latest {
+		if err := s.tryToRead(ctx, natscheck.Replicating, s.awaitReceived, s.endSubject()); err != nil {
+			return 0, err
+		}
 	}
 	return s.info.State.LastSeq, nil
 }
@@ -73,7 +65,7 @@ func (s *Sink) awaitReceived(ctx context.Context) error {
 // earlier messages are stored (processJetStreamMsg).
 func (s *Sink) lastReceived(ctx context.Context) (uint64, error) {
 	answer, err := s.client.Conn().RequestMsgWithContext(ctx, &natsgo.Msg{
-		Subject: s.route + s.stream.EndSubject(s.info.Config.Subjects),
+		Subject: s.endSubject(),
 		Header: natsgo.Header{
 			jetstream.ExpectedStreamHeader:  {s.cfg.Stream.Name},
 			jetstream.ExpectedLastSeqHeader: {strconv.FormatInt(math.MaxInt64, 10)}, // the server parses an int64
@@ -91,3 +83,5 @@ func (s *Sink) lastReceived(ctx context.Context) (uint64, error) {
 	}
 	return 0, a.err
 }
+
+func (s *Sink) endSubject() string { return s.route + s.stream.EndSubject(s.info.Config.Subjects) }

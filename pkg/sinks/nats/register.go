@@ -187,9 +187,8 @@ func (s *Sink) openRegister(ctx context.Context, create bool) (jetstream.KeyValu
 
 // askRegister calls do. If the server denies a request of do, the error wraps [sinks.ErrNoRegister].
 func (s *Sink) askRegister(ctx context.Context, do func(context.Context) error) error {
-	s.client.Forget()
-	defer s.client.Forget()
-	err := s.client.Ask(ctx, do)
+	api, bucket := s.client.API(), "$KV."+registerBucket+"."
+	err := s.client.AskOptional(ctx, do, api+".STREAM.", api+".DIRECT.", api+".INFO", bucket, api+"."+bucket)
 	if errors.Is(err, natsgo.ErrPermissionViolation) || natscheck.IsAnswer(err) {
 		return fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}

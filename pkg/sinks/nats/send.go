@@ -171,7 +171,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 			f.giveUp(fmt.Errorf("connection lost: %w", err))
 		case <-silence.C:
 			if quiet {
-				f.giveUp(s.noAnswer())
+				s.silent()
 			}
 			quiet = true
 		case <-ctx.Done():
@@ -291,7 +291,7 @@ func (s *Sink) acknowledged(i int32, a *ack) {
 	case s.headers.expects() && s.isLeft(m):
 		s.latest.sent(s.subject.Expand(m), a.sequence, m)
 	case s.headers.expects():
-		s.latest.wrote(f.hashes[i], a.sequence)
+		s.latest.replaceable(f.hashes[i], a.sequence)
 	case s.isLeft(m):
 		s.found.Sent(m, "")
 	}

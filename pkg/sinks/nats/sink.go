@@ -40,7 +40,7 @@ type Sink struct {
 	progress progress
 	found    sinks.Found // what earlier processes wrote to a stream that keeps all messages
 	latest   latest
-	blind    bool // the client has no permission to look up messages
+	lastWins bool // messages cannot be looked up, so the last writer of a subject wins
 
 	flight     flight
 	headers    *headers
@@ -115,7 +115,7 @@ func (s *Sink) prepare(ctx context.Context) error {
 	discard(s.client.Forbidden) // denials for a batch that was given up
 	discard(s.acks)             // answers to messages that were given up
 	if s.recheck {
-		s.blind = false
+		s.lastWins = false
 		if err := s.checkStream(ctx); err != nil {
 			return err
 		}

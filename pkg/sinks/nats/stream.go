@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -20,8 +21,9 @@ func (s *Sink) checkStream(ctx context.Context) error {
 	err := s.client.Ask(ctx, func(ctx context.Context) (err error) {
 		info, err = s.findStream(ctx)
 		return err
-	})
+	}, s.client.API()+".STREAM.")
 	if err != nil {
+		s.progress.failing = time.Time{} // without the stream, nothing can be read
 		return s.stream.Error(err)
 	}
 	s.info, s.destination = info, s.stream.Destination(info)
@@ -94,6 +96,23 @@ func repeat[T any](ctx context.Context, request func(context.Context) (T, error)
 			}
 			return a.value, a.err
 		}
+	}
+}
+
+// silent handles that no answer has arrived for some time.
+func (s *Sink) silent() {
+	f := &s.flight
+	if f.flying == 0 || slices.Contains(f.status, flying) {
+		f.giveUp(s.noAnswer())
+		return
+	}
+	// The stream answers messages, but not requests for its last messages.
+	err := fmt.Errorf("no answer to requests to %s: if the JetStream API belongs to another account, does it export this?",
+		s.lookUpSubject())
+	if s.cannotRead(err) {
+		s.stopLookingUp(err)
+	} else {
+		f.giveUp(err)
 	}
 }
 

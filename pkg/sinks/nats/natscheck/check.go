@@ -137,14 +137,13 @@ func (s *Stream) checkPermissions(
 	var answer struct {
 		Data server.UserInfo `json:"data"`
 	}
-	err := t.Ask(ctx, func(ctx context.Context) error {
+	err := t.AskOptional(ctx, func(ctx context.Context) error {
 		msg, err := t.Conn.RequestWithContext(ctx, "$SYS.REQ.USER.INFO", nil)
 		if err != nil {
 			return err
 		}
 		return json.Unmarshal(msg.Data, &answer)
 	})
-	t.Forget() // removes a denial of the request itself
 	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "subject " + s.Wildcard}
 	if err != nil && strings.Contains(err.Error(), "Permissions Violation for Subscription") {
 		err = s.Access.Denied("the user lacks a permission", err, s.Wildcard)

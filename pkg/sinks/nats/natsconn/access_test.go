@@ -58,11 +58,35 @@ func TestAsk(t *testing.T) {
 		if err := d.Ask(t.Context(), func(context.Context) error { return late }); !errors.Is(err, denied) {
 			t.Errorf("a denial before the question: %v", err)
 		}
-		d.Forget()
+		d.forget()
 		if err := d.Ask(t.Context(), func(context.Context) error { return late }); !errors.Is(err, late) {
-			t.Errorf("after Forget: %v", err)
+			t.Errorf("after forget: %v", err)
 		}
 		d.note(denied) // while nothing is asked
+		if err := d.AskOptional(t.Context(), func(context.Context) error { return late }); !errors.Is(err, late) {
+			t.Errorf("AskOptional: %v", err)
+		}
+		time.AfterFunc(time.Second, func() { d.note(denied) })
+		begun := func(ctx context.Context) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Minute):
+				return late
+			}
+		}
+		if err := d.Ask(t.Context(), begun, "$JS.API."); !errors.Is(err, late) {
+			t.Errorf("a denial of another subject: %v", err)
+		}
+		d.note(denied) // the next request has the same subjects
+		if err := d.Ask(t.Context(), begun, "$JS.API.", "k8s."); !errors.Is(err, late) {
+			t.Errorf("a denial from before: %v", err)
+		}
+		time.AfterFunc(time.Second, func() { d.note(denied) })
+		if err := d.Ask(t.Context(), begun, "$JS.API.", "k8s."); !errors.Is(err, denied) {
+			t.Errorf("a denial of one of the subjects: %v", err)
+		}
+		d.note(denied)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := d.Ask(ctx, silent); !errors.Is(err, denied) {

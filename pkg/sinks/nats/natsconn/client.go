@@ -72,7 +72,7 @@ func (c *Client) open() error {
 	if err != nil {
 		return err
 	}
-	c.Forget()
+	c.forget()
 	c.conn.Store(nil)
 	c.dial.prefer("")
 	conn, err := natsgo.Connect(strings.Join(c.URLs, ","), append(opts, c.options()...)...)

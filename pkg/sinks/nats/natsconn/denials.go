@@ -3,6 +3,7 @@ package natsconn
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,9 +17,10 @@ type Denials struct {
 	// is full. It may be nil.
 	Forbidden chan string
 
-	mu     sync.Mutex
-	last   error
-	cancel context.CancelFunc
+	mu       sync.Mutex
+	prefixes []string // of the last call of Ask
+	last     error
+	cancel   context.CancelFunc
 }
 
 // note records an error from the connection's ErrorHandler if the error is a permission violation.
@@ -27,31 +29,37 @@ func (d *Denials) note(err error) {
 		return
 	}
 	_, rest, _ := strings.Cut(err.Error(), `Permissions Violation for Publish to "`)
-	if subject, _, ok := strings.Cut(rest, `"`); ok {
+	subject, _, publish := strings.Cut(rest, `"`)
+	if publish {
 		offer(d.Forbidden, subject)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	begins := func(prefix string) bool { return strings.HasPrefix(subject, prefix) }
+	if publish && len(d.prefixes) > 0 && !slices.ContainsFunc(d.prefixes, begins) {
+		return
+	}
 	d.last = err
 	if d.cancel != nil {
 		d.cancel()
 	}
 }
 
-// Forget removes all recorded denials.
-func (d *Denials) Forget() {
+// forget removes all recorded denials.
+func (d *Denials) forget() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.last = nil
 }
 
-// Ask calls do, which sends a request. The context of do ends when the server denies a request. If do fails and a
-// denial is recorded, Ask returns the denial.
-func (d *Denials) Ask(ctx context.Context, do func(context.Context) error) error {
+// Ask calls do, which sends requests. The context of do ends when the server denies one. If do fails and a denial is
+// recorded, Ask returns the denial. If there are prefixes, the subjects of all requests of do begin with one of them.
+// Denials of other subjects, to which the client publishes without Ask, then do not count.
+func (d *Denials) Ask(ctx context.Context, do func(context.Context) error, prefixes ...string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	d.mu.Lock()
-	d.cancel = cancel
+	d.cancel, d.prefixes = cancel, prefixes
 	d.mu.Unlock()
 	err := do(ctx)
 	d.mu.Lock()
@@ -61,4 +69,11 @@ func (d *Denials) Ask(ctx context.Context, do func(context.Context) error) error
 		return d.last
 	}
 	return err
+}
+
+// AskOptional is like Ask, for requests that may be denied: their denials are not the cause if another request fails.
+func (d *Denials) AskOptional(ctx context.Context, do func(context.Context) error, prefixes ...string) error {
+	d.forget()
+	defer d.forget()
+	return d.Ask(ctx, do, prefixes...)
 }
