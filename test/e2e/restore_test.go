@@ -15,8 +15,7 @@ import (
 )
 
 // TestARestoredEtcd: etcd comes back from an older copy behind the same address, while the bridge runs, and after it
-// was stopped or killed. What Kafka has from before says nothing about the resourceVersions of the copy. Of these,
-// nothing is sent again after another kill.
+// was stopped or killed. What Kafka has from before says nothing about the resourceVersions of the copy.
 func TestARestoredEtcd(t *testing.T) {
 	t.Parallel()
 	for _, process := range []string{"running", "stopped", "killed"} {
@@ -110,24 +109,10 @@ func TestARestoredEtcd(t *testing.T) {
 				}
 				return nil
 			})
-			told := b.log.String()
-			if process == "killed" { // and once more, with changes of the new history
-				if err := oneLife(t.Context(), cs, namespace, "later", 50, false); err != nil {
-					t.Fatal(err)
-				}
-				b.kill()
-				b = startBridgeIn(t, dir, c.Kubeconfig(), config)
-				b.waitReady()
-				later := func(c change) bool { return strings.HasSuffix(c.subject, "/later") }
-				truth := slices.DeleteFunc(upTo(t, b, c, namespace), func(c change) bool { return !later(c) })
-				prefix := "configmaps/" + namespace + "/later"
-				judge(t, "Kafka", truth, prefix, readKafka(t, k.Addr(), topic)...)
-				judge(t, "JetStream", truth, prefix, js.read("E2E"))
-			}
 			b.stop()
 			judgeRestored(t, "JetStream", js.read("E2E"))
 			judgeRestored(t, "Kafka", readKafka(t, k.Addr(), topic)...)
-			if !strings.Contains(told, "restored from a backup") {
+			if !strings.Contains(b.log.String(), "restored from a backup") {
 				t.Error("the log does not say so")
 			}
 		})
