@@ -15,8 +15,8 @@ import (
 )
 
 // TestNothingTwiceWithoutALeader: a broker is down over two restarts of the bridge, so that one partition has no leader
-// and others have too few replicas. A topic was created a second before the second restart. When the broker is back, a
-// process from before sends what it could not.
+// and others have too few replicas. Before the second restart, their events have waited for a minute, and a topic was
+// created a second ago. When the broker is back, a process from before goes on, and finds that it must not write.
 func TestNothingTwiceWithoutALeader(t *testing.T) { // alone: it runs six brokers
 	r, dir, newDir := newReplicated(t), t.TempDir(), t.TempDir()
 	r.resources = append(r.resources, "resourcequotas")
@@ -34,6 +34,8 @@ func TestNothingTwiceWithoutALeader(t *testing.T) { // alone: it runs six broker
 	}
 	b := startBridgeIn(t, newDir, r.c.Kubeconfig(), r.config())
 	b.waitAcknowledged(50)
+	pause(t, scale.Of(3*time.Second, time.Minute))
+	waiting(t, b)
 	late := r.startChanges("resourcequotas")
 	eventually(t, 30*time.Second, func() error {
 		if !kafka.HasTopic(t, addr, r.topic("resourcequotas")) {
@@ -45,15 +47,19 @@ func TestNothingTwiceWithoutALeader(t *testing.T) { // alone: it runs six broker
 	b.kill()
 	b = startBridgeIn(t, newDir, r.c.Kubeconfig(), r.config())
 	b.waitAcknowledged(50)
-	pause(t, scale.Of(3*time.Second, time.Minute))
-	if n := b.metric("deltabridge_parked_events") + b.metric("deltabridge_queue_events"); n == 0 {
-		t.Error("no event waits for the partitions")
-	}
+	pause(t, 3*time.Second)
+	waiting(t, b)
 	if err := r.kafka[2].Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	old.signal(syscall.SIGCONT)
 	pause(t, scale.Of(5*time.Second, 30*time.Second))
+	eventually(t, 30*time.Second, func() error {
+		if !rivalLine.MatchString(old.log.String()) {
+			return errors.New("the process from before did not log that another process writes to Kafka")
+		}
+		return nil
+	})
 	changes.stop(t)
 	late.stop(t)
 	truth := r.upTo(b)
@@ -61,6 +67,14 @@ func TestNothingTwiceWithoutALeader(t *testing.T) { // alone: it runs six broker
 	b.stop()
 	r.judgeKafka(truth)
 	r.judgeMirror(truth)
+}
+
+// waiting requires that the partitions that accept nothing hold events back.
+func waiting(t *testing.T, b *bridge) {
+	t.Helper()
+	if n := b.metric("deltabridge_parked_events") + b.metric("deltabridge_queue_events"); n == 0 {
+		t.Error("no event waits for the partitions")
+	}
 }
 
 // TestNothingTwiceAfterAChange: something about the destination or the configuration changes between a kill and the

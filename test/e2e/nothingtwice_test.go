@@ -128,9 +128,12 @@ func TestBytesThatArriveLate(t *testing.T) { // alone: it runs six brokers
 	for _, p := range proxies {
 		p.Freeze()
 	}
+	old.signal(syscall.SIGSTOP) // so that the first batch has many events
 	changes = r.startChanges()
+	pause(t, time.Second)
+	old.signal(syscall.SIGCONT)
 	eventually(t, 10*time.Second, func() error {
-		for _, sink := range []string{"mirror", "kafka"} {
+		for _, sink := range []string{"jetstream", "mirror", "kafka"} {
 			if old.metric("deltabridge_queue_events", "sink="+sink) == 0 {
 				return fmt.Errorf("sink %s has nothing under way", sink)
 			}
@@ -146,6 +149,7 @@ func TestBytesThatArriveLate(t *testing.T) { // alone: it runs six brokers
 	truth := r.upTo(b)
 	r.judgeKafka(truth)
 	r.judgeMirror(truth)
+	stored, refused := r.js[0].lastSequence("E2E"), r.refused()
 	for _, p := range proxies {
 		p.Thaw()
 	}
@@ -157,9 +161,17 @@ func TestBytesThatArriveLate(t *testing.T) { // alone: it runs six brokers
 		}
 		return nil
 	})
-	pause(t, 2*time.Second) // until the brokers have read it
+	eventually(t, 10*time.Second, func() error { // only the stream that keeps everything accepts late messages
+		late, batches := r.js[0].lastSequence("E2E")-stored, r.refused()-refused
+		if late == 0 || batches == 0 {
+			return fmt.Errorf("JetStream has stored %d late messages, and Kafka has refused %d batches", late, batches)
+		}
+		return nil
+	})
+	pause(t, 2*time.Second) // until the brokers have read all of it
 	b.stop()
-	t.Log("after the old bytes arrived:")
+	t.Logf("JetStream has stored %d late messages, and Kafka has refused %d batches; after that:",
+		r.js[0].lastSequence("E2E")-stored, r.refused()-refused)
 	r.judgeKafka(truth)
 	r.judgeMirror(truth)
 }

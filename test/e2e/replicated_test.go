@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -155,6 +157,19 @@ func (r *replicated) upTo(b *bridge) []change {
 		return b.reached(truth)
 	})
 	return truth
+}
+
+// refused returns how many batches of fenced processes Kafka has refused, as the logs of its nodes say.
+func (r *replicated) refused() (batches int) {
+	r.t.Helper()
+	for _, broker := range r.kafka {
+		log, err := os.ReadFile(broker.LogFile())
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		batches += bytes.Count(log, []byte("InvalidProducerEpochException"))
+	}
+	return batches
 }
 
 // judgeKafka requires that the topics have each revision once, in order, and no other event twice.
