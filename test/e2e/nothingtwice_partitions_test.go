@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/deltabridge/deltabridge/test/kafka"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
@@ -29,6 +32,7 @@ func TestNothingTwiceWithoutALeader(t *testing.T) { // alone: it runs six broker
 	old.waitAcknowledged(100)
 	old.signal(syscall.SIGSTOP)
 	copyState(t, dir, newDir)
+	sent := r.lastRecords("configmaps", "limitranges")
 	if err := r.kafka[2].Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +71,25 @@ func TestNothingTwiceWithoutALeader(t *testing.T) { // alone: it runs six broker
 	b.stop()
 	r.judgeKafka(truth)
 	r.judgeMirror(truth)
+	for _, record := range sent { // the old process stops at the first partition that is fenced
+		if err := kafka.WriteLate(t.Context(), addr, record); !errors.Is(err, kerr.InvalidProducerEpoch) {
+			t.Errorf("topic %s, partition %d, a late batch: %v", record.Topic, record.Partition, err)
+		}
+	}
+}
+
+// lastRecords returns the last record of each partition of the resources' topics.
+func (r *replicated) lastRecords(resources ...string) (last []*kgo.Record) {
+	r.t.Helper()
+	for _, resource := range resources {
+		for p, records := range kafka.ReadAll(r.t, r.kafka[0].Addr(), r.topic(resource)) {
+			if len(records) == 0 {
+				r.t.Fatalf("partition %d of %s is empty", p, r.topic(resource))
+			}
+			last = append(last, records[len(records)-1])
+		}
+	}
+	return last
 }
 
 // waiting requires that the partitions that accept nothing hold events back.
