@@ -117,7 +117,11 @@ func (b *bridge) ready() error {
 
 func (b *bridge) waitReady() {
 	b.t.Helper()
-	eventually(b.t, time.Minute, b.ready)
+	eventually(b.t, time.Minute, func() error {
+		all := httpAddress.FindAllStringSubmatch(b.log.String(), -1) // several if the process began again by itself
+		b.addr = all[len(all)-1][1]
+		return b.ready()
+	})
 }
 
 // waitListed waits until the first list of ConfigMaps was handed over, whatever the sinks do.

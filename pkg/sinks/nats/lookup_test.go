@@ -12,6 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // TestAnotherDomainRefuses: the leaf node has a stream with the same name and subjects, which refuses messages too. The
@@ -62,7 +63,7 @@ accounts {
     ]
   }
 }`))
-	conn, err := natsgo.Connect(clientURL(b.opts), natsgo.UserInfo("bridge", "secret"))
+	conn, err := natsgo.Connect(natsserver.ClientURL(b.opts), natsgo.UserInfo("bridge", "secret"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -282,8 +282,7 @@ func (l *Log) repeat(ctx context.Context, do func(context.Context) error) error 
 		if last != nil {
 			return backoff.Permanent(last)
 		}
-		l.client.Forget()
-		last = l.client.Ask(ctx, do)
+		last = l.client.AskOptional(ctx, do)
 		if errors.Is(last, natsgo.ErrPermissionViolation) {
 			return backoff.Permanent(last)
 		}
