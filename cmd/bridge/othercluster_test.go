@@ -87,13 +87,21 @@ func configAt(t *testing.T, uids []string, identified chan<- struct{}) *config.C
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		_, _ = fmt.Fprintf(w, `{"kind":"Namespace","metadata":{"name":"kube-system","uid":%q,"resourceVersion":"1"}}`, uids[0])
+		_, _ = fmt.Fprintf(
+			w,
+			`{"kind":"Namespace","metadata":{"name":"kube-system","uid":%q,"resourceVersion":"1"}}`,
+			uids[0],
+		)
 		uids = uids[min(1, len(uids)-1):]
 	}))
 	t.Cleanup(server.Close)
 	dir := t.TempDir()
-	kubeconfig := writeFile(t, filepath.Join(dir, "kubeconfig"), fmt.Sprintf(`{"clusters": [{"name": "c", "cluster": {"server": %q}}],
-		"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`, server.URL))
+	kubeconfig := writeFile(
+		t,
+		filepath.Join(dir, "kubeconfig"),
+		fmt.Sprintf(`{"clusters": [{"name": "c", "cluster": {"server": %q}}],
+		"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`, server.URL),
+	)
 	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
 kubeconfig: %q
 http: {listen: "127.0.0.1:0"}

@@ -222,11 +222,13 @@ func TestCaughtUpBehindTheFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, end := pipelineIn(t, t.TempDir(), roomy)
 		defer end()
-		i := informer.New(informer.Config{Source: informer.Source{Resource: pods}, ResumeAt: "10", ListWatch: &cache.ListWatch{
-			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-				return watch.NewFake(), nil
-			},
-		}})
+		i := informer.New(
+			informer.Config{Source: informer.Source{Resource: pods}, ResumeAt: "10", ListWatch: &cache.ListWatch{
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+					return watch.NewFake(), nil
+				},
+			}},
+		)
 		l := listen(t.Context(), p)
 		l.position, l.floor, l.inList = "10", "20", false
 		i.AddEventHandler(l)

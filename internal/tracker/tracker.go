@@ -106,8 +106,8 @@ func New(o Options) *Tracker {
 // empty one, the sinks have its identity, with which they can deliver what they still hold of the other cluster.
 var ErrOtherCluster = errors.New("the checkpoint belongs to another cluster")
 
-// Close closes the store. Call it after Run has returned. If Identify has returned ErrOtherCluster, the store is replaced
-// before that.
+// Close closes the store. Call it after Run has returned. If Identify has returned ErrOtherCluster, the store is
+// replaced before that.
 func (t *Tracker) Close() error {
 	t.mu.Lock()
 	successor := t.successor
@@ -153,8 +153,8 @@ func (t *Tracker) States() []ledger.State {
 }
 
 // Identify waits until the API server returns the cluster's uid, and loads what the store contains about this cluster.
-// It returns ctx's error if ctx ends first. If the error is ErrOtherCluster, the tracker must be closed, and another one
-// takes its place: the sinks must write with another identity from now on.
+// It returns ctx's error if ctx ends first. If the error is ErrOtherCluster, the tracker must be closed, and another
+// one takes its place: the sinks must write with another identity from now on.
 func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, client rest.Interface) error {
 	var uid string
 	err := connector.Until(ctx, func() (err error) {

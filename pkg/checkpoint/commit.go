@@ -22,10 +22,10 @@ import (
 const fillPercent = 0.9
 
 // Commit writes the updates in their order, the configuration of each sink, and the positions as AddPositions does, in
-// one transaction. The transaction is on disk when Commit returns. Sinks that are not in sinkConfigs are removed together
-// with their watermarks and positions. If sinkConfigs is nil, all sinks stay unchanged. If the configuration of a sink has
-// changed, the old configuration is recorded in every source (State.Refilters), unless an update of the source replaces
-// its state.
+// one transaction. The transaction is on disk when Commit returns. Sinks that are not in sinkConfigs are removed
+// together with their watermarks and positions. If sinkConfigs is nil, all sinks stay unchanged. If the configuration
+// of a sink has changed, the old configuration is recorded in every source (State.Refilters), unless an update of the
+// source replaces its state.
 //
 // If Commit fails, the file keeps its previous content. If the disk fails at the very end of the commit, the file may
 // contain the complete new content instead. It never contains a mixture. The store remains usable. Repeat the call with

@@ -51,8 +51,8 @@ type Message struct {
 	// events, which are delivered once.
 	Delivery string `json:"d,omitempty"`
 
-	// IfFound means that a leave or a deletion is sent only if an earlier process sent the object to the destination, which
-	// only the destination itself can tell. Otherwise the message is settled without being sent.
+	// IfFound means that a leave or a deletion is sent only if an earlier process sent the object to the destination,
+	// which only the destination itself can tell. Otherwise the message is settled without being sent.
 	IfFound bool `json:"if,omitempty"`
 	// Final means that a leave is the last event of the object although there may be newer states of it: `watch` no longer
 	// selects it.

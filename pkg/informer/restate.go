@@ -76,8 +76,8 @@ func (i *Informer) restateSome(r Restater, objects []*object.Object) (rest []*ob
 }
 
 // CaughtUp reports whether the informer has brought all changes that the previous process may have sent: it has
-// delivered a list, or the watch that continued from the checkpoint has been open for ResumeGrace, and all handlers have
-// caught up. While a handler blocks, CaughtUp waits.
+// delivered a list, or the watch that continued from the checkpoint has been open for ResumeGrace, and all handlers
+// have caught up. While a handler blocks, CaughtUp waits.
 func (i *Informer) CaughtUp() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -69,8 +69,8 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 	return s.here, !s.caught
 }
 
-// Recorded returns the number of the last change, or of the last event for a sink if that is later. Events of TrackAgain
-// do not count. It returns 0 if the ledger has no position yet.
+// Recorded returns the number of the last change, or of the last event for a sink if that is later. Events of
+// TrackAgain do not count. It returns 0 if the ledger has no position yet.
 func (l *Ledger) Recorded(sink string) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

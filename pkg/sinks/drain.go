@@ -356,8 +356,8 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 }
 
 // repeatsLeft reports whether m is not newer than an event of the same object in d.out that an earlier process has left
-// on disk. Then its source has brought it again. When the other event is written, the sink knows that m must not be sent
-// (Found.Sent).
+// on disk. Then its source has brought it again. When the other event is written, the sink knows that m must not be
+// sent (Found.Sent).
 func (d *Drain) repeatsLeft(m *event.Message) bool {
 	if len(d.left) == 0 && m.Origin.Seq != 0 {
 		return false

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"strconv"
 	"strings"
+	"unique"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// maxFound is the maximum number of objects and single events that a Found remembers. It uses about 150 bytes for each.
+// maxFound is the maximum number of objects and single events that a Found remembers. It uses about 145 bytes for each
+// object, of which 48 are the uid (TestFoundMemory).
 const maxFound = 1 << 18
 
 // Found contains what a sink found when it read back the records that earlier processes wrote. It decides which events
@@ -38,9 +40,13 @@ type last struct {
 	version uint64
 	absent  bool // the last record is a deletion or a leave
 	deleted bool // the last record is a deletion, which nothing can follow
-	history string
-	epoch   string
-	part    string // where the record is
+	unique.Handle[origin]
+}
+
+// origin is what most records have in common.
+type origin struct {
+	history, epoch string
+	part           string // where the record is
 }
 
 // FoundRecord is a record in the destination, as far as Found needs it.
@@ -96,12 +102,12 @@ func (f *Found) Note(r FoundRecord) (full bool) {
 }
 
 func (f *Found) note(r FoundRecord) {
-	mark := strings.Split(r.Mark, " ")
-	if mark[0] != f.Writer || f.Writer == "" || mutant.On("no-read-back") {
+	writer, mark, _ := strings.Cut(r.Mark, " ")
+	history, mark, _ := strings.Cut(mark, " ")
+	epoch, delivery, _ := strings.Cut(mark, " ")
+	if writer != f.Writer || f.Writer == "" || mutant.On("no-read-back") {
 		return
 	}
-	mark = append(mark, "", "", "")
-	history, epoch, delivery := mark[1], mark[2], mark[3]
 	switch {
 	case delivery != "":
 		f.noteSingle(deliveredID(delivery, r.UID, r.ID))
@@ -115,12 +121,13 @@ func (f *Found) note(r FoundRecord) {
 		return
 	}
 	s, known := f.objects[r.UID]
+	sameHistory := known && s.Value().history == history
 	left, gone := endsObject(r.UID, r.ID)
 	deleted := gone && r.ID == r.UID+deletedSuffix
 	switch {
-	case known && s.history == history && s.part != r.Part && (s.deleted || version < s.version && !deleted):
+	case sameHistory && s.Value().part != r.Part && (s.deleted || version < s.version && !deleted):
 		return // the newer record is in another part of the destination that was read earlier
-	case known && s.history == history:
+	case sameHistory:
 		version = max(version, s.version) // a leave can have an older resourceVersion
 	case !known && !f.hasRoom():
 		return
@@ -133,9 +140,7 @@ func (f *Found) note(r FoundRecord) {
 		version: version,
 		absent:  left || gone,
 		deleted: deleted,
-		history: history,
-		epoch:   epoch,
-		part:    r.Part,
+		Handle:  unique.Make(origin{history, epoch, r.Part}),
 	}
 }
 
@@ -186,8 +191,8 @@ func endsObject(uid, id string) (left, deleted bool) {
 // the same id.
 func controlID(id, history, epoch string) string { return id + " " + history + " " + epoch }
 
-// deliveredID identifies an event of a delivery, which contains each object once. If the object has changed since it was
-// sent, the source brings the changes.
+// deliveredID identifies an event of a delivery, which contains each object once. If the object has changed since it
+// was sent, the source brings the changes.
 func deliveredID(delivery, uid, id string) string { return delivery + " " + cmp.Or(uid, id) }
 
 // isConfigured reports whether the id is that of an addition or leave that a changed configuration caused.
@@ -205,7 +210,7 @@ func (f *Found) Has(m *event.Message) bool {
 	switch {
 	case m.IfFound && !known:
 		return !f.full // otherwise the object may be one of those that were not remembered
-	case m.IfFound && (s.absent || s.history != m.History):
+	case m.IfFound && (s.absent || s.Value().history != m.History):
 		return true
 	case m.Delivery != "":
 		if f.hasSingle(deliveredID(m.Delivery, uid, m.ID)) {
@@ -243,15 +248,15 @@ func (s *last) covers(m *event.Message, configured bool) bool {
 	version, err := strconv.ParseUint(m.Identity.ResourceVersion, 10, 64)
 	absent := m.Type == event.Deleted
 	switch {
-	case err != nil || s.history != m.History:
+	case err != nil || s.Value().history != m.History:
 		return false
 	case s.deleted:
 		return true
 	case absent && m.FinalStateUnknown: // it may be newer than the state
 		return false
-	case configuration(m.Epoch) < s.epoch && m.Origin.Seq == 0 && version <= s.version:
+	case configuration(m.Epoch) < s.Value().epoch && m.Origin.Seq == 0 && version <= s.version:
 		return true // an earlier process has left it on disk, and it was sent before anything of a newer configuration
-	case configuration(m.Epoch) < s.epoch && m.LeftFilter && !s.absent:
+	case configuration(m.Epoch) < s.Value().epoch && m.LeftFilter && !s.absent:
 		return false // an older state of the bridge was restored, so that no other leave follows
 	case version == s.version || configured && !absent || m.Final:
 		return version <= s.version && absent == s.absent

@@ -2,6 +2,7 @@ package sinks_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -356,4 +357,32 @@ func TestFoundIsBounded(t *testing.T) {
 	if found.Has(leave) {
 		t.Error("the leave of an object that was not remembered is not sent")
 	}
+}
+
+// Found keeps nothing of a record but what tells its object.
+func TestFoundMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads many records")
+	}
+	const n = 1 << 18
+	found := sinks.Found{Writer: writer}
+	heap := func() uint64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return stats.HeapAlloc
+	}
+	before := heap()
+	for i := range n {
+		uid := fmt.Sprintf("5d2c0d4e-%08x-8a94-0f1e2d3c4b5a", i)
+		found.Note(sinks.FoundRecord{
+			Part: "events/0", Mark: writer + fmt.Sprintf(" 1234567 m%07d", i%3), ID: uid + ".7", UID: uid, Version: "7",
+		})
+	}
+	each := (heap() - before) / n
+	t.Logf("%d bytes for each object", each)
+	if each > 190 {
+		t.Error("too much")
+	}
+	runtime.KeepAlive(&found)
 }

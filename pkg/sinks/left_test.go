@@ -38,8 +38,8 @@ func TestDrainSendsWhatWasLeftOnce(t *testing.T) {
 		d := &sinks.Drain{
 			Sink: sink, Parked: noneParked(t), Hooks: hooks, Logger: toTest(t), ReadsBack: true,
 			Queue: queueOf(t,
-				from(0, message("a", 1)), from(0, message("a", 2)), from(1, message("a", 1)), from(2, message("a", 2)), restored, again,
-				from(5, message("a", 3)), from(6, message("a", 3))),
+				from(0, message("a", 1)), from(0, message("a", 2)), from(1, message("a", 1)), from(2, message("a", 2)),
+				restored, again, from(5, message("a", 3)), from(6, message("a", 3))),
 		}
 		d.Queue.Close()
 		if err := d.Run(t.Context()); err != nil {

@@ -28,7 +28,7 @@ type Resume struct {
 	// Positions contains the stored positions.
 	Positions Positions
 	// Store adds positions to the stored ones. They are durable when it returns. The sink calls it before it writes to
-	// a part for the first time. Otherwise a restart would not know where the part's first records are.
+	// a part for the first time, from any goroutine. Otherwise a restart would not know where the first records are.
 	Store func(Positions) error
 }
 
@@ -40,7 +40,7 @@ type Position struct {
 	// Next is the number of the first record that may contain an event which a restart brings again: a Kafka offset, or
 	// the sequence of a JetStream stream.
 	Next int64 `json:"next"`
-	// Producer is the id of the Kafka producer that wrote the last records.
+	// Producer is the id of the Kafka producer that wrote the last records, or 0 if it is not known.
 	Producer int64 `json:"producer,omitempty"`
 	// Partitions is the number of partitions of the Kafka topic to which the records from Next on were written.
 	Partitions int `json:"partitions,omitempty"`

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +26,7 @@ type arbiter struct {
 	txn        wire.Transactions
 	producer   wire.Producer // wire.NoProducer before the process has claimed the id
 	verified   time.Time     // when the last successful request began
-	unanswered time.Time     // when a claim last ended without an answer, or zero
+	unanswered time.Time     // when a claim that was perhaps sent last ended without an answer, or zero
 }
 
 // verify returns nil if the process was the newest one after the moment asOf, and errFenced if there is a newer one. If
@@ -65,20 +64,21 @@ func (a *arbiter) confirm(ctx context.Context, asOf time.Time) error {
 		return a.request(ctx)
 	case kafkago.InvalidProducerIDMapping: // The coordinator has forgotten the id, so nobody has claimed it.
 		a.producer = wire.NoProducer()
-	case kafkago.TransactionalIDAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
-		return fmt.Errorf("%w: %w", errNoACL, err)
 	}
-	return err
+	return barred(err)
 }
 
 // request claims the id, or requests the epoch after that of the process.
 func (a *arbiter) request(ctx context.Context) error {
+	if _, err := a.txn.Find(ctx); err != nil {
+		return err
+	}
 	began := time.Now()
 	p, err := a.txn.Init(ctx, transactionTimeout, a.producer)
 	switch {
 	case err == nil:
 		a.producer, a.verified = p, began
-	case codeOf(err) == 0 && a.producer == wire.NoProducer():
+	case wire.Sent(err) && a.producer == wire.NoProducer():
 		a.unanswered = time.Now()
 	}
 	return err

@@ -36,7 +36,8 @@
 //   - Each partition has a transactional id: deltabridge.<writer>.<topic>.<partition>. A partition that is missing,
 //     forbidden or without a leader therefore delays only its own events. Fences run in the background. Send waits for
 //     a second at most, and then returns a [sinks.UnavailableError] for partitions that are not fenced yet.
-//   - Before the first write to a partition, its position is stored ([sinks.Resume]).
+//   - Before the transactional id of a partition is used for the first time, the end of the partition is stored as its
+//     position ([sinks.Resume]).
 //   - If partitions were added since the last position was stored, an object's events can be in another partition than
 //     before. Nothing is written to the topic before all partitions with a position are read back.
 //   - A fence is renewed every few hours, because Kafka forgets producers that do not write.
@@ -44,11 +45,12 @@
 //     claimed it may fence partitions. An older process, which hung for example, stops writing to all partitions when
 //     it wants to fence one or finds that it was fenced. The newest process fences a partition again if an older one
 //     has taken it.
-//   - Without the permissions for it, and without Resume, all partitions share an idempotent producer without a
-//     transactional id. Instead of a fence, the sink increments the producer's epoch for the partition after a batch in
-//     doubt. The broker then rejects batches with an older epoch (KIP-98, KIP-360). After a restart, events can be
-//     written again, with the same event ids, and a late request of the previous process can be written after newer
-//     events.
+//   - Without the permissions for it, on a cluster that does not support transactional ids, and without Resume, all
+//     partitions share an idempotent producer without a transactional id. Instead of a fence, the sink increments the
+//     producer's epoch for the partition after a batch in doubt. The broker then rejects batches with an older epoch
+//     (KIP-98, KIP-360). After a restart, events can be written again, with the same event ids, and a late request of
+//     the previous process can be written after newer events. After some minutes, the sink tries to fence its
+//     partitions again.
 //
 // While the bridge runs, failures of brokers and networks cause neither duplicates nor reordering. The sink does not
 // connect to a cluster that does not grant a producer id.

@@ -10,6 +10,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	kafkago "github.com/segmentio/kafka-go"
 
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
@@ -25,7 +26,8 @@ const (
 	markerWait = time.Second
 )
 
-// A fence makes a partition safe to write to, and reads back what earlier processes wrote to it. It has three steps:
+// A fence makes a partition safe to write to, and reads back what earlier processes wrote to it. If the partition has
+// no position, the fence stores one before it uses the transactional id. Then it has three steps:
 //
 //  1. InitProducerId returns a producer with a newer epoch. The process requests the epoch after its own. If it has
 //     none, or the coordinator has raised the epoch meanwhile, it requests a producer no matter who has the partition.
@@ -36,19 +38,28 @@ const (
 //  3. The log is read up to the marker. Only this marker proves that the partition is fenced: Kafka 4.3 can drop the
 //     marker of a partition that has no leader (KAFKA-20734). If it is missing, step 2 is repeated.
 //
+// A process that could not fence the partition has perhaps raised the epoch itself (partition.unsettle), which the
+// coordinator does not know. The log is therefore also read before step 2. If it contains a batch of the producer's
+// epoch or of a later one, step 1 is repeated: the broker would take the next batches for repetitions of those in the
+// log, and the coordinator would wait forever for the marker of an epoch that is too old.
+//
 // If the fence renews the fence of a producer, it has no step 1, and nothing is noted.
 type fence struct {
 	sink *Sink
 	wire.Partition
 	part     string // the name of the partition
+	count    int    // the number of partitions of the topic
 	txn      wire.Transactions
 	producer wire.Producer
 	own      wire.Producer // the producer that the process had, or wire.NoProducer
-	asOf     time.Time     // the arbiter must be asked after this moment; zero while the epoch after own is requested
+	after    wire.Producer // step 1 requests the epoch after this; wire.NoProducer: no matter who has the partition
+	asOf     time.Time     // the arbiter must be asked after this moment
 	renewal  bool          // reports whether the fence renews the fence of own
 	next     int64         // the offset of the next record to read, or wire.Latest
-	first    int64         // the offset of the first record that was read, if no position was stored
 	ended    bool          // reports whether step 2 is done
+
+	unused     bool // reports whether the transactional id was not used before, as far as the positions tell
+	unanswered int  // the number of times that step 1 was perhaps done without an answer
 
 	rivalSince time.Time // the time of another process's marker, or zero
 
@@ -56,7 +67,7 @@ type fence struct {
 	cancel context.CancelFunc
 	done   chan struct{} // closed at the end; outcome is then valid
 
-	// nil if the partition is fenced; otherwise it wraps errFenced, errNoACL, errGone or the error of the context
+	// nil if the partition is fenced; otherwise it wraps errFenced, errNoFence, errGone or the error of the context
 	outcome error
 
 	mu     sync.Mutex
@@ -67,12 +78,13 @@ var (
 	// errFenced means that there is a newer process or, if the fence is a renewal, that the coordinator has raised the
 	// producer's epoch or forgotten it.
 	errFenced = errors.New("a newer process has taken over")
-	// errNoACL means that a permission is missing.
-	errNoACL = errors.New("missing permission")
+	// errNoFence means that a permission is missing, or that the cluster does not support transactional ids.
+	errNoFence = errors.New("cannot use fences")
 	// errGone means that a partition whose fence was to be renewed does not exist.
 	errGone = errors.New("no renewal")
 
 	errNoMarker = errors.New("the transaction's marker is missing")
+	errUsed     = errors.New("the epoch was used without a fence")
 )
 
 // run repeats attempts until the partition is fenced or can't be fenced. It closes f.done.
@@ -87,7 +99,7 @@ func (f *fence) run(ctx context.Context) {
 	f.outcome = backoff.RetryNotify(func() error {
 		err := f.attempt(ctx)
 		switch {
-		case errors.Is(err, errFenced) || errors.Is(err, errNoACL):
+		case errors.Is(err, errFenced) || errors.Is(err, errNoFence):
 			return backoff.Permanent(err)
 		case f.renewal && codeOf(err) == kafkago.UnknownTopicOrPartition:
 			return backoff.Permanent(fmt.Errorf("%w: %w", errGone, err))
@@ -101,12 +113,8 @@ func (f *fence) run(ctx context.Context) {
 
 // attempt continues the fence from the step that failed.
 func (f *fence) attempt(ctx context.Context) error {
-	if f.producer == wire.NoProducer() {
-		if err := f.init(ctx); err != nil {
-			return err
-		}
-	}
-	if err := f.sink.fences.arbiter.verify(ctx, f.asOf); err != nil {
+	arbiter := &f.sink.fences.arbiter
+	if err := arbiter.verify(ctx, f.asOf); err != nil {
 		return err
 	}
 	if f.next == wire.Latest {
@@ -114,7 +122,20 @@ func (f *fence) attempt(ctx context.Context) error {
 			return err
 		}
 	}
+	if f.producer == wire.NoProducer() {
+		if err := f.init(ctx); err != nil {
+			return err
+		}
+		if err := arbiter.verify(ctx, f.asOf); err != nil {
+			return err
+		}
+	}
 	if !f.ended {
+		if !f.renewal {
+			if err := f.read(ctx); err != nil {
+				return err
+			}
+		}
 		if err := f.transact(ctx); err != nil {
 			return err
 		}
@@ -122,42 +143,60 @@ func (f *fence) attempt(ctx context.Context) error {
 	return f.read(ctx)
 }
 
-// begin finds out where to read from, because no position is stored. Usually, no earlier process has written to the
-// partition. But if the transactional id was used before, the state is that of a backup from before its first use.
-func (f *fence) begin(ctx context.Context) (err error) {
-	from := int64(wire.Latest)
-	if f.producer.Epoch > 0 && !f.renewal {
-		from = wire.Earliest
+// begin sets f.next to the end of the log, because no position is stored: no process that knew one has used the
+// transactional id, and so none has written to the partition. begin stores this position, so that a process that is
+// killed as soon as it has used the id leaves one. It stores nothing if a permission is missing.
+func (f *fence) begin(ctx context.Context) error {
+	if err := f.findLeader(ctx); err != nil {
+		return err
 	}
-	f.first, err = f.offset(ctx, from)
-	if err == nil {
-		f.next = f.first
+	var end int64
+	var err error
+	f.request(ctx, f.Leader, func(ctx context.Context) {
+		if end, err = f.Offset(ctx, f.sink.client, wire.Latest); err == nil && !f.renewal {
+			_, err = f.Fetch(ctx, f.sink.client, end, 1, 0) // requires the permission to read
+		}
+	})
+	if err != nil {
+		return f.readError(err)
 	}
-	return err
+	if !f.renewal {
+		if err := f.sink.fences.store(f.part, sinks.Position{Next: end, Partitions: f.count}); err != nil {
+			return err
+		}
+	}
+	f.next, f.unused = end, !f.renewal
+	return nil
 }
 
 // init requests a producer.
 func (f *fence) init(ctx context.Context) error {
-	if err := f.sink.fences.arbiter.verify(ctx, f.asOf); err != nil {
-		return err
-	}
-	own := f.own
-	if !f.asOf.IsZero() {
-		own = wire.NoProducer()
-	}
 	var p wire.Producer
 	err := f.ask(ctx, func(ctx context.Context) (err error) {
-		p, err = f.txn.Init(ctx, transactionTimeout, own)
+		if p, err = f.txn.Init(ctx, transactionTimeout, f.after); wire.Sent(err) {
+			f.unanswered++
+		}
 		return err
 	})
 	if err != nil {
 		return f.judge(err)
 	}
-	f.producer = p
-	if own == wire.NoProducer() { // It may have been taken from a newer process.
+	if f.unused && int(p.Epoch) > f.unanswered { // The state is that of a backup from before the first use of the id.
+		if err := f.sink.fences.store(f.part, sinks.Position{Partitions: f.count}); err != nil {
+			return err
+		}
+		f.next = 0
+	}
+	f.producer, f.unused = p, false
+	if f.after == wire.NoProducer() { // It may have been taken from a newer process.
 		f.asOf = time.Now()
 	}
 	return nil
+}
+
+// startOver lets the next attempt request a producer, no matter who has the partition.
+func (f *fence) startOver() {
+	f.producer, f.after, f.asOf, f.ended = wire.NoProducer(), wire.NoProducer(), time.Now(), false
 }
 
 // transact begins and aborts a transaction. It returns nil if the coordinator perhaps writes the marker.
@@ -184,11 +223,19 @@ func (f *fence) judge(err error) error {
 		if f.renewal {
 			return fmt.Errorf("%w: %w", errFenced, err)
 		}
-		f.producer, f.asOf = wire.NoProducer(), time.Now()
-	case kafkago.TransactionalIDAuthorizationFailed, kafkago.ClusterAuthorizationFailed:
-		return fmt.Errorf("%w: %w", errNoACL, err)
+		f.startOver()
 	case kafkago.TopicAuthorizationFailed, kafkago.UnknownTopicOrPartition:
 		return f.sink.client.CodeError(f.String(), codeOf(err), "")
+	}
+	return barred(err)
+}
+
+// barred wraps errNoFence around the answers which mean that the sink can't use transactional ids.
+func barred(err error) error {
+	code := codeOf(err)
+	if code == kafkago.TransactionalIDAuthorizationFailed || code == kafkago.ClusterAuthorizationFailed ||
+		wire.NoTransactions(code) {
+		return fmt.Errorf("%w: %w", errNoFence, err)
 	}
 	return err
 }
@@ -239,4 +286,13 @@ func (f *fence) failure() error {
 		return fmt.Errorf("%s: reading back what was written", &f.Partition)
 	}
 	return fmt.Errorf("%s: cannot fence earlier processes: %w", &f.Partition, f.failed)
+}
+
+func (f *fence) isDone() bool {
+	select {
+	case <-f.done:
+		return true
+	default:
+		return false
+	}
 }

@@ -138,13 +138,19 @@ func TestFenceDelaysOnlyItsPartition(t *testing.T) {
 	}
 }
 
-// TestNoPermissionToFence: the sink works as without fences, and says once what is missing.
+// TestNoPermissionToFence: the sink works as without fences, and says once what is missing. It does the same if the
+// cluster does not support fences.
 func TestNoPermissionToFence(t *testing.T) {
 	for name, fault := range map[string]kfake.Fault{
 		"transactional id": {
 			Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.TransactionalIDAuthorizationFailed, TopLevel: true,
 		},
-		"read": {Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.TopicAuthorizationFailed},
+		"read":                    {Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.TopicAuthorizationFailed},
+		"coordinator unsupported": {Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.InvalidRequest, TopLevel: true},
+		"producer unsupported": {
+			Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.UnsupportedVersion, TxnID: "deltabridge.w1",
+		},
+		"transaction unsupported": {Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: kerr.UnsupportedVersion},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(3, "events"))
@@ -159,7 +165,11 @@ func TestNoPermissionToFence(t *testing.T) {
 			if got := describe(send(t, s, leave, change(event.Updated, "a", 5))); got[0] != "stored" || got[1] != "ok" {
 				t.Errorf("%v", got)
 			}
-			if n := strings.Count(log.String(), "missing Kafka permissions"); n != 1 {
+			warning := "missing Kafka permissions"
+			if strings.HasSuffix(name, "unsupported") {
+				warning = "does not support transactional ids"
+			}
+			if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), warning) {
 				t.Errorf("%d warnings: %s", n, &log)
 			}
 			if len(s.Positions(nil)) > 0 {
@@ -170,6 +180,17 @@ func TestNoPermissionToFence(t *testing.T) {
 				t.Errorf("%d records, want 4", n)
 			}
 		})
+	}
+}
+
+// TestTransactionTimeout: the brokers permit only short transactions.
+func TestTransactionTimeout(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"),
+		kfake.BrokerConfigs(map[string]string{"transaction.max.timeout.ms": "10000"}))
+	var at stored
+	s := process(t, Config{Brokers: fake.ListenAddrs()}, &at)
+	if got := describe(send(t, s, change(event.Added, "a", 1))); got[0] != "ok" || len(s.Positions(nil)) != 1 {
+		t.Errorf("%v, %v", got, s.Positions(nil))
 	}
 }
 

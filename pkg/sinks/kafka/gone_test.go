@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,24 +56,34 @@ func TestRenewalOfDeletedTopic(t *testing.T) {
 	}
 }
 
+// disk stores nothing.
+type disk struct{ full atomic.Bool }
+
+func (d *disk) store(sinks.Positions) error {
+	if d.full.Load() {
+		return io.ErrShortWrite
+	}
+	return nil
+}
+
 // TestStoreFailsForOnePartition: the position of a new partition can't be stored. The others take events.
 func TestStoreFailsForOnePartition(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "t-a", "t-b"))
 	s := newSink(t, Config{Brokers: fake.ListenAddrs(), Topic: "t-{name}"})
-	var full error
-	s.Resume(sinks.Resume{Writer: "w1", Store: func(sinks.Positions) error { return full }})
+	var disk disk
+	s.Resume(sinks.Resume{Writer: "w1", Store: disk.store})
 	waitUntil(t, func() bool { return s.Connect(t.Context()) == nil })
 	sendAll(t, s, change(event.Added, "a", 1))
-	full = io.ErrShortWrite
+	disk.full.Store(true)
 	results := send(t, s, change(event.Added, "b", 2), change(event.Updated, "a", 3))
 	part, ok := errors.AsType[*sinks.UnavailableError](results[0])
-	if !ok || part.Destination != "t-b/0" || !errors.Is(results[0], full) {
+	if !ok || part.Destination != "t-b/0" || !errors.Is(results[0], io.ErrShortWrite) {
 		t.Errorf("the new partition: %v", results[0])
 	}
 	if results[1] != nil {
 		t.Errorf("the other one: %v", results[1])
 	}
-	full = nil
+	disk.full.Store(false)
 	sendAll(t, s, change(event.Added, "b", 2))
 }
 

@@ -1,10 +1,13 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -125,6 +128,36 @@ func TestIfFoundInForbiddenTopics(t *testing.T) {
 			leave.LeftFilter, leave.IfFound = true, true
 			if got := sendAll(t, process(t, cfg, &at), leave, change(event.Deleted, "c", 3)); got[0] != "stored" {
 				t.Errorf("%v", got)
+			}
+		})
+	}
+}
+
+// TestUnansweredClaim: a claim that was not sent can't be handled late.
+func TestUnansweredClaim(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	for name, sent := range map[string]bool{"refused": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			var away, once atomic.Bool
+			cfg := Config{Brokers: fake.ListenAddrs()}
+			cfg.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if away.Load() {
+					return nil, syscall.ECONNREFUSED
+				}
+				c, err := new(net.Dialer).DialContext(ctx, network, addr)
+				return &forgetful{Conn: c, id: "deltabridge.w1", once: &once}, err
+			}
+			var at stored
+			s := process(t, cfg, &at)
+			a := &s.fences.arbiter
+			if _, err := a.txn.Find(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if away.Store(!sent); !sent {
+				s.client.Close()
+			}
+			if err := a.verify(t.Context(), time.Now()); err == nil || a.unanswered.IsZero() == sent {
+				t.Errorf("%v, unanswered: %v", err, a.unanswered)
 			}
 		})
 	}

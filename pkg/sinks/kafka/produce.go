@@ -146,10 +146,10 @@ func (w *work) noteWritten(p *partition, base int64) {
 	}
 	p.queue, p.inDoubt = p.queue[p.n:], nil
 	p.producer.advance(p.batch.records)
-	if base < 0 {
+	if base < 0 || !p.fenced {
 		return
 	}
-	if base < p.next && p.fenced { // The topic was deleted and created again, so it contains no marker.
+	if base < p.next { // The topic was deleted and created again, so it contains no marker.
 		p.unsettle()
 	}
 	p.next = base + int64(p.batch.records)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,14 +25,18 @@ const (
 	rivalTimeout = 5 * time.Second
 )
 
-// read reads the log up to the marker, and notes the records. If the marker is not there, the next attempt writes
-// another one.
+// read reads the log up to the marker, or up to the end before the transaction, and notes the records. If the marker is
+// not there, the next attempt writes another one.
 func (f *fence) read(ctx context.Context) error {
 	var atEnd time.Time // since when everything is read
 	for {
 		found, err := f.fetch(ctx)
 		if err != nil {
 			return err
+		}
+		if f.isUsed(found) {
+			f.startOver()
+			return errUsed
 		}
 		marker, err := f.take(found, f.note)
 		if marker || err != nil {
@@ -40,6 +45,8 @@ func (f *fence) read(ctx context.Context) error {
 		switch {
 		case f.next < found.HighWatermark:
 			atEnd = time.Time{}
+		case !f.ended:
+			return nil
 		case atEnd.IsZero():
 			atEnd = time.Now()
 		case time.Since(atEnd) > markerWait:
@@ -57,6 +64,9 @@ func (f *fence) fetch(ctx context.Context) (found *fetch.ResponsePartition, err 
 			return nil, err
 		}
 		wait := min(markerWait, f.sink.cfg.RequestTimeout) / 2
+		if !f.ended {
+			wait = 0
+		}
 		f.request(ctx, f.Leader, func(ctx context.Context) {
 			found, err = f.Fetch(ctx, f.sink.client, f.next, readBackBytes, wait)
 		})
@@ -83,7 +93,7 @@ func (f *fence) readError(err error) error {
 	case err == nil:
 		return nil
 	case codeOf(err) == kafkago.TopicAuthorizationFailed:
-		return fmt.Errorf("%w: read %s: %w", errNoACL, &f.Partition, codeOf(err))
+		return fmt.Errorf("%w: read %s: %w", errNoFence, &f.Partition, codeOf(err))
 	}
 	f.Leader = ""
 	return err
@@ -106,6 +116,15 @@ func (f *fence) findLeader(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", &f.Partition, kafkago.LeaderNotAvailable)
 	}
 	return nil
+}
+
+// isUsed reports whether there are batches with the fence's epoch of the producer, or a later one.
+func (f *fence) isUsed(found *fetch.ResponsePartition) bool {
+	stream, _ := found.RecordSet.Records.(*protocol.RecordStream)
+	return stream != nil && !f.renewal && slices.ContainsFunc(stream.Records, func(r protocol.RecordReader) bool {
+		batch, ok := r.(*protocol.RecordBatch)
+		return ok && batch.ProducerID == f.producer.ID && batch.ProducerEpoch >= f.producer.Epoch
+	})
 }
 
 // take calls note for each record up to the fence's marker. It reports whether the marker was found.

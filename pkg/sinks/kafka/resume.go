@@ -2,15 +2,11 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-
-	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -18,37 +14,44 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-const (
-	// fenceWait is how long Send waits for a fence, from its beginning. Until it is done, the events wait.
-	fenceWait = time.Second
-	// advanceEvery is the interval at which the sink looks for fences that must be renewed.
-	advanceEvery = time.Second
-)
+// storeDelay is how long the position of a new partition waits for those of others. A Store waits for the disk.
+const storeDelay = 10 * time.Millisecond
 
 // fences contains what the fences of a sink share.
 type fences struct {
-	resume   *sinks.Resume   // nil if Resume was not called
-	stored   sinks.Positions // the positions that a restart would find
-	all      bool            // reports whether the fences of all partitions with a stored position have begun
-	denied   bool            // reports whether a permission on transactional ids is missing
-	warned   bool            // reports whether a missing permission was logged
-	advanced time.Time       // when advance last looked at all partitions
+	resume      *sinks.Resume   // nil if Resume was not called
+	earlier     sinks.Positions // the positions that earlier processes stored
+	all         bool            // reports whether the fences of all partitions in earlier have begun
+	deniedUntil time.Time       // until when the sink does not try to use transactional ids
+	warned      bool            // reports whether it was logged that fences can't be used
+	advanced    time.Time       // when advance last looked at all partitions
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
 	arbiter arbiter
-	mu      sync.Mutex
-	found   sinks.Found
-	limits  map[string]chan struct{} // by address
+	storing sync.Mutex // held while positions are stored
+
+	mu     sync.Mutex // guards the following fields
+	found  sinks.Found
+	limits map[string]chan struct{} // by address
+	stored sinks.Positions          // earlier, and the positions that the fences of this process have stored
+	group  *group                   // the positions that are stored next, or nil
+}
+
+// group contains positions that are stored together.
+type group struct {
+	positions sinks.Positions
+	done      bool
+	err       error
 }
 
 // Resume implements [sinks.Resumer].
 func (s *Sink) Resume(from sinks.Resume) {
 	f := &s.fences
-	f.resume, f.stored, f.found.Writer = &from, maps.Clone(from.Positions), from.Writer
-	if f.stored == nil {
+	f.resume, f.earlier, f.found.Writer = &from, from.Positions, from.Writer
+	if f.stored = maps.Clone(from.Positions); f.stored == nil {
 		f.stored = make(sinks.Positions)
 	}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
@@ -76,295 +79,6 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 // partName returns the name of a partition in [sinks.Positions].
 func (s *Sink) partName(p *partition) string { return s.client.ClusterID() + "/" + p.destination() }
 
-// prepare makes the partitions of s.routes ready to be written to. It waits for a short time for fences that have just
-// begun.
-func (s *Sink) prepare(ctx context.Context) {
-	var waiting []*partition
-	lost := s.fences.arbiter.lost.Load()
-	for _, p := range s.routes {
-		s.findUnread(p.topic)
-		for _, p := range append(p.topic.unread, p) {
-			if p.isReady() && !lost || p.id < 0 || s.goWithoutFence(p) || slices.Contains(waiting, p) {
-				continue
-			}
-			if p.fence == nil || p.fence.renewal {
-				s.beginFence(p, false)
-			}
-			waiting = append(waiting, p)
-		}
-	}
-	for _, p := range waiting {
-		select {
-		case <-p.fence.done:
-		case <-time.After(time.Until(p.fence.began.Add(fenceWait))):
-		case <-ctx.Done():
-		}
-	}
-	if len(waiting) > 0 {
-		s.fences.advanced = time.Time{}
-	}
-	s.advance()
-	for _, p := range waiting {
-		s.goWithoutFence(p)
-		s.findUnread(p.topic)
-	}
-}
-
-// findUnread sets t.unread.
-func (s *Sink) findUnread(t *topic) {
-	count := len(t.partitions)
-	if t.readFor == count {
-		return
-	}
-	t.unread = nil
-	for _, p := range t.partitions {
-		stored, known := s.fences.stored[s.partName(p)]
-		unread := known && !p.fenced && stored.Partitions != count
-		inDoubt := p.unsettled || p.fenced && p.fence != nil && !p.fence.renewal
-		if (unread || inDoubt) && !t.denied && !s.fences.denied {
-			t.unread = append(t.unread, p)
-		}
-	}
-	if len(t.unread) == 0 {
-		t.readFor = count
-	}
-}
-
-// decidable returns the messages up to the first whose result depends on partitions that are not read yet. This can be
-// a message with IfFound if the events of an object can be in several partitions.
-func (s *Sink) decidable(ctx context.Context, batch []*event.Message, results []error) []*event.Message {
-	first := slices.IndexFunc(batch, func(m *event.Message) bool { return m.IfFound })
-	if first < 0 || !s.volatile || s.fences.resume == nil || s.fences.denied {
-		return batch
-	}
-	err := s.fenceAll(ctx)
-	for _, t := range s.topics {
-		for _, p := range t.partitions {
-			if p.fence != nil && !p.fence.renewal && !t.denied {
-				err = s.unavailable(t, p.notReady())
-			}
-		}
-	}
-	if err == nil {
-		return batch
-	}
-	results[first] = err
-	return batch[:first]
-}
-
-// fenceAll begins to fence all partitions with a stored position, unless it has done so before.
-func (s *Sink) fenceAll(ctx context.Context) error {
-	if s.fences.all {
-		return nil
-	}
-	var topics []*topic
-	for name := range s.fences.stored {
-		if place, ok := strings.CutPrefix(name, s.client.ClusterID()+"/"); ok {
-			name, _, _ := strings.Cut(place, "/")
-			if t := s.topic([]byte(name)); !slices.Contains(topics, t) {
-				topics = append(topics, t)
-			}
-		}
-	}
-	if len(topics) > 0 {
-		s.fetch(ctx, topics)
-	}
-	for _, t := range topics {
-		if t.err != nil && !t.isMissing() && !errors.Is(t.err, kafkago.TopicAuthorizationFailed) {
-			return t.err
-		}
-	}
-	s.fences.all = true
-	for _, t := range topics {
-		for _, p := range t.partitions {
-			if _, known := s.fences.stored[s.partName(p)]; known && p.fence == nil && !p.fenced && !t.denied {
-				s.beginFence(p, false)
-			}
-		}
-	}
-	return nil
-}
-
-// goWithoutFence makes a partition ready that can't be fenced. It reports whether it did so.
-func (s *Sink) goWithoutFence(p *partition) bool {
-	if s.fences.resume != nil && !s.fences.denied && !p.topic.denied || s.fences.arbiter.lost.Load() {
-		return false
-	}
-	p.stopFence()
-	switch inDoubt := len(p.inDoubt) > 0 || p.unsettled; {
-	case p.fenced && inDoubt: // only a newer epoch of the same producer keeps the batch out
-		p.fenced, p.unsettled = false, false
-		p.unsettle()
-	case p.fenced || p.producer.id < 0:
-		p.producer, p.fenced = producer{id: s.producer}, false
-	}
-	return true
-}
-
-// beginFence begins to fence a partition, or to renew its fence.
-func (s *Sink) beginFence(p *partition, renewal bool) {
-	p.stopFence()
-	f := s.newFence(p, renewal)
-	ctx, cancel := context.WithCancel(s.fences.ctx)
-	f.cancel, p.fence, p.unsettled = cancel, f, false
-	s.fences.wg.Go(func() {
-		defer cancel()
-		f.run(ctx)
-	})
-}
-
-func (s *Sink) newFence(p *partition, renewal bool) *fence {
-	f := &fence{
-		sink: s, part: s.partName(p), Partition: wire.Partition{Topic: p.topic.name, ID: p.id, Leader: p.leader},
-		txn: wire.Transactions{
-			Client: s.client, ID: fmt.Sprintf("%s.%s.%d", s.fences.arbiter.txn.ID, p.topic.name, p.id),
-		},
-		own: wire.NoProducer(), producer: wire.NoProducer(), next: wire.Latest, renewal: renewal,
-		began: time.Now(), done: make(chan struct{}),
-	}
-	f.asOf = f.began
-	stored, known := s.fences.stored[s.partName(p)]
-	if p.fenced {
-		f.own, f.asOf, f.next = wire.Producer{ID: p.producer.id, Epoch: p.producer.epoch}, time.Time{}, p.next
-	} else if known {
-		f.next = stored.Next
-	}
-	if renewal {
-		f.producer, f.next = f.own, wire.Latest
-	}
-	return f
-}
-
-// advance applies the results of fences that are done, and begins to renew others. If their positions can't be stored,
-// the partitions wait.
-func (s *Sink) advance() {
-	now := time.Now()
-	if s.fences.resume == nil || now.Sub(s.fences.advanced) < advanceEvery {
-		return
-	}
-	s.fences.advanced = now
-	var done []*partition
-	var renewed bool
-	add := make(sinks.Positions)
-	for _, t := range s.topics {
-		for _, p := range t.partitions {
-			switch {
-			case p.fence == nil && p.fenced && !p.unsettled && now.Sub(p.fencedAt) > wire.FenceInterval:
-				s.beginFence(p, true)
-				renewed = true
-			case p.fence != nil && p.fence.isDone():
-				done = append(done, p)
-				s.addPosition(add, p)
-			}
-		}
-	}
-	if renewed { // An error does not matter: the next renewal tries again, long before the coordinator forgets the id.
-		s.fences.wg.Go(func() { _ = s.fences.arbiter.verify(s.fences.ctx, now.Add(-wire.FenceInterval/2)) })
-	}
-	if len(add) > 0 {
-		if err := s.fences.resume.Store(add); err != nil {
-			done = slices.DeleteFunc(done, func(p *partition) bool {
-				_, waits := add[s.partName(p)]
-				if waits {
-					p.fence.fail(fmt.Errorf("store its position: %w", err))
-				}
-				return waits
-			})
-		} else {
-			maps.Copy(s.fences.stored, add)
-		}
-	}
-	for _, p := range done {
-		s.finishFence(p)
-	}
-}
-
-// addPosition adds the position that must be stored before the partition is written to.
-func (s *Sink) addPosition(add sinks.Positions, p *partition) {
-	f, name := p.fence, s.partName(p)
-	stored, known := s.fences.stored[name]
-	if f.outcome != nil || known && stored.Producer == f.producer.ID {
-		return
-	}
-	if !known {
-		stored.Next, stored.Partitions = f.first, len(p.topic.partitions)
-	} else if stored.Producer != 0 { // 0 may mean that it is not known
-		s.cfg.Logger.Warn("Kafka has forgotten the producer, partition starts without a fence",
-			"topic", f.Topic, "partition", f.ID)
-	}
-	stored.Producer = f.producer.ID
-	add[name] = stored
-}
-
-// finishFence applies the result of a fence that is done.
-func (s *Sink) finishFence(p *partition) {
-	f := p.fence
-	switch {
-	case f.outcome == nil:
-		p.fence, p.fenced, p.fencedAt = nil, true, time.Now()
-		switch {
-		case !f.renewal:
-			p.producer = producer{id: f.producer.ID, epoch: f.producer.Epoch}
-			p.next, p.inDoubt = f.next, nil
-		case len(p.inDoubt) == 0 && !p.unsettled: // The next process need not read what others wrote before the marker.
-			p.next = max(p.next, f.next)
-		}
-	case errors.Is(f.outcome, errNoACL):
-		s.deny(p)
-	case f.renewal && errors.Is(f.outcome, errFenced):
-		s.beginFence(p, false)
-	case errors.Is(f.outcome, errGone): // It is fenced again before the next event is written to it.
-		p.fence, p.unsettled = nil, true
-	}
-}
-
-// deny records that a permission for fences is missing.
-func (s *Sink) deny(p *partition) {
-	cause := p.fence.outcome
-	if codeOf(cause) == kafkago.TopicAuthorizationFailed {
-		p.topic.denied = true
-	} else {
-		s.fences.denied = true
-	}
-	if s.fences.warned {
-		return
-	}
-	s.fences.warned = true
-	s.cfg.Logger.Warn("missing Kafka permissions, events may be written again after a restart",
-		"required", "Describe and Write on transactional ids that begin with deltabridge., and Read on the topics",
-		"err", cause)
-}
-
-// stopFence ends the partition's fence, if there is one. Its result is ignored.
-func (p *partition) stopFence() {
-	if p.fence != nil {
-		p.fence.cancel()
-		p.fence = nil
-	}
-}
-
-// notReady explains why nothing can be written to the partition.
-func (p *partition) notReady() error {
-	switch {
-	case p.isReady():
-		return fmt.Errorf("partitions were added to topic %s: %w", p.topic.name, p.topic.unread[0].notReady())
-	case p.fence == nil:
-		return fmt.Errorf("%s: a batch was perhaps written, reading it back", p)
-	case p.fence.isDone() && errors.Is(p.fence.outcome, errFenced):
-		return sinks.Rejected(p.fence.outcome)
-	}
-	return p.fence.failure()
-}
-
-func (f *fence) isDone() bool {
-	select {
-	case <-f.done:
-		return true
-	default:
-		return false
-	}
-}
-
 // writer returns what identifies the sink in its records, or an empty string if they are not read back.
 func (s *fences) writer() string {
 	if s.resume == nil {
@@ -383,6 +97,47 @@ func (s *fences) limit(addr string) chan struct{} {
 		s.limits[addr] = limit
 	}
 	return limit
+}
+
+// position returns the stored position of a partition.
+func (s *fences) position(part string) (p sinks.Position, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, known = s.stored[part]
+	return p, known
+}
+
+// store stores the position of a partition, together with those that other fences want to store at this time.
+func (s *fences) store(part string, p sinks.Position) error {
+	s.mu.Lock()
+	if s.group == nil {
+		s.group = &group{positions: make(sinks.Positions)}
+	}
+	g := s.group
+	g.positions[part] = p
+	s.mu.Unlock()
+
+	s.storing.Lock()
+	defer s.storing.Unlock()
+	if !g.done {
+		select {
+		case <-time.After(storeDelay):
+		case <-s.ctx.Done():
+		}
+		s.mu.Lock()
+		s.group = nil
+		s.mu.Unlock()
+		g.err, g.done = s.resume.Store(g.positions), true
+		if g.err == nil {
+			s.mu.Lock()
+			maps.Copy(s.stored, g.positions)
+			s.mu.Unlock()
+		}
+	}
+	if g.err != nil {
+		return fmt.Errorf("store its position: %w", g.err)
+	}
+	return nil
 }
 
 // note is Found.Note.

@@ -3,7 +3,6 @@ package kafka
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"strings"
@@ -348,12 +347,17 @@ func TestStartWithoutFence(t *testing.T) {
 	var at stored
 	var log bytes.Buffer
 	cfg := Config{Brokers: []string{broker.Addr()}, Topic: "forgotten", Logger: slog.New(slog.NewTextHandler(&log, nil))}
-	sendAll(t, process(t, cfg, &at), change(event.Added, "a", 1))
+	first := process(t, cfg, &at)
+	sendAll(t, first, change(event.Added, "a", 1))
 	if log.Len() > 0 {
 		t.Errorf("at the first start: %s", &log)
 	}
+	if err := at.add(first.Positions(nil)); err != nil {
+		t.Fatal(err)
+	}
 	for name, p := range at.all {
 		p.Producer += 12345
+		p.Next = 0
 		at.all[name] = p
 	}
 	if got := sendAll(t, process(t, cfg, &at), change(event.Added, "a", 1)); got[0] != "stored" {
@@ -369,8 +373,9 @@ func TestStoreFails(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "unstored", 1, nil)
 	s := newSink(t, Config{Brokers: []string{broker.Addr()}, Topic: "unstored"})
-	full := io.ErrShortWrite
-	s.Resume(sinks.Resume{Writer: "w1", Store: func(sinks.Positions) error { return full }})
+	var disk disk
+	disk.full.Store(true)
+	s.Resume(sinks.Resume{Writer: "w1", Store: disk.store})
 	waitUntil(t, func() bool { return s.Connect(t.Context()) == nil })
 	for range 3 {
 		if err := send(t, s, change(event.Added, "a", 1))[0]; err == nil || !strings.Contains(err.Error(), "short write") {
@@ -378,7 +383,7 @@ func TestStoreFails(t *testing.T) {
 		}
 	}
 	wantIDs(t, broker, "unstored")
-	full = nil
+	disk.full.Store(false)
 	sendAll(t, s, change(event.Added, "a", 1))
 	wantIDs(t, broker, "unstored", "u-a.1")
 }

@@ -26,7 +26,8 @@ type topic struct {
 	fetched    time.Time
 	stale      bool  // reports whether a leader has moved or the topic is not known yet
 	err        error // why the topic was not writable at the last refresh, or nil
-	denied     bool  // reports whether the topic must not be read, so that it cannot be fenced
+	// deniedUntil is until when the sink does not try to fence partitions, because it must not read the topic.
+	deniedUntil time.Time
 	// unread contains the partitions that must be read back before anything is written to the topic: partitions were
 	// added since an earlier process wrote to them, or since a batch is in doubt, so that many events go to another
 	// partition.
@@ -49,7 +50,7 @@ type partition struct {
 	fenced    bool      // reports whether the partition has a producer of its own
 	fencedAt  time.Time // when the partition was fenced or the fence was renewed
 	unsettled bool      // reports whether a fence must settle whether a batch was written
-	next      int64     // if the partition is fenced: the offset after the last acknowledged record or marker
+	next      int64     // the offset after the last record or marker that was acknowledged while the partition was fenced
 
 	// batchBytes is the maximum size of an uncompressed record batch. It is reduced if the broker rejects a batch as
 	// too large.

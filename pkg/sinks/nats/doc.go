@@ -38,9 +38,10 @@
 // (Nats-Expected-Last-Subject-Sequence), and has no Nats-Msg-Id. If the stream refuses a message, the sink looks up the
 // last message of the subject. If a process with the same writer sent that message, and it is the same event or a newer
 // one, there is nothing to send. Otherwise, the sink sends its message again with the sequence of that message.
-// Therefore no process can replace a newer state by an older one, even if it continues while its successor runs, and a
-// repetition is never stored twice. Without the permission to look up messages, the last writer wins. Without
-// Sink.Resume, it also does, and every message has a Nats-Msg-Id.
+// Therefore a process that continues while its successor runs cannot replace a newer state by an older one, and a
+// repetition of a change is never stored twice. The exceptions are in docs/delivery.md: a process with an older filter,
+// a process from before a restored etcd, and a deletion that has expired. Without the permission to look up messages,
+// the last writer wins. Without Sink.Resume, it also does, and every message has a Nats-Msg-Id.
 //
 // Deletions have a TTL if the stream allows TTLs. With Config.Bucket, the stream is a key-value bucket, and a deletion
 // deletes the key.

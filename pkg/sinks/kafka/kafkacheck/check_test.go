@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -253,6 +254,23 @@ func oauth(t *testing.T, broker *testkafka.Broker, life time.Duration) kafka.SAS
 		t.Fatal(err)
 	}
 	return kafka.SASLConfig{Mechanism: "OAUTHBEARER", OAuth: &wire.OAuth{TokenFile: passwordFile(t, token)}}
+}
+
+// TestCheckNoTransactions: a proxy, or a server that is compatible with Kafka, may not support fences.
+func TestCheckNoTransactions(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	cluster.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.UnsupportedVersion, TopLevel: true, Count: -1,
+	})
+	addr := cluster.ListenAddrs()[0]
+	got := strings.Join(sinktest.Table(newSink(t, kafka.Config{Brokers: []string{addr}}).Check(t.Context()), addr), "\n")
+	if !strings.Contains(got, "warn authorize fence: ") || !strings.Contains(got, "Unsupported Version") {
+		t.Error(got)
+	}
 }
 
 // TestCheckAdvertised: a cluster that tells clients to go where they can't is the broker's mistake.

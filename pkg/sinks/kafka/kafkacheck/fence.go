@@ -25,6 +25,11 @@ func (c *Check) fence(ctx context.Context) []diagnose.Finding {
 		f.Remedy = fmt.Sprintf("give %s the permissions Describe and Write on the transactional ids with the prefix %s",
 			c.Client.Config.SASL.Who(), wire.TransactionPrefix)
 		return []diagnose.Finding{f}
+	case wire.NoTransactions(err):
+		f.Warn = true
+		f.Detail = fmt.Sprintf("%v: after a crash, events are written twice", err)
+		f.Remedy = "connect without a proxy, or use a cluster that supports transactional ids"
+		return []diagnose.Finding{f}
 	case err != nil && !errors.Is(err, kafkago.GroupCoordinatorNotAvailable): // brokers create its topic at the first use
 		return []diagnose.Finding{diagnose.Failed(f.Step, f.Target, err)}
 	}

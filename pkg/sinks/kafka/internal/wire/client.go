@@ -194,8 +194,8 @@ func (c *Client) Ask(ctx context.Context, req protocol.Message) (protocol.Messag
 
 // candidates returns the brokers in the order in which they are asked. Brokers with an idle connection are first. They
 // occur a second time, because the broker may have closed the idle connection. If no connection is idle, the first
-// candidate is the broker that has answered recently, or one that accepts connections. If no broker accepts connections within a second, candidates returns
-// an error that contains the reason.
+// candidate is the broker that has answered recently, or one that accepts connections. If no broker accepts connections
+// within a second, candidates returns an error that contains the reason.
 func (c *Client) candidates(ctx context.Context) ([]string, error) {
 	all := slices.Clone(c.Config.Brokers)
 	for _, addr := range c.Addresses() {

@@ -68,6 +68,12 @@ type Transactions struct {
 	Coordinator string
 }
 
+// NoTransactions reports whether err is the answer of a proxy, or of a server that is compatible with Kafka, which does
+// not support the requests of transactional ids.
+func NoTransactions(err error) bool {
+	return errors.Is(err, kafkago.UnsupportedVersion) || errors.Is(err, kafkago.InvalidRequest)
+}
+
 // Find returns the address of the coordinator. It requires the permission Describe on the transactional id.
 func (t *Transactions) Find(ctx context.Context) (string, error) {
 	if t.Coordinator != "" {
@@ -100,22 +106,28 @@ func (t *Transactions) error(what string, code int16) error {
 }
 
 // Init requests a producer. The coordinator increments the epoch that the transactional id had, and ends its open
-// transaction. If own is not NoProducer, the request fails if another process has requested a producer since then.
+// transaction. If own is not NoProducer, the request fails if another process has requested a producer since then. If
+// the timeout is longer than transaction.max.timeout.ms of the brokers, Init halves it.
 func (t *Transactions) Init(ctx context.Context, timeout time.Duration, own Producer) (Producer, error) {
 	addr, err := t.Find(ctx)
 	if err != nil {
 		return NoProducer(), err
 	}
-	msg, err := t.Client.Send(ctx, addr, &initproducerid.Request{
-		TransactionalID: t.ID, TransactionTimeoutMs: int32(timeout.Milliseconds()),
-		ProducerID: own.ID, ProducerEpoch: own.Epoch,
-	})
-	if err != nil {
-		t.Coordinator = ""
-		return NoProducer(), err
+	for {
+		msg, err := t.Client.Send(ctx, addr, &initproducerid.Request{
+			TransactionalID: t.ID, TransactionTimeoutMs: int32(timeout.Milliseconds()),
+			ProducerID: own.ID, ProducerEpoch: own.Epoch,
+		})
+		if err != nil {
+			t.Coordinator = ""
+			return NoProducer(), err
+		}
+		res := msg.(*initproducerid.Response)
+		timeout /= 2
+		if kafkago.Error(res.ErrorCode) != kafkago.InvalidTransactionTimeout || timeout < time.Millisecond {
+			return Producer{res.ProducerID, res.ProducerEpoch}, t.error("request a producer", res.ErrorCode)
+		}
 	}
-	res := msg.(*initproducerid.Response)
-	return Producer{res.ProducerID, res.ProducerEpoch}, t.error("request a producer", res.ErrorCode)
 }
 
 // Add adds a partition to the transaction of p. It begins a transaction if none is open.
