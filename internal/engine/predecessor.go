@@ -25,8 +25,8 @@ type predecessor struct {
 }
 
 // hasSettled reports whether the sink had settled an event. inList reports whether the event is from a list. A deletion
-// that the watch did not report has no resourceVersion of its own, so that of the list is compared. If the list is newer
-// than the floor, the deletion is sent, perhaps again, with the same id.
+// that the watch did not report has no resourceVersion of its own, so that of the list is compared. If the list is
+// newer than the floor, the deletion is sent, perhaps again, with the same id.
 func (p *predecessor) hasSettled(ev event.Event, inList bool) bool {
 	ended := p.ended
 	p.ended = nil

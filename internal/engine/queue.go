@@ -63,8 +63,8 @@ func (p *pipeline) openQueue(state string) error {
 	return nil
 }
 
-// spillMark returns the name of a source in a spill. Positions of two histories of etcd cannot be compared, so that they
-// have two names.
+// spillMark returns the name of a source in a spill. Positions of two histories of etcd cannot be compared, so a source
+// has another name in each.
 func spillMark(uid, source, history string) string {
 	if history != "" {
 		source += " since " + history

@@ -16,8 +16,8 @@ import (
 // ErrFutureVersion is the error that a probe returns if the cluster has not reached a resourceVersion.
 var ErrFutureVersion = errors.New("the cluster has not reached this resourceVersion; was etcd restored from a backup?")
 
-// Unreachable is a resourceVersion that no cluster reaches. An informer that is to resume there lists, and reports a gap
-// that goes back, as after a restore.
+// Unreachable is a resourceVersion that no cluster reaches. An informer that is to resume there lists, and reports a
+// gap that goes back, as after a restore.
 const Unreachable = "9223372036854775807" // the highest revision of etcd
 
 // ProbeName is the name of the object that a probe requests. For the probe, RBAC needs to allow `get` for this name

@@ -548,7 +548,9 @@ func TestStartOverOfAnUnsettledSink(t *testing.T) {
 		u, ok := l.Collect()
 		l.Confirm()
 		want := State{
-			ResourceVersion: informer.Unreachable, Sinks: map[string]string{"a": informer.Unreachable, "b": position}, History: "60",
+			ResourceVersion: informer.Unreachable,
+			Sinks:           map[string]string{"a": informer.Unreachable, "b": position},
+			History:         "60",
 		}
 		if diff := cmp.Diff(want, u.State); diff != "" || !ok {
 			t.Errorf("at %q: %t, %s", position, ok, diff)
