@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsack"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 )
 
@@ -133,18 +134,18 @@ func (l *latest) covers(r sinks.FoundRecord, m *event.Message) bool {
 
 // refused handles the answer that message i was not stored, because its subject has another last message than was
 // expected.
-func (s *Sink) refused(i int32, a *ack) {
+func (s *Sink) refused(i int32, a *natsack.Ack) {
 	f := &s.flight
 	f.refusals[i]++
 	switch {
 	case f.refusals[i] > maxRefusals:
-		f.settle(i, fmt.Errorf("not stored, because others write to the same subject: %w", a.err))
-	case a.numbered && (a.sequence < s.latest.recent || s.lastWins):
-		s.latest.replaceable(f.hashes[i], a.sequence)
+		f.settle(i, fmt.Errorf("not stored, because others write to the same subject: %w", a.Err))
+	case a.Numbered && (a.Sequence < s.latest.recent || s.lastWins):
+		s.latest.replaceable(f.hashes[i], a.Sequence)
 		f.again(i)
-	case a.numbered:
-		f.numbers[i] = a.sequence
-		s.lookUpLast(i, jetstreamGet{Sequence: a.sequence})
+	case a.Numbered:
+		f.numbers[i] = a.Sequence
+		s.lookUpLast(i, jetstreamGet{Sequence: a.Sequence})
 	default:
 		f.numbers[i] = 0
 		s.lookUpLast(i, jetstreamGet{LastFor: s.subject.Expand(f.batch[i])})
@@ -192,13 +193,13 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 	}
 	switch err := json.Unmarshal(m.Data, &answer); {
 	case len(m.Data) == 0 && m.Header.Get("Status") == "503": // an import from another account can lack the subject
-		s.stopLookingUp(errNoResponders)
+		s.stopLookingUp(natsack.ErrNoResponders)
 	case err != nil || answer.Type != lastMessageType: // a late answer of another stream to the message itself
 	case answer.Error != nil && answer.Error.ErrorCode == jetstream.ErrorCode(server.JSNoMessageFoundErr):
 		s.latest.replaceable(f.hashes[i], f.numbers[i]) // it was removed, but the stream may still expect its sequence
 		f.again(i)
 	case answer.Error != nil:
-		f.settle(i, rejection(answer.Error).err)
+		f.settle(i, natsack.Rejection(answer.Error).Err)
 	default:
 		subject := s.subject.Expand(f.batch[i])
 		if answer.Message.Subject != subject && s.info.Config.SubjectTransform == nil {

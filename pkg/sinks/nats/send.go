@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsack"
 )
 
 // maxSubject is the maximum length of a subject in bytes. If a protocol line is too long (max_control_line, 4096 by
@@ -223,7 +224,7 @@ func (s *Sink) publish(i int32) error {
 	err = s.answered.PublishMsg(&s.msg) // PublishMsg copies the whole message
 	s.msg.Data = nil
 	if err != nil {
-		return publishError(err)
+		return natsack.PublishError(err)
 	}
 	return nil
 }
@@ -266,38 +267,38 @@ func (s *Sink) answer(m *natsgo.Msg) {
 	case waiting, done:
 		return // as above
 	}
-	a := readAck(m, s.ackPrefix, s.cfg.Domain)
+	a := s.answers.Read(m)
 	switch {
-	case a.foreign: // for example, a stream of the leaf node with the same name and subjects
+	case a.Foreign: // for example, a stream of the leaf node with the same name and subjects
 		return
-	case a.refused && s.headers.expects():
+	case a.Refused && s.headers.expects():
 		s.refused(i, &a)
 		return
-	case a.err == nil:
+	case a.Err == nil:
 		s.acknowledged(i, &a)
 	}
 	s.partError(f.batch[i], &a)
-	s.recheck = s.recheck || a.recheck
-	f.settle(i, a.err)
+	s.recheck = s.recheck || a.Recheck
+	f.settle(i, a.Err)
 }
 
 // isLeft reports whether an earlier process has left m on disk: see [sinks.Found.Sent].
 func (s *Sink) isLeft(m *event.Message) bool { return s.resume != nil && m.Origin.Seq == 0 }
 
 // acknowledged records the sequence of message i.
-func (s *Sink) acknowledged(i int32, a *ack) {
+func (s *Sink) acknowledged(i int32, a *natsack.Ack) {
 	f := &s.flight
 	switch m := f.batch[i]; {
 	case s.headers.expects() && s.isLeft(m):
-		s.latest.sent(s.subject.Expand(m), a.sequence, m)
+		s.latest.sent(s.subject.Expand(m), a.Sequence, m)
 	case s.headers.expects():
-		s.latest.replaceable(f.hashes[i], a.sequence)
+		s.latest.replaceable(f.hashes[i], a.Sequence)
 	case s.isLeft(m):
 		s.found.Sent(m, "")
 	}
-	if a.sequence <= f.before && !a.duplicate { // the stream was created again, or has lost messages
-		f.before, s.recheck = a.sequence-1, true
-		s.progress.acked, s.progress.read = a.sequence, min(s.progress.read, f.before)
+	if a.Sequence <= f.before && !a.Duplicate { // the stream was created again, or has lost messages
+		f.before, s.recheck = a.Sequence-1, true
+		s.progress.acked, s.progress.read = a.Sequence, min(s.progress.read, f.before)
 	}
-	s.progress.acked = max(s.progress.acked, a.sequence)
+	s.progress.acked = max(s.progress.acked, a.Sequence)
 }
