@@ -124,7 +124,7 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 			return true
 		}
 		state.ResourceVersion = earlier(state.ResourceVersion, other.ResourceVersion)
-		// Each source notices by itself that etcd was restored. In the history of one that has not, new states would seem old.
+		// Each source notices for itself that etcd was restored. In the history of one that has not, new states seem old.
 		state.History = ledger.Later(state.History, other.History)
 		for _, sink := range t.sinks {
 			t.joinRefilters(sink, &state, &other)

@@ -41,10 +41,14 @@ type flight struct {
 	last    map[event.Key]int32 // the last message per key so far
 	before  uint64              // the highest sequence that was acknowledged when the batch began
 
-	// Only for latest-state streams:
-	hashes   []uint64 // hashes of the subjects
-	numbers  []uint64 // the sequences of the messages that are being looked up
-	refusals []uint8
+	expected []expected // only for latest-state streams
+}
+
+// expected is what is known of the message that a message replaces.
+type expected struct {
+	hash     uint64 // of the subject
+	sequence uint64 // from the last refusal
+	refusals int
 }
 
 type status uint8
@@ -62,8 +66,7 @@ func (f *flight) begin(batch []*event.Message, results []error) {
 	f.batch, f.results, f.open, f.flying = batch, results, n, 0
 	f.status = append(f.status[:0], make([]status, n)...)
 	f.next = append(f.next[:0], make([]int32, n)...)
-	f.hashes, f.numbers = append(f.hashes[:0], make([]uint64, n)...), append(f.numbers[:0], make([]uint64, n)...)
-	f.refusals = append(f.refusals[:0], make([]uint8, n)...)
+	f.expected = append(f.expected[:0], make([]expected, n)...)
 	f.ready, f.readyAt = f.ready[:0], 0
 	if f.last == nil {
 		f.last = make(map[event.Key]int32, n)
@@ -235,8 +238,8 @@ func (s *Sink) stored(i int32, subject []byte) (before uint64, err error) {
 	f := &s.flight
 	switch {
 	case s.headers.expects():
-		f.hashes[i] = maphash.Bytes(s.latest.seed, subject)
-		return s.latest.expect(f.hashes[i], subject, f.batch[i])
+		f.expected[i].hash = maphash.Bytes(s.latest.seed, subject)
+		return s.latest.expect(f.expected[i].hash, subject, f.batch[i])
 	case s.found.Has(f.batch[i]):
 		return 0, sinks.ErrStored
 	}
@@ -290,9 +293,9 @@ func (s *Sink) acknowledged(i int32, a *natsack.Ack) {
 	f := &s.flight
 	switch m := f.batch[i]; {
 	case s.headers.expects() && s.isLeft(m):
-		s.latest.sent(s.subject.Expand(m), a.Sequence, m)
+		s.latest.note(s.subject.Expand(m), a.Sequence, sinks.RecordOf(s.latest.writer, m))
 	case s.headers.expects():
-		s.latest.replaceable(f.hashes[i], a.Sequence)
+		s.latest.replaceable(f.expected[i].hash, a.Sequence)
 	case s.isLeft(m):
 		s.found.Sent(m, "")
 	}

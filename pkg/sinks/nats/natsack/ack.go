@@ -59,12 +59,10 @@ func NewReader(stream, domain string) Reader {
 // Read parses the server's answer. Nearly all answers are plain acknowledgements, which can be recognized without a
 // JSON decoder.
 func (r Reader) Read(m *natsgo.Msg) Ack {
-	rest, ok := bytes.CutPrefix(m.Data, r.plain)
-	if ok && len(rest) > 1 && string(bytes.TrimLeft(rest, "0123456789")) == "}" {
-		sequence, err := strconv.ParseUint(string(rest[:len(rest)-1]), 10, 64)
-		if err == nil {
-			return Ack{Sequence: sequence}
-		}
+	rest, plain := bytes.CutPrefix(m.Data, r.plain)
+	number, closed := bytes.CutSuffix(rest, []byte("}"))
+	if sequence, err := strconv.ParseUint(string(number), 10, 64); plain && closed && err == nil {
+		return Ack{Sequence: sequence}
 	}
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return Ack{Err: ErrNoResponders, Recheck: true, OtherSubject: true}
