@@ -108,7 +108,8 @@ func (l *latest) expect(hash uint64, subject []byte, m *event.Message) (sequence
 }
 
 // covers reports whether a record is that of the event or of a newer event of the same subject. A message that is
-// repeated on purpose is new unless the object has changed since.
+// repeated on purpose is new unless the object has changed since. A message of another history of etcd is always new: a
+// resource that is watched again, or a restored checkpoint, begins without a history although etcd was restored before.
 func (l *latest) covers(r sinks.FoundRecord, m *event.Message) bool {
 	c := *m
 	c.Origin.Seq = 0 // this process may be an earlier one than that of the record

@@ -78,6 +78,8 @@ func New(cfg Config) *Sink {
 		Wildcard: subject.Wildcard(),
 		Letters:  cfg.LettersOf != "",
 		Embedded: cfg.Embedded != nil,
+
+		DeletionsKeptFor: cfg.Stream.DeletionsKeptFor,
 	}
 	return s
 }
