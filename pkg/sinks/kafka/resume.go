@@ -50,8 +50,7 @@ type group struct {
 // Resume implements [sinks.Resumer].
 func (s *Sink) Resume(from sinks.Resume) {
 	f := &s.fences
-	f.resume, f.earlier = &from, from.Positions
-	f.found = sinks.Found{Writer: from.Writer, Logger: s.cfg.Logger}
+	f.resume, f.earlier, f.found = &from, from.Positions, sinks.Found{Writer: from.Writer, Logger: s.cfg.Logger}
 	if f.stored = maps.Clone(from.Positions); f.stored == nil {
 		f.stored = make(sinks.Positions)
 	}

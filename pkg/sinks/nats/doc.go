@@ -70,7 +70,7 @@
 // lose events without an error are warnings.
 //
 // Package natscheck checks what the stream must have, and implements the NATS parts of `bridge doctor` and `bridge
-// tail`.
+// tail`. Package natsack reads the answers of the stream.
 //
 // # Large data
 //

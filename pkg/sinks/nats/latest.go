@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsack"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 )
 
@@ -65,10 +66,11 @@ func (l *latest) replaceable(hash, sequence uint64) {
 	l.sequences[hash] = sequence
 }
 
-// note records the last message of a subject as it was read from the stream.
+// note records the last message of a subject, which must be compared with a message of the sink before it is replaced
+// if it is recent and from a process with the same writer.
 func (l *latest) note(subject string, sequence uint64, r sinks.FoundRecord) {
 	hash := maphash.String(l.seed, subject)
-	if !isFrom(l.writer, r.Mark) || sequence < l.recent {
+	if writer, _, _ := strings.Cut(r.Mark, " "); writer != l.writer || sequence < l.recent {
 		l.replaceable(hash, sequence)
 		return
 	}
@@ -76,15 +78,6 @@ func (l *latest) note(subject string, sequence uint64, r sinks.FoundRecord) {
 	makeRoom(l.records, maxRecords)
 	l.records[hash] = lastRecord{r, subject, sequence}
 }
-
-// sent records the last message of a subject, which the sink has sent. It must be called if an earlier process has left
-// the message on disk, because its source can bring the event again.
-func (l *latest) sent(subject string, sequence uint64, m *event.Message) {
-	l.note(subject, sequence, sinks.RecordOf(l.writer, m))
-}
-
-// isFrom reports whether a message with a [sinks.Mark] is from a writer.
-func isFrom(writer, mark string) bool { return mark == writer || strings.HasPrefix(mark, writer+" ") }
 
 // makeRoom removes an entry if a map has as many as it may have.
 func makeRoom[V any](m map[uint64]V, limit int) {
@@ -115,7 +108,8 @@ func (l *latest) expect(hash uint64, subject []byte, m *event.Message) (sequence
 }
 
 // covers reports whether a record is that of the event or of a newer event of the same subject. A message that is
-// repeated on purpose is new unless the object has changed since.
+// repeated on purpose is new unless the object has changed since. A message of another history of etcd is always new: a
+// resource that is watched again, or a restored checkpoint, begins without a history although etcd was restored before.
 func (l *latest) covers(r sinks.FoundRecord, m *event.Message) bool {
 	c := *m
 	c.Origin.Seq = 0 // this process may be an earlier one than that of the record
@@ -133,20 +127,18 @@ func (l *latest) covers(r sinks.FoundRecord, m *event.Message) bool {
 
 // refused handles the answer that message i was not stored, because its subject has another last message than was
 // expected.
-func (s *Sink) refused(i int32, a *ack) {
-	f := &s.flight
-	f.refusals[i]++
+func (s *Sink) refused(i int32, a *natsack.Ack) {
+	f, e := &s.flight, &s.flight.expected[i]
+	e.refusals, e.sequence = e.refusals+1, a.Sequence
 	switch {
-	case f.refusals[i] > maxRefusals:
-		f.settle(i, fmt.Errorf("not stored, because others write to the same subject: %w", a.err))
-	case a.numbered && (a.sequence < s.latest.recent || s.lastWins):
-		s.latest.replaceable(f.hashes[i], a.sequence)
+	case e.refusals > maxRefusals:
+		f.settle(i, fmt.Errorf("not stored, because others write to the same subject: %w", a.Err))
+	case a.Numbered && (a.Sequence < s.latest.recent || s.lastWins):
+		s.latest.replaceable(e.hash, a.Sequence)
 		f.again(i)
-	case a.numbered:
-		f.numbers[i] = a.sequence
-		s.lookUpLast(i, jetstreamGet{Sequence: a.sequence})
+	case a.Numbered:
+		s.lookUpLast(i, jetstreamGet{Sequence: a.Sequence})
 	default:
-		f.numbers[i] = 0
 		s.lookUpLast(i, jetstreamGet{LastFor: s.subject.Expand(f.batch[i])})
 	}
 }
@@ -179,8 +171,7 @@ const lastMessageType = "io.nats.jetstream.api.v1.stream_msg_get_response"
 
 // lookedUp handles the answer to lookUpLast.
 func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
-	f := &s.flight
-	s.progress.failing = time.Time{}
+	f, e := &s.flight, &s.flight.expected[i]
 	var answer struct {
 		Type    string              `json:"type"`
 		Error   *jetstream.APIError `json:"error"`
@@ -192,14 +183,16 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 	}
 	switch err := json.Unmarshal(m.Data, &answer); {
 	case len(m.Data) == 0 && m.Header.Get("Status") == "503": // an import from another account can lack the subject
-		s.stopLookingUp(errNoResponders)
+		s.stopLookingUp(natsack.ErrNoResponders)
 	case err != nil || answer.Type != lastMessageType: // a late answer of another stream to the message itself
 	case answer.Error != nil && answer.Error.ErrorCode == jetstream.ErrorCode(server.JSNoMessageFoundErr):
-		s.latest.replaceable(f.hashes[i], f.numbers[i]) // it was removed, but the stream may still expect its sequence
+		s.progress.failing = time.Time{}
+		s.latest.replaceable(e.hash, e.sequence) // it was removed, but the stream may still expect its sequence
 		f.again(i)
 	case answer.Error != nil:
-		f.settle(i, rejection(answer.Error).err)
+		f.settle(i, natsack.Rejection(answer.Error).Err)
 	default:
+		s.progress.failing = time.Time{}
 		subject := s.subject.Expand(f.batch[i])
 		if answer.Message.Subject != subject && s.info.Config.SubjectTransform == nil {
 			// The number is from another stream, for example one of the leaf node with the same name and subjects.
@@ -219,7 +212,7 @@ func (s *Sink) stopLookingUp(err error) {
 	f := &s.flight
 	for i, status := range f.status {
 		if status == asking {
-			s.latest.replaceable(f.hashes[i], f.numbers[i])
+			s.latest.replaceable(f.expected[i].hash, f.expected[i].sequence)
 			f.again(int32(i))
 		}
 	}

@@ -15,31 +15,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
 
-// The answers that name a sequence.
-func TestSequenceOfAnAnswer(t *testing.T) {
-	refusal := func(code int, text string) string {
-		return fmt.Sprintf(`{"error":{"code":400,"err_code":%d,"description":%q},"stream":"K8S","seq":0}`, code, text)
-	}
-	for data, want := range map[string]ack{
-		`{"stream":"K8S","seq":17}`:                      {sequence: 17},
-		`{"stream":"K8S", "seq":17}`:                     {sequence: 17},
-		`{"stream":"K8S","seq":17,"duplicate":true}`:     {sequence: 17, duplicate: true},
-		refusal(10071, "wrong last sequence: 3"):         {refused: true, numbered: true, sequence: 3},
-		refusal(10071, "wrong last sequence: 0"):         {refused: true, numbered: true},
-		refusal(10071, "in words of a later version, 3"): {refused: true},
-		refusal(10164, "wrong last sequence"):            {refused: true},
-	} {
-		got := readAck(&natsgo.Msg{Data: []byte(data)}, ackPrefix("K8S", ""), "")
-		if (got.err != nil) != got.refused {
-			t.Errorf("%s: %v", data, got.err)
-		}
-		got.err = nil
-		if got != want {
-			t.Errorf("%s: %+v, want %+v", data, got, want)
-		}
-	}
-}
-
 // What is known of a stream has a bound, and what does not fit is looked up again.
 func TestLatestIsBounded(t *testing.T) {
 	l := latest{writer: "i/s"}

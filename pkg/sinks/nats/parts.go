@@ -6,6 +6,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsack"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 )
 
@@ -34,12 +35,12 @@ func (s *Sink) unavailable(m *event.Message, err error) error {
 
 // partError marks the error of an acknowledgement as a failure of a part if the error concerns only the subject of the
 // message: the subject is full, or the stream did not have it at the last check.
-func (s *Sink) partError(m *event.Message, a *ack) {
+func (s *Sink) partError(m *event.Message, a *natsack.Ack) {
 	switch {
-	case a.err == nil || sinks.IsPermanent(a.err) || sinks.IsMaybeWritten(a.err):
-	case errors.Is(a.err, errFullSubject),
-		a.otherSubject && !natscheck.Covers(s.info.Config.Subjects, s.subject.Expand(m)):
-		a.err = s.unavailable(m, a.err)
+	case a.Err == nil || sinks.IsPermanent(a.Err) || sinks.IsMaybeWritten(a.Err):
+	case errors.Is(a.Err, natsack.ErrFullSubject),
+		a.OtherSubject && !natscheck.Covers(s.info.Config.Subjects, s.subject.Expand(m)):
+		a.Err = s.unavailable(m, a.Err)
 	}
 }
 

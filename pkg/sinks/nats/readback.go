@@ -90,26 +90,21 @@ func (p *progress) note(batch []*event.Message, results []error, before uint64) 
 // an acknowledgement: after an outage, the stream may no longer know their ids.
 func (s *Sink) readBack(ctx context.Context) error {
 	p := &s.progress
-	switch {
-	case s.resume == nil:
+	begun := p.part == s.destination
+	if s.resume == nil || begun && (!p.unsure || s.headers.latest) { // a latest-state stream refuses what it has
 		return nil
-	case p.part != s.destination:
-		last, err := s.end(ctx)
-		if err != nil {
-			return err
-		}
-		return s.begin(ctx, last)
-	case p.unsure && !s.headers.latest: // a refusal by a latest-state stream shows it for each message
-		last, err := s.end(ctx)
-		if err == nil {
-			err = s.read(ctx, max(p.settled(), p.read)+1, last)
-		}
-		if err != nil {
-			return err
-		}
-		p.read = last
 	}
-	p.unsure = false
+	last, err := s.end(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !begun:
+		return s.begin(ctx, last)
+	}
+	if err := s.read(ctx, max(p.settled(), p.read)+1, last); err != nil {
+		return err
+	}
+	p.read, p.unsure = last, false
 	return nil
 }
 

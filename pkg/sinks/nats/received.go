@@ -74,14 +74,14 @@ func (s *Sink) lastReceived(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	a := readAck(answer, s.ackPrefix, s.cfg.Domain)
+	a := s.answers.Read(answer)
 	switch {
-	case a.refused && a.numbered:
-		return a.sequence, nil
-	case a.err == nil:
+	case a.Refused && a.Numbered:
+		return a.Sequence, nil
+	case a.Err == nil:
 		return 0, errors.New("the stream did not refuse a message with an impossible sequence")
 	}
-	return 0, a.err
+	return 0, a.Err
 }
 
 func (s *Sink) endSubject() string { return s.route + s.stream.EndSubject(s.info.Config.Subjects) }

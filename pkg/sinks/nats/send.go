@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsack"
 )
 
 // maxSubject is the maximum length of a subject in bytes. If a protocol line is too long (max_control_line, 4096 by
@@ -40,10 +41,14 @@ type flight struct {
 	last    map[event.Key]int32 // the last message per key so far
 	before  uint64              // the highest sequence that was acknowledged when the batch began
 
-	// Only for latest-state streams:
-	hashes   []uint64 // hashes of the subjects
-	numbers  []uint64 // the sequences of the messages that are being looked up
-	refusals []uint8
+	expected []expected // only for latest-state streams
+}
+
+// expected is what is known of the message that a message replaces.
+type expected struct {
+	hash     uint64 // of the subject
+	sequence uint64 // from the last refusal
+	refusals int
 }
 
 type status uint8
@@ -61,8 +66,7 @@ func (f *flight) begin(batch []*event.Message, results []error) {
 	f.batch, f.results, f.open, f.flying = batch, results, n, 0
 	f.status = append(f.status[:0], make([]status, n)...)
 	f.next = append(f.next[:0], make([]int32, n)...)
-	f.hashes, f.numbers = append(f.hashes[:0], make([]uint64, n)...), append(f.numbers[:0], make([]uint64, n)...)
-	f.refusals = append(f.refusals[:0], make([]uint8, n)...)
+	f.expected = append(f.expected[:0], make([]expected, n)...)
 	f.ready, f.readyAt = f.ready[:0], 0
 	if f.last == nil {
 		f.last = make(map[event.Key]int32, n)
@@ -223,7 +227,7 @@ func (s *Sink) publish(i int32) error {
 	err = s.answered.PublishMsg(&s.msg) // PublishMsg copies the whole message
 	s.msg.Data = nil
 	if err != nil {
-		return publishError(err)
+		return natsack.PublishError(err)
 	}
 	return nil
 }
@@ -234,8 +238,8 @@ func (s *Sink) stored(i int32, subject []byte) (before uint64, err error) {
 	f := &s.flight
 	switch {
 	case s.headers.expects():
-		f.hashes[i] = maphash.Bytes(s.latest.seed, subject)
-		return s.latest.expect(f.hashes[i], subject, f.batch[i])
+		f.expected[i].hash = maphash.Bytes(s.latest.seed, subject)
+		return s.latest.expect(f.expected[i].hash, subject, f.batch[i])
 	case s.found.Has(f.batch[i]):
 		return 0, sinks.ErrStored
 	}
@@ -266,38 +270,38 @@ func (s *Sink) answer(m *natsgo.Msg) {
 	case waiting, done:
 		return // as above
 	}
-	a := readAck(m, s.ackPrefix, s.cfg.Domain)
+	a := s.answers.Read(m)
 	switch {
-	case a.foreign: // for example, a stream of the leaf node with the same name and subjects
+	case a.Foreign: // for example, a stream of the leaf node with the same name and subjects
 		return
-	case a.refused && s.headers.expects():
+	case a.Refused && s.headers.expects():
 		s.refused(i, &a)
 		return
-	case a.err == nil:
+	case a.Err == nil:
 		s.acknowledged(i, &a)
 	}
 	s.partError(f.batch[i], &a)
-	s.recheck = s.recheck || a.recheck
-	f.settle(i, a.err)
+	s.recheck = s.recheck || a.Recheck
+	f.settle(i, a.Err)
 }
 
 // isLeft reports whether an earlier process has left m on disk: see [sinks.Found.Sent].
 func (s *Sink) isLeft(m *event.Message) bool { return s.resume != nil && m.Origin.Seq == 0 }
 
 // acknowledged records the sequence of message i.
-func (s *Sink) acknowledged(i int32, a *ack) {
+func (s *Sink) acknowledged(i int32, a *natsack.Ack) {
 	f := &s.flight
 	switch m := f.batch[i]; {
 	case s.headers.expects() && s.isLeft(m):
-		s.latest.sent(s.subject.Expand(m), a.sequence, m)
+		s.latest.note(s.subject.Expand(m), a.Sequence, sinks.RecordOf(s.latest.writer, m))
 	case s.headers.expects():
-		s.latest.replaceable(f.hashes[i], a.sequence)
+		s.latest.replaceable(f.expected[i].hash, a.Sequence)
 	case s.isLeft(m):
 		s.found.Sent(m, "")
 	}
-	if a.sequence <= f.before && !a.duplicate { // the stream was created again, or has lost messages
-		f.before, s.recheck = a.sequence-1, true
-		s.progress.acked, s.progress.read = a.sequence, min(s.progress.read, f.before)
+	if a.Sequence <= f.before && !a.Duplicate { // the stream was created again, or has lost messages
+		f.before, s.recheck = a.Sequence-1, true
+		s.progress.acked, s.progress.read = a.Sequence, min(s.progress.read, f.before)
 	}
-	s.progress.acked = max(s.progress.acked, a.sequence)
+	s.progress.acked = max(s.progress.acked, a.Sequence)
 }

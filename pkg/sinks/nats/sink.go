@@ -12,6 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsack"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
@@ -24,12 +25,12 @@ type Sink struct {
 	server  *embedded.Server // the running embedded server; nil without Config.Embedded
 	stream  natscheck.Stream // the requirements on the stream
 
-	answered  *natsgo.Conn     // the connection whose answers are sent to acks
-	inbox     string           // prefix of the reply subjects
-	acks      chan *natsgo.Msg // answers of the server
-	ackPrefix []byte
-	route     string // the prefix of the subjects of messages; see natsconn.Access
-	recheck   bool   // the stream must be checked before the next batch
+	answered *natsgo.Conn     // the connection whose answers are sent to acks
+	inbox    string           // prefix of the reply subjects
+	acks     chan *natsgo.Msg // answers of the server
+	answers  natsack.Reader
+	route    string // the prefix of the subjects of messages; see natsconn.Access
+	recheck  bool   // the stream must be checked before the next batch
 
 	info        *jetstream.StreamInfo // the stream at the last check; nil before the first check
 	destination string                // identity of the stream at the last check
@@ -61,7 +62,7 @@ func New(cfg Config) *Sink {
 	cfg.complete()
 	s := &Sink{
 		cfg: cfg, subject: subject,
-		ackPrefix: ackPrefix(cfg.Stream.Name, cfg.Domain), route: cfg.Route(cfg.Subject),
+		answers: natsack.NewReader(cfg.Stream.Name, cfg.Domain), route: cfg.Route(cfg.Subject),
 		// acks has room for all answers that can be on their way, including late answers to a batch that was given up.
 		acks:    make(chan *natsgo.Msg, 4*cfg.MaxInFlight),
 		warned:  make(map[string]bool),
@@ -77,6 +78,8 @@ func New(cfg Config) *Sink {
 		Wildcard: subject.Wildcard(),
 		Letters:  cfg.LettersOf != "",
 		Embedded: cfg.Embedded != nil,
+
+		DeletionsKeptFor: cfg.Stream.DeletionsKeptFor,
 	}
 	return s
 }

@@ -13,8 +13,12 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
-// shortAge is a maximum message age that a usual outage of a consumer exceeds.
-const shortAge = time.Hour
+const (
+	// shortAge is a maximum message age that a usual outage of a consumer exceeds.
+	shortAge = time.Hour
+	// shortDeletion is a TTL of deletions that a message on its way to the server can exceed.
+	shortDeletion = 10 * time.Minute
+)
 
 // doctorWarnings returns all warnings. In addition to [Stream.Warnings], it reports settings that lose no events during
 // delivery but that an operator may not expect.
@@ -23,6 +27,10 @@ func (s *Stream) doctorWarnings(c *jetstream.StreamConfig, maxPayload int64) []d
 	s.warn(&found, s.Config.AllowMsgTTL && !c.AllowMsgTTL,
 		"use nats stream edit "+c.Name+" --allow-msg-ttl (nats-server 2.11), or set nats.stream.deletionsKeptFor: 0s",
 		"it keeps deletions forever, because it allows no TTL for single messages (allow_msg_ttl)")
+	s.warn(&found, c.AllowMsgTTL && s.DeletionsKeptFor > 0 && s.DeletionsKeptFor < shortDeletion,
+		"set nats.stream.deletionsKeptFor to 10m or more",
+		"it keeps deletions only for %v: a message that the server receives later can bring a deleted object back",
+		s.DeletionsKeptFor)
 	s.warn(&found, c.Replicas <= 1 && !s.Embedded, "use 3 replicas, in a cluster of at least 3 servers (num_replicas)",
 		"it has one replica: if the server loses its data, acknowledged messages are lost")
 	s.warn(&found, c.Storage == jetstream.MemoryStorage && c.Replicas <= 1, "use storage: file",

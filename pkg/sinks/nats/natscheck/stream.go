@@ -36,6 +36,8 @@ type Stream struct {
 	Create   bool   // create the stream if it does not exist
 	Wildcard string // matches the subjects of all events
 	Letters  bool   // the messages are dead letters, which are not read back
+	// DeletionsKeptFor is the TTL of deletions. It is 0 if they do not expire.
+	DeletionsKeptFor time.Duration
 	// Embedded reports whether the server runs in this process. Then the stream can't have more than one replica.
 	Embedded bool
 }

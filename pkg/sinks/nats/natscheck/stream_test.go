@@ -103,6 +103,9 @@ func TestWarnings(t *testing.T) {
 		{nil, func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, large, false, "if all its servers are down"},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject, c.AllowMsgTTL = 1, true }, large, false, ""},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 }, large, false, "allow_msg_ttl"},
+		{func(s *Stream) { latest(s); s.DeletionsKeptFor = time.Minute }, func(c *jetstream.StreamConfig) {
+			c.MaxMsgsPerSubject, c.AllowMsgTTL = 1, true
+		}, large, false, "it keeps deletions only for 1m0s"},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxAge, c.AllowMsgTTL = time.Minute, true }, large, true, "it removes objects that do not change for 1m0s"},
 		{latest, func(c *jetstream.StreamConfig) { c.Duplicates, c.AllowMsgTTL = 0, true }, large, false, ""},
 	} {
