@@ -156,7 +156,7 @@ check: lint vuln size ## Formatting, static analysis, import rules, known vulner
 # Lines of Go without comments and blank lines. Tests do not count, nor what only tests use.
 .PHONY: size
 size:
-	@find cmd pkg internal -name '*.go' ! -name '*_test.go' ! -path 'pkg/sinks/sinktest/*' | sort | xargs awk ' \
+	@find cmd pkg internal -name '*.go' ! -name '*_test.go' ! -path 'pkg/sinks/sinktest/*' ! -path 'internal/statelog/logtest/*' | sort | xargs awk ' \
 	!/^[[:space:]]*($$|\/\/)/ { folder = FILENAME; sub(/\/[^\/]*$$/, "", folder); lines[folder]++; all++ } \
 	END { for (folder in lines) if (lines[folder] > 2000) printf "size: %6d lines in %s\n", lines[folder], folder; \
 	      printf "size: %6d lines of Go in cmd, pkg and internal\n", all }'
