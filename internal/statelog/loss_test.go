@@ -27,7 +27,7 @@ func TestLostEnd(t *testing.T) {
 	for n := range 3 {
 		l.commit(put(fmt.Sprint("k", n), "v"))
 	}
-	standby, late := &logtest.Copy{}, &logtest.Copy{}
+	standby := &logtest.Copy{}
 	f := statelog.NewFollower(b.Open(), standby, statelog.Claim{})
 	if err := f.Read(t.Context()); err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestLostEnd(t *testing.T) {
 		wantError(t, f.Read(t.Context()), statelog.ErrIncomplete, "the last commit of the local copy is not in it")
 	}
 	wantError(t, l.Claim(t.Context(), false), statelog.ErrIncomplete)
-	late = standby.Clone()
+	late := standby.Clone()
 	l.claimAnyway()
 	l.pass()
 	wantCopy(t, "the leader", l.copy, content(put("k0", "v"), put("k1", "v"), put("k2", "v")))
