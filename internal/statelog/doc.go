@@ -20,8 +20,9 @@
 // # Passes
 //
 // From time to time, the leader writes everything again between ordinary commits: a pass. Everything before a complete
-// pass is removed. A pass begins with a claim. A reader without a copy, or with a copy that does not continue in the
-// log, begins at the first pass of the log. Its copy is Partial until this pass has ended.
+// pass is removed. A pass begins with a claim. A pass that its leader did not finish begins again with the next claim.
+// A reader without a copy, or with a copy that does not continue in the log, begins at the first pass of the log. Its
+// copy is Partial until this pass or a later one has ended.
 //
 // # What goes wrong
 //
@@ -38,7 +39,9 @@
 //	a newer format                                [ErrNewer]; nothing is written
 //
 // If the log was emptied and no process has a copy, nothing shows that it ever had content. If a broker loses
-// exactly the last commits, that is noticed only by a process whose copy has them.
+// exactly the last commits, that is noticed only by a process whose copy has them. If the log was emptied, and a
+// process without a copy claims it with a clock that is behind the epoch of the last leader, running followers of that
+// leader drop what it writes, until they start again or claim the log.
 //
 // # Format
 //

@@ -58,9 +58,6 @@ func (p *Point) is(c *commit) bool {
 func (p Point) next(c *commit, claim Claim, position int64) Point {
 	p.Position, p.Number, p.Chain = position, c.number, c.chain()
 	if c.kind == kindClaim {
-		if c.epoch != p.Claim.Epoch {
-			p.Running = Pass{} // nobody continues it
-		}
 		p.Claim = claim
 	}
 	if c.first {

@@ -186,7 +186,7 @@ func (r *reader) commit(c *commit, position int64) (err error) {
 	case r.point.is(c): // the copy has it
 		r.mode, r.lost = synced, nil
 		return nil
-	case c.first && (!follows || r.point.Partial):
+	case c.first && !follows:
 		if err := r.copy.Reset(); err != nil {
 			r.restart()
 			return fmt.Errorf("empty the local copy: %w", err)

@@ -122,7 +122,8 @@ func (w *Writer) examine(ctx context.Context) (first bool, problem, err error) {
 	case r.mode != synced && number > 1:
 		problem = fmt.Errorf("%w: it begins with commit %d, of which parts are missing", ErrIncomplete, number-1)
 	}
-	return r.mode != synced || !found || number > r.point.Pass.Number, problem, nil
+	// A pass that its leader did not finish begins again: readers may wait for it.
+	return r.mode != synced || !found || number > r.point.Pass.Number || r.point.Running.Number > 0, problem, nil
 }
 
 // discard empties a copy that is Partial.

@@ -152,6 +152,7 @@ func TestForeignLogs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := logtest.NewBroker(false)
+			b.Claimed = 120 // a claim has several records
 			newLeader(t, b, &logtest.Copy{}, own).claim()
 			before := records(t, b)
 			c := logtest.NewCopy(content(put("mine", "1")))
@@ -376,7 +377,18 @@ func TestTooLarge(t *testing.T) {
 	if n = records(t, b) - n; n != 3 {
 		t.Errorf("the next commit has %d records", n)
 	}
+	b.Max = 4000
+	l.claim()
+	parts := 0
+	l.log.Fault = func() logtest.Fault { // the limit is lowered in the middle of a commit
+		if parts++; parts == 3 {
+			b.Max = 600
+		}
+		return logtest.None
+	}
+	l.commit(put("a", strings.Repeat("y", 10_000)))
 	want := maps.Clone(l.copy.Content())
+	wantContent(t, b, want)
 	b.Max = 10
 	_, err := l.Append(t.Context(), []statelog.Pair{put("c", "")})
 	wantError(t, err, statelog.ErrTooLarge)
