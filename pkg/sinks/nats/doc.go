@@ -40,8 +40,9 @@
 // one, there is nothing to send. Otherwise, the sink sends its message again with the sequence of that message.
 // Therefore a process that continues while its successor runs cannot replace a newer state by an older one, and a
 // repetition of a change is never stored twice. The exceptions are in docs/delivery.md: a process with an older filter,
-// a process from before a restored etcd, and a deletion that has expired. Without the permission to look up messages,
-// the last writer wins. Without Sink.Resume, it also does, and every message has a Nats-Msg-Id.
+// a process from before a restored etcd, and a deletion that has expired. If messages cannot be
+// looked up, because of a permission or an export, the last writer wins. Without Sink.Resume, it also does, and every
+// message has a Nats-Msg-Id.
 //
 // Deletions have a TTL if the stream allows TTLs. With Config.Bucket, the stream is a key-value bucket, and a deletion
 // deletes the key.

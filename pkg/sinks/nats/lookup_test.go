@@ -94,3 +94,64 @@ accounts {
 	}
 	expectHeld(t, b, "updated uid-a.1002")
 }
+
+// Without the permission to read the stream back, every last message is looked up, and nothing is written twice.
+// Without the permission to look up messages either, the last writer of an object wins.
+func TestMirrorWithoutPermissions(t *testing.T) {
+	for _, c := range []struct {
+		permission string
+		stored     string
+	}{
+		{"$JS.API.STREAM.MSG.GET.K8S", "110"},
+		{"unused", "000"},
+	} {
+		b := secured(t, limited("k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S", c.permission))
+		var logged warnings
+		b.edit = func(cfg *nats.Config) {
+			asBridge(t, cfg)
+			asMirror(time.Hour)(cfg)
+			cfg.Logger = logged.logger()
+		}
+		in := install(b)
+		send(t, in.start(t), sinktest.Message("a", 2, 100), sinktest.Message("b", 1, 100))
+		after := in.start(t)
+		expectStored(t, after, c.stored, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100),
+			sinktest.Message("a", 3, 100))
+		want := map[string]int{"unused": 1}[c.permission]
+		if n := logged.count("an older state can replace a newer one"); n != want {
+			t.Errorf("%s: %d warnings: %s", c.permission, n, logged.text.String())
+		}
+	}
+}
+
+// The subject changes all the time, because somebody else writes to it. The message is tried again later.
+func TestMirrorOthersKeepWriting(t *testing.T) {
+	in := installMirror(t)
+	sink := in.start(t)
+	js := in.js(t)
+	send(t, sink, sinktest.Message("a", 1, 100))
+	subject := in.messages(t)[0].Subject()
+	write := func(*natsgo.Msg) {
+		if _, err := js.Publish(t.Context(), subject, nil); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	}
+	write(nil)
+	sub, err := js.Conn().Subscribe("$JS.API.STREAM.MSG.GET.>", write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	// Whether the sink loses each of the races is a matter of luck.
+	if err := try(t, sink, sinktest.Message("a", 2, 100))[0]; err != nil && sinks.IsPermanent(err) {
+		t.Errorf("%v", err)
+	}
+	if err := sub.Unsubscribe(); err != nil {
+		t.Error(err)
+	}
+	for err := errors.New("not sent"); err != nil && !errors.Is(err, sinks.ErrStored); {
+		err = try(t, sink, sinktest.Message("a", 2, 100))[0]
+	}
+}

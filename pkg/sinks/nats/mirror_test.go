@@ -1,12 +1,12 @@
 package nats_test
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
-	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -22,12 +22,27 @@ func installMirror(t *testing.T) *installation {
 	return in
 }
 
+// mirrors runs a test with a stream that keeps the last message of each subject, and with a bucket.
+func mirrors(t *testing.T, test func(t *testing.T, in *installation)) {
+	t.Helper()
+	t.Run("stream", func(t *testing.T) { test(t, installMirror(t)) })
+	t.Run("bucket", func(t *testing.T) {
+		in := installMirror(t)
+		in.name = "KV_STATE"
+		in.edit = func(c *nats.Config) {
+			c.Stream.Name, c.Stream.Subjects, c.Bucket, c.Stream.DeletionsKeptFor = "", nil, "STATE", time.Hour
+			c.Subject = "{group}.{resource}.{namespace}.{name}"
+		}
+		test(t, in)
+	})
+}
+
 // stream returns the stream as an administrator sees it. It waits for the stream's leader.
 func (b *broker) stream(t testing.TB) jetstream.Stream {
 	t.Helper()
 	js := b.js(t)
 	for deadline := time.Now().Add(30 * time.Second); ; {
-		stream, err := js.Stream(t.Context(), streamName)
+		stream, err := js.Stream(t.Context(), cmp.Or(b.name, streamName))
 		if err == nil {
 			return stream
 		}
@@ -72,39 +87,42 @@ func (b *broker) countLookUps(t testing.TB) func() int {
 // message of each object is that of its newest state, and no state is stored twice.
 func TestMirrorZombie(t *testing.T) {
 	for _, structured := range []bool{false, true} {
-		in := installMirror(t)
-		m := func(name string, v int) *event.Message {
-			m := sinktest.Message(name, v, 100)
-			m.Structured = structured
-			return m
-		}
-		zombie := in.start(t)
-		send(t, zombie, m("a", 1), m("b", 1), m("c", 1))
-		in.commit(zombie)
-		successor := in.start(t)
-		send(t, successor, m("a", 9), m("b", 9), deletion("c", 9), m("d", 9))
-
-		recreated := copyOf(m("b", 5), func(m *event.Message) {
-			m.Identity.UID, m.ID = "uid-old", "uid-old.1005"
-		})
-		unknown := copyOf(deletion("b", 5), func(m *event.Message) {
-			m.Identity.UID, m.ID, m.FinalStateUnknown = "uid-old", "uid-old.deleted", true
-		})
-		left := copyOf(recreated, func(m *event.Message) {
-			m.Type, m.LeftFilter, m.Epoch, m.ID = event.Deleted, true, "old", "uid-old.1005.left"
-		})
-		expectStored(t, zombie, "1111", m("a", 2), m("c", 2), m("d", 2), recreated)
-		expectStored(t, zombie, "111111", m("a", 3), m("a", 4), unknown, left, repeated(restated("a", 5), "d1"),
-			repeated(restated("c", 5), "d2"))
-		expectWritten(t, in.broker, 7)
-		// Both go on. Who is ahead writes, and the other one follows.
-		expectStored(t, successor, "0", m("a", 10))
-		expectStored(t, zombie, "1110", m("a", 9), m("a", 10), repeated(restated("a", 9), "d3"), m("a", 11))
-		expectStored(t, successor, "1", m("a", 11))
-		expectStored(t, successor, "00", m("a", 12), m("b", 10))
-		expectWritten(t, in.broker, 11)
-		expectLogSorted(t, in.broker, "uid-a.1012", "uid-b.1010", "uid-c.deleted", "uid-d.1009")
+		mirrors(t, func(t *testing.T, in *installation) { testMirrorZombie(t, in, structured) })
 	}
+}
+
+func testMirrorZombie(t *testing.T, in *installation, structured bool) {
+	m := func(name string, v int) *event.Message {
+		m := sinktest.Message(name, v, 100)
+		m.Structured = structured
+		return m
+	}
+	zombie := in.start(t)
+	send(t, zombie, m("a", 1), m("b", 1), m("c", 1))
+	in.commit(zombie)
+	successor := in.start(t)
+	send(t, successor, m("a", 9), m("b", 9), deletion("c", 9), m("d", 9))
+
+	recreated := copyOf(m("b", 5), func(m *event.Message) {
+		m.Identity.UID, m.ID = "uid-old", "uid-old.1005"
+	})
+	unknown := copyOf(deletion("b", 5), func(m *event.Message) {
+		m.Identity.UID, m.ID, m.FinalStateUnknown = "uid-old", "uid-old.deleted", true
+	})
+	left := copyOf(recreated, func(m *event.Message) {
+		m.Type, m.LeftFilter, m.Epoch, m.ID = event.Deleted, true, "old", "uid-old.1005.left"
+	})
+	expectStored(t, zombie, "1111", m("a", 2), m("c", 2), m("d", 2), recreated)
+	expectStored(t, zombie, "111111", m("a", 3), m("a", 4), unknown, left, repeated(restated("a", 5), "d1"),
+		repeated(restated("c", 5), "d2"))
+	expectWritten(t, in.broker, 7)
+	// Both go on. Who is ahead writes, and the other one follows.
+	expectStored(t, successor, "0", m("a", 10))
+	expectStored(t, zombie, "1110", m("a", 9), m("a", 10), repeated(restated("a", 9), "d3"), m("a", 11))
+	expectStored(t, successor, "1", m("a", 11))
+	expectStored(t, successor, "00", m("a", 12), m("b", 10))
+	expectWritten(t, in.broker, 11)
+	expectLogSorted(t, in.broker, "uid-a.1012", "uid-b.1010", "uid-c.deleted", "uid-d.1009")
 }
 
 // The process that was believed dead has another filter than its successor. What it writes replaces nothing of the
@@ -174,74 +192,65 @@ func TestMirrorNothingTwice(t *testing.T) {
 
 // A message of the subject was removed in one way or another. The next one is stored.
 func TestMirrorAfterARemoval(t *testing.T) {
+	expires := func(c *jetstream.StreamConfig) { c.MaxAge = 300 * time.Millisecond }
 	for name, c := range map[string]struct {
 		edit   func(*jetstream.StreamConfig)
-		remove func(t *testing.T, stream jetstream.Stream)
+		remove func(t *testing.T, in *installation, subject string) error
 	}{
-		"purge": {nil, func(t *testing.T, stream jetstream.Stream) {
-			if err := stream.Purge(t.Context()); err != nil {
-				t.Error(err)
-			}
+		"purge": {nil, func(t *testing.T, in *installation, _ string) error {
+			return in.stream(t).Purge(t.Context())
 		}},
-		"purge of the subject": {nil, func(t *testing.T, stream jetstream.Stream) {
-			if err := stream.Purge(t.Context(), jetstream.WithPurgeSubject("k8s.*.*.*.*.a")); err != nil {
-				t.Error(err)
-			}
+		"purge of the subject": {nil, func(t *testing.T, in *installation, subject string) error {
+			return in.stream(t).Purge(t.Context(), jetstream.WithPurgeSubject(subject))
 		}},
-		"deletion": {nil, func(t *testing.T, stream jetstream.Stream) {
-			if err := stream.DeleteMsg(t.Context(), 1); err != nil {
-				t.Error(err)
-			}
+		"deletion": {nil, func(t *testing.T, in *installation, _ string) error {
+			return in.stream(t).DeleteMsg(t.Context(), 1)
 		}},
-		"expiry": {func(c *jetstream.StreamConfig) { c.MaxAge = 300 * time.Millisecond }, awaitExpiry},
+		"expiry": {expires, awaitExpiry},
 		"expiry with a marker": {func(c *jetstream.StreamConfig) {
-			c.MaxAge, c.AllowMsgTTL, c.SubjectDeleteMarkerTTL = 300*time.Millisecond, true, time.Hour
-			c.AllowRollup = true
+			expires(c)
+			c.AllowMsgTTL, c.SubjectDeleteMarkerTTL, c.AllowRollup = true, time.Hour, true
 		}, awaitExpiry},
-		"the message of somebody else": {nil, func(t *testing.T, stream jetstream.Stream) {
-			_ = stream
+		"the message of somebody else": {nil, func(t *testing.T, in *installation, subject string) error {
+			_, err := in.js(t).Publish(t.Context(), subject, []byte("hello"))
+			return err
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := installMirror(t)
-			config := jetstream.StreamConfig{
-				Name: streamName, Subjects: []string{"k8s.>"}, MaxMsgsPerSubject: 1, Storage: jetstream.MemoryStorage,
-				Duplicates: 100 * time.Millisecond,
-			}
-			if c.edit != nil {
-				c.edit(&config)
-			}
-			js := in.js(t)
-			if _, err := js.CreateStream(t.Context(), config); err != nil {
-				t.Fatal(err)
-			}
-			sink := in.start(t)
-			send(t, sink, sinktest.Message("a", 1, 100))
-			c.remove(t, in.stream(t))
-			if name == "the message of somebody else" {
-				for _, m := range in.messages(t) {
-					if _, err := js.Publish(t.Context(), m.Subject(), []byte("hello")); err != nil {
-						t.Error(err)
-					}
+			mirrors(t, func(t *testing.T, in *installation) {
+				config := jetstream.StreamConfig{
+					Name: cmp.Or(in.name, streamName), Subjects: []string{"k8s.>", "$KV.STATE.>"}, MaxMsgsPerSubject: 1,
+					Storage: jetstream.MemoryStorage, Duplicates: 100 * time.Millisecond,
 				}
-			}
-			expectStored(t, sink, "0", sinktest.Message("a", 2, 100))
-			expectStored(t, sink, "0", sinktest.Message("a", 3, 100))
+				if c.edit != nil {
+					c.edit(&config)
+				}
+				if _, err := in.js(t).CreateStream(t.Context(), config); err != nil {
+					t.Fatal(err)
+				}
+				sink := in.start(t)
+				send(t, sink, sinktest.Message("a", 1, 100))
+				if err := c.remove(t, in, in.messages(t)[0].Subject()); err != nil {
+					t.Error(err)
+				}
+				expectStored(t, sink, "0", sinktest.Message("a", 2, 100))
+				expectStored(t, sink, "0", sinktest.Message("a", 3, 100))
+			})
 		})
 	}
 }
 
 // awaitExpiry waits until the stream no longer has its first message.
-func awaitExpiry(t *testing.T, stream jetstream.Stream) {
+func awaitExpiry(t *testing.T, in *installation, _ string) error {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	stream, deadline := in.stream(t), time.After(20*time.Second)
 	for {
 		if _, err := stream.GetMsg(t.Context(), 1); errors.Is(err, jetstream.ErrMsgNotFound) {
-			return
+			return nil
 		}
 		select {
 		case <-deadline:
-			t.Fatal("the message does not expire")
+			return errors.New("the message does not expire")
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -249,14 +258,15 @@ func awaitExpiry(t *testing.T, stream jetstream.Stream) {
 
 // After etcd was restored, lower versions are newer.
 func TestMirrorAfterARestoredEtcd(t *testing.T) {
-	in := installMirror(t)
-	before := in.start(t)
-	send(t, before, sinktest.Message("a", 9, 100))
-	restoredState := copyOf(sinktest.Message("a", 5, 100), func(m *event.Message) { m.History = "1004" })
-	after := in.start(t)
-	expectStored(t, after, "10", sinktest.Message("a", 5, 100), restoredState)
-	expectStored(t, in.start(t), "1", restoredState)
-	expectWritten(t, in.broker, 2)
+	mirrors(t, func(t *testing.T, in *installation) {
+		before := in.start(t)
+		send(t, before, sinktest.Message("a", 9, 100))
+		restoredState := copyOf(sinktest.Message("a", 5, 100), func(m *event.Message) { m.History = "1004" })
+		after := in.start(t)
+		expectStored(t, after, "10", sinktest.Message("a", 5, 100), restoredState)
+		expectStored(t, in.start(t), "1", restoredState)
+		expectWritten(t, in.broker, 2)
+	})
 }
 
 // An attempt that was not answered is repeated, and was stored or not. It is stored once.
@@ -303,35 +313,6 @@ func TestMirrorFilledStream(t *testing.T) {
 			t.Errorf("%s: %d messages were looked up", writer, n)
 		}
 		send(t, sink, sinktest.Messages(objects, 2)[objects:]...)
-	}
-}
-
-// Without the permission to read the stream back, every last message is looked up, and nothing is written twice.
-// Without the permission to look up messages either, the last writer of an object wins.
-func TestMirrorWithoutPermissions(t *testing.T) {
-	for _, c := range []struct {
-		permission string
-		stored     string
-	}{
-		{"$JS.API.STREAM.MSG.GET.K8S", "110"},
-		{"unused", "000"},
-	} {
-		b := secured(t, limited("k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S", c.permission))
-		var logged warnings
-		b.edit = func(cfg *nats.Config) {
-			asBridge(t, cfg)
-			asMirror(time.Hour)(cfg)
-			cfg.Logger = logged.logger()
-		}
-		in := install(b)
-		send(t, in.start(t), sinktest.Message("a", 2, 100), sinktest.Message("b", 1, 100))
-		after := in.start(t)
-		expectStored(t, after, c.stored, sinktest.Message("a", 1, 100), sinktest.Message("b", 1, 100),
-			sinktest.Message("a", 3, 100))
-		want := map[string]int{"unused": 1}[c.permission]
-		if n := logged.count("an older state can replace a newer one"); n != want {
-			t.Errorf("%s: %d warnings: %s", c.permission, n, logged.text.String())
-		}
 	}
 }
 
@@ -384,36 +365,4 @@ func TestBucketZombie(t *testing.T) {
 		t.Error(err)
 	}
 	expectStored(t, successor, "0", sinktest.Message("a", 3, 100))
-}
-
-// The subject changes all the time, because somebody else writes to it. The message is tried again later.
-func TestMirrorOthersKeepWriting(t *testing.T) {
-	in := installMirror(t)
-	sink := in.start(t)
-	js := in.js(t)
-	send(t, sink, sinktest.Message("a", 1, 100))
-	subject := in.messages(t)[0].Subject()
-	write := func(*natsgo.Msg) {
-		if _, err := js.Publish(t.Context(), subject, nil); err != nil && t.Context().Err() == nil {
-			t.Error(err)
-		}
-	}
-	write(nil)
-	sub, err := js.Conn().Subscribe("$JS.API.STREAM.MSG.GET.>", write)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := js.Conn().Flush(); err != nil {
-		t.Fatal(err)
-	}
-	// Whether the sink loses each of the races is a matter of luck.
-	if err := try(t, sink, sinktest.Message("a", 2, 100))[0]; err != nil && sinks.IsPermanent(err) {
-		t.Errorf("%v", err)
-	}
-	if err := sub.Unsubscribe(); err != nil {
-		t.Error(err)
-	}
-	for err := errors.New("not sent"); err != nil && !errors.Is(err, sinks.ErrStored); {
-		err = try(t, sink, sinktest.Message("a", 2, 100))[0]
-	}
 }

@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -26,6 +27,7 @@ type broker struct {
 	stop  func()
 	edit  func(*nats.Config) // changes the sinks' configuration
 	parts []string           // subjects of the stream, if it was divided
+	name  string             // of the stream, unless it is streamName
 
 	// Only in a cluster:
 	members []*broker
@@ -146,7 +148,7 @@ func (b *broker) messages(t testing.TB) []jetstream.Msg {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	stream, err := b.js(t).Stream(ctx, streamName)
+	stream, err := b.js(t).Stream(ctx, cmp.Or(b.name, streamName))
 	if err != nil {
 		t.Fatalf("reader: %v", err)
 	}
