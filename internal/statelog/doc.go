@@ -36,7 +36,7 @@
 // the one that its copy was made from. It then skips commits until a pass begins, and reports [ErrIncomplete].
 //
 //	record of an earlier epoch after a claim     Readers drop the record.
-//	log purged, or deleted and created again     [Writer.Check] or the next Claim detects this. The leader begins a pass.
+//	log purged, or deleted and created again     [Writer.Check] or the next Claim detects this; a pass begins.
 //	log without its last commits, copy has them  The next Claim detects this and reports ErrIncomplete.
 //	commits missing in the middle                Followers report ErrIncomplete until the next pass.
 //	neither a copy nor a complete pass           Claim reports ErrIncomplete or, if acceptLoss is set, starts empty.
