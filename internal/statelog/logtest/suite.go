@@ -354,7 +354,8 @@ func testCancelWait(t *testing.T, s *suite) {
 	s.wantRecords(t, "1", "2")
 }
 
-// If a position is after the end, Read shows this: the position is from a log that was deleted and created again.
+// Read from a position after the end returns the end. This shows that the position is from a log that was deleted and
+// created again.
 func testReadBehindTheEnd(t *testing.T, s *suite) {
 	l, after := s.writer(t)
 	after = s.append(t, l, after, "1", "2")
