@@ -14,7 +14,7 @@ import (
 )
 
 var (
-	// ErrDamaged is wrapped by errors about file content that is not as it was written.
+	// ErrDamaged is wrapped by errors about corrupted files.
 	ErrDamaged = errors.New("damaged")
 	// ErrClosed is wrapped by errors of operations on a closed File.
 	ErrClosed = bolterrors.ErrDatabaseNotOpen

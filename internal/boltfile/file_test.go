@@ -19,7 +19,7 @@ import (
 
 var quick = Options{NoSync: true}
 
-// put makes a function that puts a value under a key of the only bucket.
+// put returns a function that puts a value under a key of the only bucket.
 func put(key, value string) func(*bbolt.Tx) error {
 	return func(tx *bbolt.Tx) error {
 		bucket, err := tx.CreateBucketIfNotExists([]byte("b"))
@@ -40,7 +40,7 @@ func get(t *testing.T, f *File, key string) (value string) {
 	return value
 }
 
-// create makes a file in which the key "k" has a value, and opens it.
+// create creates a file in which the key "k" has a value, and opens it.
 func create(t *testing.T, path, value string) *File {
 	t.Helper()
 	if err := Prepare(path, quick, func(db *bbolt.DB) error { return db.Update(put("k", value)) }); err != nil {
@@ -244,7 +244,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// Whatever bits change: the file is refused, or bbolt reads it without end or fault.
+// If any bits change, either the file is rejected, or bbolt reads it without an endless loop or a fault.
 func TestFlippedBits(t *testing.T) {
 	sound := newBoltFile(t).b
 	path := filepath.Join(t.TempDir(), "x.db")

@@ -19,7 +19,7 @@ import (
 // The meta pages must have valid checksums. Every page that can be reached from the newest valid meta page must be
 // within the file, contain its own page number and be referenced only once. The page's elements must be within the
 // page, and all keys of a bucket must be in ascending order. Values are not checked, because they have their own
-// checksums. A list of free pages is not checked: only other tools write one.
+// checksums. The freelist is not checked, because the bridge does not write one (NoFreelistSync).
 
 const (
 	boltMagic   = 0xED0CDAED

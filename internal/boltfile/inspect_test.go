@@ -170,7 +170,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// A file that a tool made has a list of free pages, which bbolt reads. If bbolt cannot read it, the file is damaged.
+// A file that a tool created has a freelist, which bbolt reads. If bbolt cannot read it, the file is damaged.
 func TestFreeList(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{NoSync: true, PageSize: pageSize})

@@ -38,8 +38,8 @@ type Watch struct {
 type Sink struct {
 	Name string `json:"name"`
 	Kind string `json:"kind"` // nats, kafka or stdout
-	// Sent reports whether the sink sends a message about the change. Operation is the operation in the message: if the
-	// change crosses the border of the sink's filters, Operation is an addition or a leave. It is empty if the filters
+	// Sent reports whether the sink sends a message about the change. Operation is the operation in this message. It is
+	// an addition or a leave if the object starts or stops passing the sink's filters. It is empty if the filters
 	// suppress the change.
 	Sent      bool             `json:"sent"`
 	Operation string           `json:"operation,omitempty"`

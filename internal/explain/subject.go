@@ -137,7 +137,7 @@ func (e *explainer) servedOf(state *unstructured.Unstructured) (served discovery
 	return served, []string{text}, nil
 }
 
-// What stands in a report for what explain does not know.
+// Placeholders in a report for values that explain does not know.
 const (
 	unknownUID          = "<uid>"
 	unknownVersion      = "<resourceVersion>"

@@ -5,7 +5,7 @@
 //
 //   - If the `namespaces` of a `watch` entry are a list of plain names, a Role and a RoleBinding in each of these
 //     namespaces grant access. For all other entries, access is granted in the whole cluster.
-//   - For a resource that is listed by name, get, list and watch are granted, unless `exclude` lists the resource.
+//   - A resource that is listed by name is granted get, list and watch, unless `exclude` lists the resource.
 //   - `*.example.com` grants list and watch on all resources of the group.
 //   - `*` grants list and watch on all resources of the Kubernetes API groups and of the groups in Options.Groups. In
 //     the core group, it grants get, list and watch on each resource except Secrets. If the same entry also lists

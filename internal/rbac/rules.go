@@ -178,8 +178,8 @@ func (e *entry) served(p pattern.Resource, namespace string) (found []schema.Gro
 	return found
 }
 
-// groups returns the groups that the entry does not exclude, as a whole. It adds a note for each exclusion that matches
-// resources in one of these groups.
+// groups returns the named groups that the entry does not exclude, each as the resource `*`. It adds a note for each
+// exclusion that matches resources in one of these groups.
 func (e *entry) groups(names ...string) (all []schema.GroupResource) {
 	for _, group := range names {
 		excluded := func(p pattern.Resource) bool {
@@ -217,7 +217,7 @@ func (e *entry) note(format string, args ...any) {
 	e.notes = append(e.notes, fmt.Sprintf(format, args...))
 }
 
-// rules returns the rules for the resources of one scope, sorted by group. Rules for whole groups are the last ones.
+// rules returns the rules for the resources of one scope, sorted by group. Rules for whole groups come last.
 func rules(resources grants) (all []rbacv1.PolicyRule) {
 	named, groups := map[string][]string{}, []string{}
 	for r := range resources {

@@ -31,7 +31,7 @@ func imageOf(t *testing.T, dir string) image {
 	return i
 }
 
-// restore makes a directory of it.
+// restore creates a directory with the content of the image.
 func (i image) restore(t *testing.T) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "log")
@@ -45,8 +45,8 @@ func (i image) restore(t *testing.T) (dir string) {
 	return dir
 }
 
-// The power fails in an Append, which has written any part of what it writes: the log has a prefix of the records,
-// with the positions of exactly that, and goes on.
+// The power fails during an Append, which has written any part of its data. The log then contains a prefix of the
+// records, with the positions of exactly this prefix, and can be used.
 func TestTornTail(t *testing.T) {
 	for name, bytes := range map[string]int64{"one segment": DefaultBytes, "several": 150} {
 		t.Run(name, func(t *testing.T) {
@@ -112,8 +112,8 @@ func checkTorn(t *testing.T, dir string, bytes int64) {
 	}
 }
 
-// A byte is changed anywhere, or a file ends anywhere: one or two records are lost at most, and told; or the whole,
-// if it is the state.
+// A byte is changed anywhere, or a file is truncated anywhere. At most one or two records are lost, and the loss is
+// reported. If the state file is affected, the whole log can be lost.
 func TestDamageAnywhere(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	l := open(t, dir, 300)
@@ -177,7 +177,7 @@ func lostOf(t *testing.T, i image) int {
 	return len(lost)
 }
 
-// faultyFile is a file that fails as its test wants.
+// faultyFile is a file that fails as the test requires.
 type faultyFile struct {
 	file
 	fail func(write bool) bool
@@ -200,7 +200,7 @@ func (f faultyFile) Sync() error {
 	return f.file.Sync()
 }
 
-// model is what a Log should do.
+// model describes the expected content of a Log.
 type model struct {
 	t           *testing.T
 	dir         string
@@ -272,7 +272,7 @@ func (m *model) ack(upTo uint64) {
 	m.acked, m.last = max(m.acked, upTo), max(m.last, upTo)
 }
 
-// step does one thing.
+// step executes one operation.
 func (m *model) step(op, arg byte) {
 	switch op % 8 {
 	case 0, 1, 2:
@@ -344,7 +344,8 @@ func TestRandomFaults(t *testing.T) {
 	}
 }
 
-// The directory is removed while the log is in use: what was in it is lost, and told; what is appended then is not.
+// The directory is removed while the log is in use. The records in it are lost, which is reported. Records that are
+// appended later are not lost.
 func TestDirectoryRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	l := open(t, dir, 150)
@@ -398,7 +399,8 @@ func TestPositionsOfAnOlderSegment(t *testing.T) {
 	wantRead(t, l, 1, 20)
 }
 
-// A disk that is full: what could not be written takes no room, acknowledgements make some, and then it goes on.
+// If the disk is full, data that could not be written uses no space. Acknowledgements free space, and the log can then
+// be written again.
 func TestFullDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	l := open(t, dir, 150)

@@ -35,7 +35,7 @@ func content(number uint64) []byte {
 	return []byte(strings.Repeat(fmt.Sprintf("<%d>", number), 1+int(number%5)))
 }
 
-// batchOf has the records from..to, of the source that is named after the number modulo 3.
+// batchOf returns a batch with the records from..to. Their source is named after the number modulo 3.
 func batchOf(t *testing.T, l *Log, from, to uint64) *Batch {
 	t.Helper()
 	b := l.NewBatch()
@@ -65,7 +65,8 @@ func appendTo(t *testing.T, l *Log, from, to uint64) {
 	}
 }
 
-// readAll reads what is not acknowledged, and gives which numbers could be read, and which are lost.
+// readAll reads all unacknowledged records, and returns the numbers of the records that could be read and of those that
+// are lost.
 func readAll(t *testing.T, l *Log) (read, lost []uint64) {
 	t.Helper()
 	for n := l.Acked() + 1; n <= l.Last(); {
@@ -201,8 +202,8 @@ func TestAppendReadAck(t *testing.T) {
 	}
 }
 
-// Records that are acknowledged and were never written leave a hole, which is none for readers, at any moment of a
-// crash.
+// Records that are acknowledged and were never written leave a hole. Readers do not see it, even after a crash at any
+// moment.
 func TestHole(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	l := open(t, dir, DefaultBytes)
@@ -413,7 +414,7 @@ func TestFreshDirectory(t *testing.T) {
 	}
 }
 
-// After the end of a process that had removed nothing, what is acknowledged is removed.
+// If a process ended before it removed acknowledged records, they are removed when the log is opened.
 func TestRemovesAtOpening(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	l := open(t, dir, 1)

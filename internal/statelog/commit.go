@@ -18,13 +18,13 @@ type Pair struct {
 
 // Claim describes the process that writes to the log.
 type Claim struct {
-	Installation  string    `json:"installation"`      // empty: that of the log
-	Cluster       string    `json:"cluster,omitempty"` // uid; empty if it is not known
+	Installation  string    `json:"installation"`      // if empty, the installation of the log is used
+	Cluster       string    `json:"cluster,omitempty"` // uid of the cluster; empty if it is not known
 	Epoch         uint64    `json:"epoch"`             // number of the term, assigned by Writer.Claim
-	Holder        string    `json:"holder"`            // name of the process, for people
+	Holder        string    `json:"holder"`            // name of the process, for messages
 	Started       time.Time `json:"started"`
-	Configuration string    `json:"configuration"` // hash
-	Format        int       `json:"format"`        // of the pairs
+	Configuration string    `json:"configuration"` // hash of the configuration
+	Format        int       `json:"format"`        // format of the pairs
 	Nonce         uint64    `json:"nonce"`         // makes two claims differ; assigned by Writer.Claim
 }
 
@@ -62,13 +62,13 @@ const (
 	minRecord = maxHeader + 32
 )
 
-// header is what each record of a commit has.
+// header is the same in all records of a commit, except for part.
 type header struct {
 	kind        kind
 	first, last bool
 	epoch       uint64
-	number      uint64 // of the commit
-	previous    uint32 // chain of the commit before
+	number      uint64 // number of the commit
+	previous    uint32 // chain of the previous commit
 	part, parts uint64 // part is less than parts
 }
 
@@ -101,7 +101,7 @@ func (c *commit) chain() uint32 {
 	return crc32.Update(checksum(c.append(nil)), castagnoli(), c.payload)
 }
 
-// size is what the commit contributes to the size of the log, approximately.
+// size returns the approximate number of bytes that the commit adds to the log.
 func (c *commit) size() int64 { return int64(len(c.payload) + maxHeader) }
 
 // records returns how many records of at most maxSize bytes the commit needs. maxSize must be minRecord or more.

@@ -20,7 +20,7 @@ var examplePairs = []Pair{
 	{Key: "\x00\xff", Value: bytes.Repeat([]byte("long"), 500)},
 }
 
-// Commits of any size go through records of any size.
+// A commit of any size can be split into records of any size.
 func TestRecords(t *testing.T) {
 	for _, size := range []int{minRecord, minRecord + 1, 100, 1000, 1 << 20} {
 		for _, pairs := range [][]Pair{nil, examplePairs[:1], examplePairs} {
@@ -53,7 +53,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// A change of any bit is noticed, and so is a missing end.
+// A change of any bit of a record is detected, and so is a missing end.
 func TestDamage(t *testing.T) {
 	c := &commit{header{kind: kindChanges, epoch: 3, number: 300}, encodePairs(examplePairs[:3])}
 	record := c.record(1000, 0)
@@ -71,7 +71,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// resum makes the checksum of a record right.
+// resum corrects the checksum of a record.
 func resum(record []byte) []byte {
 	binary.LittleEndian.PutUint32(record[1:], recordSum(record))
 	return record
@@ -149,7 +149,7 @@ func TestClaimCheck(t *testing.T) {
 	}
 }
 
-// The decoder accepts only what the encoder makes, and never panics.
+// The decoder accepts only records that the encoder can create, and never panics.
 func FuzzDecode(f *testing.F) {
 	c := &commit{header{kind: kindChanges, epoch: 1, number: 2}, encodePairs(examplePairs)}
 	f.Add(c.record(100, 3))

@@ -1,47 +1,55 @@
-// Package statelog keeps everything that the checkpoint contains in a log in a broker as well. The file then is a
-// cache: a process that has lost it, or another process, reads the log and continues. The package knows no broker: a
-// [Log] is a sequence of records, and pkg/sinks has the implementations. logtest has their conformance suite.
+// Package statelog writes the content of the checkpoint to a log in a broker as well. The checkpoint file is then only
+// a cache: a process that has lost the file, or another process, reads the log and continues. The package does not
+// depend on a broker. A [Log] is a sequence of records. Packages below pkg/sinks implement it, and logtest contains the
+// conformance suite for these implementations.
 //
 // # Guarantees
 //
-// The log contains commits. A commit is a list of pairs that are put or removed together. Only the process that claimed
-// the log last can append commits ([Writer]). Any process can apply them to its local copy ([Follower]). A copy always
-// has the content of exactly one commit, except while it is [Point].Partial. When [Writer.Append] has returned, every
-// later leader has the commit.
+// The log is a sequence of commits. A commit is a list of pairs that are put or removed together. Only the process that
+// was the last to claim the log can append commits ([Writer]). This process is the leader. Any process can apply the
+// commits to its local copy ([Follower]). The content of a copy always corresponds to exactly one commit, except while
+// the copy is [Point].Partial. If [Writer.Append] has returned no error, every later leader has the commit.
 //
-// A commit is cut into records that the broker accepts, and only one record is on its way at any time. A reader applies
-// a commit when it has the last record, and drops a commit that is followed by another one before it is complete. So
-// neither atomic batches nor transactions of the broker are required.
+// A commit is split into records that are small enough for the broker. The writer appends a record only after the
+// broker has acknowledged the previous one. A reader applies a commit when it has read the last record of the commit.
+// If another commit begins before this record, the reader drops the incomplete commit. The broker therefore has to
+// support neither atomic batches nor transactions.
 //
-// If it is unknown whether a record was written, the writer repeats it until the broker answers, or until the caller
-// gives up. In that case, [Writer.Sync] completes the commit later: it is never replaced by another one of the same
-// term.
+// If it is unknown whether the broker has written a record, the writer repeats the record until the broker answers or
+// the caller gives up. If the caller gives up, [Writer.Sync] completes the commit later. The commit is never replaced
+// by another commit of the same term.
 //
 // # Passes
 //
-// From time to time, the leader writes everything again between ordinary commits: a pass. Everything before a complete
-// pass is removed. A pass begins with a claim. A pass that its leader did not finish begins again with the next claim.
-// A reader without a copy, or with a copy that does not continue in the log, begins at the first pass of the log. Its
-// copy is Partial until this pass or a later one has ended.
+// From time to time, the leader writes the whole content to the log again. This is a pass. It consists of several
+// commits, and ordinary commits can be appended between them. When the pass is complete, everything before it is
+// removed from the log. Every pass begins with a claim. If a leader does not complete its pass, the next claim begins
+// the pass again.
 //
-// # What goes wrong
+// A reader starts at the first pass in the log if it has no copy, or if its copy does not continue in the log. The copy
+// is Partial until this pass or a later one is complete.
 //
-// Each commit has a number, and the chain: a checksum of all commits before it. A copy stores both. So a reader notices
-// commits that are missing, and a log that is not the one that its copy was made from. It then skips commits until a
-// pass begins, and reports [ErrIncomplete].
+// # Missing commits and other failures
 //
-//	a record of an earlier epoch behind a claim   it is dropped
-//	the log was purged or created again           [Writer.Check] notices it, or the next Claim; the leader begins a pass
-//	the log has lost its end, the copy has it     the same at the next Claim, which reports ErrIncomplete
-//	commits are missing in the middle             followers report ErrIncomplete until the next pass
-//	no copy and no complete pass                  Claim reports ErrIncomplete, or begins with nothing
-//	another installation or another cluster       [ErrForeign]; nothing is read or written
-//	a newer format                                [ErrNewer]; nothing is written
+// Every commit has a number and a chain. The chain is a checksum of the commit and of all commits before it. A copy
+// stores the number and the chain of its last commit. A reader therefore detects missing commits, and a log that is not
+// the one that its copy was made from. It then skips commits until a pass begins, and reports [ErrIncomplete].
 //
-// If the log was emptied and no process has a copy, nothing shows that it ever had content. If a broker loses
-// exactly the last commits, that is noticed only by a process whose copy has them. If the log was emptied, and a
-// process without a copy claims it with a clock that is behind the epoch of the last leader, running followers of that
-// leader drop what it writes, until they start again or claim the log.
+//	record of an earlier epoch after a claim     Readers drop the record.
+//	log purged, or deleted and created again     [Writer.Check] or the next Claim detects this; a pass begins.
+//	log without its last commits, copy has them  The next Claim detects this and reports ErrIncomplete.
+//	commits missing in the middle                Followers report ErrIncomplete until the next pass.
+//	neither a copy nor a complete pass           Claim reports ErrIncomplete or, if acceptLoss is set, starts empty.
+//	log of another installation or cluster       [ErrForeign]. Nothing is read or written.
+//	log of a newer format                        [ErrNewer]. Nothing is written.
+//
+// Three failures are not detected, or not by every process:
+//
+//   - If the log was emptied and no process has a copy, nothing shows that the log ever had content.
+//   - If a broker loses exactly the last commits, only a process whose copy has these commits detects the loss.
+//   - If the log was emptied, a process without a copy may claim it while its clock is behind the epoch of the last
+//     leader. Running followers of that leader then drop the records of the new leader, until the followers start again
+//     or claim the log.
 //
 // # Format
 //
@@ -54,11 +62,14 @@
 //	chain of the previous commit, 4 bytes, little endian
 //	a part of the payload
 //
-// The payload of a claim is JSON (see [Claim]). Any other payload consists of pairs. A pair is four fields: bucket,
-// source, key and value. A field is an unsigned varint and the bytes. The varint is the length plus one, or zero for a
-// value that is removed. The chain of a commit is the CRC-32C of its header as in a record, from the kind on, with part
-// and parts 0, and of the payload.
+// The payload of a claim is JSON (see [Claim]). Every other payload is a list of pairs. A pair has four fields: bucket,
+// source, key and value. A field is an unsigned varint, followed by the bytes of the field. The varint is the length of
+// the field plus one, or zero for a value that is removed.
 //
-// Numbers grow by one. After a loss, a claim that begins a pass can skip some. The epoch of the first claim is the
-// time in seconds, so that it is higher than in a log that nobody remembers, and grows by one with each claim.
+// The chain of a commit is a CRC-32C. It covers the header, encoded as in a record from the kind on, but with part and
+// parts set to 0, and then the payload. The header contains the chain of the previous commit.
+//
+// The number of a commit is one higher than the number of the previous commit. After a loss, a claim that begins a pass
+// can skip numbers. The epoch of the first claim is the Unix time in seconds, so it is higher than the epochs of an
+// earlier log of which no process has a copy. Each further claim increases the epoch by one.
 package statelog

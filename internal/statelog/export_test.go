@@ -1,6 +1,6 @@
 package statelog
 
-// SetInterval sets how many bytes are appended between two passes at least.
+// SetInterval sets the minimum number of bytes that are appended between two passes.
 func (w *Writer) SetInterval(bytes int64) { w.interval = bytes }
 
 // Changes returns the record of a commit that follows a point, but has another epoch.

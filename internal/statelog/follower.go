@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Follower applies what another process appends to a log to a local copy. Nothing else may use the log or change the
-// copy meanwhile. A copy that does not continue in the log, because it is from another log or older than the first
-// record, is emptied and read anew.
+// Follower applies the commits that another process appends to a log to a local copy. While it is in use, nothing else
+// may use the log or change the copy. If the copy does not continue in the log, because it is from another log or older
+// than the first record, the Follower empties the copy and reads the log from its beginning.
 type Follower struct {
 	reader reader
 	behind atomic.Int64
 }
 
-// NewFollower returns a Follower. own is what the process knows about itself.
+// NewFollower returns a Follower. own contains what the process knows about itself.
 func NewFollower(log Log, local Copy, own Claim) *Follower {
 	f := &Follower{reader: reader{log: log, copy: local, own: own}}
 	f.reader.restart()
@@ -23,8 +23,8 @@ func NewFollower(log Log, local Copy, own Claim) *Follower {
 }
 
 // Read reads to the end of the log. It can be repeated after any error. ErrForeign and ErrNewer mean that this process
-// must not use the log. ErrIncomplete means that commits are missing: the copy stays as it is until the writer has
-// noticed that and has begun another pass.
+// must not use the log. ErrIncomplete means that commits are missing. The copy then stays as it is until the writer has
+// noticed the loss and has begun another pass.
 func (f *Follower) Read(ctx context.Context) error {
 	r := &f.reader
 	r.count = 0

@@ -12,7 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
 )
 
-// wantCopy checks the content of a copy that has everything.
+// wantCopy checks the content of a complete copy.
 func wantCopy(t *testing.T, name string, got *logtest.Copy, want logtest.Content) {
 	t.Helper()
 	if diff := cmp.Diff(want, got.Content()); diff != "" || got.Point().Partial {
@@ -20,7 +20,8 @@ func wantCopy(t *testing.T, name string, got *logtest.Copy, want logtest.Content
 	}
 }
 
-// The broker has lost the last commit. Copies that have it keep it, and a leader with such a copy writes it again.
+// The broker has lost the last commit. Copies that have this commit keep it, and a leader with such a copy writes it
+// again.
 func TestLostEnd(t *testing.T) {
 	b := logtest.NewBroker(false)
 	l := lead(t, b, "l")
@@ -150,7 +151,8 @@ func TestClaimAfterAGap(t *testing.T) {
 	}
 }
 
-// A process accepts that its copy is incomplete, and must fence again before it can claim the log. It still reports it.
+// A process accepts that its copy is incomplete, and must fence again before it can claim the log. Problem still
+// returns the loss.
 func TestAcceptedAndFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := logtest.NewBroker(true)
@@ -167,7 +169,7 @@ func TestAcceptedAndFenced(t *testing.T) {
 	})
 }
 
-// A process accepts that its copy is incomplete, and loses the race against the leader: it looks again.
+// A process accepts that its copy is incomplete, and loses the race against the leader. It then reads the log again.
 func TestAcceptedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := logtest.NewBroker(false)

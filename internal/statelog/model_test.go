@@ -17,7 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// world is a broker with processes that write to one log, and what the log must contain.
+// world consists of a broker, the processes that write to its log, and the content that the log must have.
 type world struct {
 	*testing.T
 	*rand.Rand
@@ -37,7 +37,7 @@ type world struct {
 	trace     []string
 }
 
-// process is a process, or what is left of it: its local copy.
+// process is a process. After it has ended, only its local copy remains.
 type process struct {
 	name     string
 	log      *logtest.Memory
@@ -91,7 +91,7 @@ func (w *world) fatalf(format string, args ...any) {
 	w.Fatalf("%s\n%s", fmt.Sprintf(format, args...), strings.Join(w.trace, "\n"))
 }
 
-// step notes a step and its result.
+// step records a step and its result.
 func (w *world) step(p *process, name string, err error) {
 	result := "ok"
 	for _, e := range []error{
@@ -112,7 +112,7 @@ func (w *world) step(p *process, name string, err error) {
 
 var errDisk = errors.New("no space left on device")
 
-// fault makes Append fail sometimes, and lets late records arrive.
+// fault makes some calls of Append fail, and delivers late records.
 func (w *world) fault() logtest.Fault {
 	if w.IntN(4) == 0 {
 		w.broker.Arrive()
@@ -123,12 +123,12 @@ func (w *world) fault() logtest.Fault {
 	return logtest.None
 }
 
-// context returns a context that ends when an Append was repeated a few times.
+// context returns a context that ends after an Append was repeated a few times.
 func (w *world) context() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(w.Context(), time.Duration(w.IntN(500))*time.Millisecond)
 }
 
-// start ends the term of a process and everything that it knows except its copy.
+// start restarts a process. It keeps only its copy, which it loses too if lost is true.
 func (w *world) start(p *process, lost bool) {
 	p.log, p.writer, p.follower, p.copy = w.broker.Open(), nil, nil, p.copy.Clone()
 	if lost {
@@ -183,7 +183,7 @@ func (w *world) claim(p *process) {
 	w.note(p)
 }
 
-// note notes the content of the last commit of a process.
+// note records the content of the last commit of a process.
 func (w *world) note(p *process) {
 	if content := fmt.Sprint(p.copy.Content()); content != fmt.Sprint(w.model) {
 		w.fatalf("%s leads and has %s\nwant %v", p.name, content, w.model)
@@ -215,7 +215,7 @@ func (w *world) check(name string, c *logtest.Copy, claimed bool) {
 	}
 }
 
-// lead lets a process do a step as the leader. It may be one no longer.
+// lead makes a process do a step as the leader, even if the process is no longer the leader.
 func (w *world) lead(p *process, name string, step func(ctx context.Context) error) bool {
 	ctx, cancel := w.context()
 	defer cancel()
@@ -310,7 +310,7 @@ func (w *world) positions() (positions []int64) {
 	return positions
 }
 
-// harm removes records from the log, but not only the last commit, which nobody can notice.
+// harm removes records from the log, but not only the last commit, because no process can detect that.
 func (w *world) harm() {
 	positions := w.positions()
 	if w.leader != nil {
@@ -371,8 +371,8 @@ func (w *world) run(steps int, harm bool) {
 	}
 }
 
-// Whatever happens, a copy has the content of the commit that it says it has, and a new leader has everything that was
-// acknowledged, or says that something is missing.
+// After any sequence of steps, a copy has the content of the commit at its point. A new leader has every commit that
+// was acknowledged, or reports that commits are missing.
 func TestModel(t *testing.T) {
 	steps := map[string]int{}
 	for seed := range uint64(scale.Of(100, 20_000)) {

@@ -7,7 +7,7 @@ import (
 
 const (
 	chunk    = 512 << 10 // bytes of pairs in a commit of a pass
-	interval = 16 << 20  // bytes that are appended between two passes at least
+	interval = 16 << 20  // minimum number of bytes that are appended between two passes
 )
 
 // errFirst stops a Read after the first record.
@@ -43,7 +43,7 @@ func (w *Writer) Refresh(ctx context.Context) (more bool, err error) {
 	return false, w.truncate(ctx)
 }
 
-// truncate removes what precedes the last complete pass.
+// truncate removes everything before the last complete pass.
 func (w *Writer) truncate(ctx context.Context) error {
 	before := w.reader.point.Pass.Position
 	if before <= w.truncated {
@@ -56,8 +56,8 @@ func (w *Writer) truncate(ctx context.Context) error {
 	return nil
 }
 
-// Check looks whether the log still has everything from the last complete pass on. If not, it was purged, and the next
-// Refresh begins a pass.
+// Check reports whether the log still has everything from the beginning of the last complete pass on. If not, the log
+// was purged, and the next Refresh begins a pass.
 func (w *Writer) Check(ctx context.Context) (complete bool, err error) {
 	if err := w.Sync(ctx); err != nil {
 		return false, err
@@ -71,7 +71,7 @@ func (w *Writer) Check(ctx context.Context) (complete bool, err error) {
 	return !w.purged, nil
 }
 
-// first returns the number of the first commit of the log, of which the first records may be missing.
+// first returns the number of the first commit whose first record is in the log.
 func (w *Writer) first(ctx context.Context) (number uint64, found bool, err error) {
 	_, err = w.log.Read(ctx, 0, func(_ int64, record []byte) error {
 		h, _, err := decode(record)
@@ -79,7 +79,7 @@ func (w *Writer) first(ctx context.Context) (number uint64, found bool, err erro
 			return nil
 		}
 		if number, found = h.number, true; h.part > 0 {
-			number++ // this commit is incomplete
+			number++ // the first record of this commit was removed
 		}
 		return errors.Join(err, errFirst)
 	})

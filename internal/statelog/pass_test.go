@@ -172,7 +172,7 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// A process without a copy finds a log that was purged. It refuses to lead, until somebody accepts the loss.
+// A process without a copy finds a log that was purged. It does not become the leader until the loss is accepted.
 func TestLoss(t *testing.T) {
 	b := logtest.NewBroker(false)
 	old := lead(t, b, "old")
@@ -195,7 +195,7 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// A record is lost in the middle. Followers say so, and have everything again after the next pass.
+// A record in the middle is lost. Followers report this, and are complete again after the next pass.
 func TestGap(t *testing.T) {
 	b := logtest.NewBroker(false)
 	l := lead(t, b, "l")
@@ -221,7 +221,7 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// Followers read what was appended, whatever their copy is.
+// Followers read all commits that were appended, whatever state their copies are in.
 func TestFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := logtest.NewBroker(false)

@@ -3,8 +3,8 @@ package statelog
 // Copy is a local copy of what the log contains. A process that has lost its copy reads the whole log.
 type Copy interface {
 	// Point returns the point of the last Apply, or the zero Point. A copy that was not made from a log has the zero
-	// Point too. When it first meets a log, the content of the log replaces its content, or, if the log is empty, its
-	// content is written to the log.
+	// Point too. When such a copy is first used with a log, the content of the log replaces the content of the copy. If
+	// the log is empty, the content of the copy is written to the log instead.
 	Point() Point
 	// Apply changes the content and the point in one transaction. Pairs are in the order of their commits, and may
 	// share memory. Without pairs, only the point changes.
@@ -13,43 +13,43 @@ type Copy interface {
 	Reset() error
 }
 
-// Source is a copy of which the content can be written to the log again.
+// Source is a copy whose content can be written to the log again.
 type Source interface {
 	Copy
-	// Next returns pairs behind a cursor, of maxBytes or a little more, and the next cursor. The first cursor is empty.
-	// Everything that is not changed during the pass must be returned once; what is changed can be left out.
+	// Next returns the pairs after a cursor, maxBytes or a little more, and the next cursor. The first cursor is empty.
+	// Every pair that does not change during the pass must be returned once. Pairs that change can be left out.
 	Next(cursor string, maxBytes int) (pairs []Pair, next string, done bool, err error)
 }
 
-// Point is a commit in the log, and what a reader knows about the log there. A copy stores it together with its
-// content.
+// Point identifies a commit in the log, and contains what a reader knows about the log at this commit. A copy stores
+// its Point together with its content.
 type Point struct {
-	Position int64  `json:"position"` // of the first record of the commit, or less
-	Number   uint64 `json:"number"`   // of the commit; the first one is 1
+	Position int64  `json:"position"` // position of the first record of the commit, or an earlier one
+	Number   uint64 `json:"number"`   // number of the commit; the first commit has the number 1
 	Chain    uint32 `json:"chain"`    // copies with the same Number and Chain have the same content
-	Claim    Claim  `json:"claim"`    // of the process that wrote the commit
+	Claim    Claim  `json:"claim"`    // claim of the process that wrote the commit
 	// Partial means that the content is not complete, because it was read from the beginning of a pass that has not
-	// ended. Nothing must be concluded from it.
+	// ended. Nothing may be concluded from partial content.
 	Partial bool `json:"partial,omitempty"`
 	Pass    Pass `json:"pass"`    // the last complete pass; Number is 0 if there is none
 	Running Pass `json:"running"` // the pass that has not ended; Number is 0 if there is none
 }
 
-// Pass is a pass: a part of the log that contains everything, so that nothing before it is required.
+// Pass describes a pass: a part of the log that contains the whole content, so nothing before it is required.
 type Pass struct {
-	Position int64  `json:"position"` // of its first record, or less
-	Number   uint64 `json:"number"`   // of its first commit
-	Bytes    int64  `json:"bytes"`    // in commits of the pass
-	Total    int64  `json:"total"`    // in all commits since its beginning
+	Position int64  `json:"position"` // position of its first record, or an earlier one
+	Number   uint64 `json:"number"`   // number of its first commit
+	Bytes    int64  `json:"bytes"`    // size of the commits of the pass
+	Total    int64  `json:"total"`    // size of all commits since its beginning
 }
 
-// precedes reports whether a commit is the next one.
+// precedes reports whether c is the commit after p.
 func (p *Point) precedes(c *commit) bool {
 	return p.Number > 0 && c.previous == p.Chain && (c.number == p.Number+1 || c.first && c.number > p.Number) &&
 		(c.epoch == p.Claim.Epoch || c.kind == kindClaim && c.epoch > p.Claim.Epoch)
 }
 
-// is reports whether a commit is that of the point.
+// is reports whether c is the commit of p.
 func (p *Point) is(c *commit) bool {
 	return p.Number > 0 && c.number == p.Number && c.chain() == p.Chain
 }
@@ -77,5 +77,6 @@ func (p Point) next(c *commit, claim Claim, position int64) Point {
 	return p
 }
 
-// due reports whether enough was appended for another pass: twice the bytes of the last one, and some more.
+// due reports whether the log has grown enough for another pass: since the beginning of the last pass, by more than
+// twice the size of this pass plus more. It returns true if there is no complete pass.
 func (p *Point) due(more int64) bool { return p.Pass.Number == 0 || p.Pass.Total > 2*p.Pass.Bytes+more }

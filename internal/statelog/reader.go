@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// maxBatch is how many bytes of pairs a reader collects for one Apply.
+// maxBatch is the number of bytes of pairs that a reader collects before it calls Apply.
 const maxBatch = 4 << 20
 
 var (
@@ -20,31 +20,31 @@ type mode int
 const (
 	probing  mode = iota // nothing yet: the next commit must be that of the copy, or must follow it
 	synced               // the copy continues in the log
-	skipping             // it does not: commits are skipped until one follows the copy or begins a pass
+	skipping             // it does not continue: commits are skipped until one follows the copy or begins a pass
 )
 
 // reader applies the commits of a log to a copy.
 type reader struct {
 	log  Log
 	copy Copy
-	own  Claim // of this process; what is not known is filled in from the log
+	own  Claim // claim of this process; adopt adds what this process does not know
 
 	mode   mode
-	probed bool  // whether the copy continues in the log was looked up since the last read
-	point  Point // of the copy, including the batch
+	probed bool  // whether the reader has returned to the point of the copy since the last complete read
+	point  Point // point of the copy after the batch is applied
 	batch  []Pair
 	bytes  int
 	next   int64  // position of the next record
-	end    int64  // of the log
-	epoch  uint64 // highest of the log; records of earlier ones are dropped
-	number uint64 // highest of the log
+	end    int64  // end of the log
+	epoch  uint64 // highest epoch in the log; records of earlier epochs are dropped
+	number uint64 // highest number of a commit in the log
 	lost   error  // why commits are skipped
-	count  int    // commits applied since the last restart or since somebody has set it to 0
-	seen   bool   // the log has records
+	count  int    // commits that were applied since the last restart, or since Follower.Read began
+	seen   bool   // whether the log has records
 
-	head     header // of the last record, if the commit of it is not complete
+	head     header // header of the last record, if its commit is not complete
 	payload  []byte
-	position int64 // of the first record of this commit
+	position int64 // position of the first record of this commit
 }
 
 // restart continues from the point of the copy.
@@ -92,8 +92,8 @@ func (r *reader) read(ctx context.Context) error {
 }
 
 // missing decides what to do if the log does not have the last commit of the copy. If the log was created again, or has
-// later commits, it is read from its beginning. If the log has lost its end, or everything, the copy is newer,
-// and stays.
+// later commits, it is read from its beginning. If the log has lost its last commits, or all commits, the copy is newer
+// than the log and stays as it is.
 func (r *reader) missing(ctx context.Context, end int64) error {
 	r.mode = probing
 	newer := r.point.Number == 0
@@ -129,7 +129,7 @@ func (r *reader) skip(reason string) error {
 	return nil
 }
 
-// take takes a record.
+// take processes a record.
 func (r *reader) take(position int64, record []byte) error {
 	r.seen = true
 	h, data, err := decode(record)
@@ -154,7 +154,7 @@ func (r *reader) assemble(h header, position int64, data []byte) error {
 		r.payload, r.position = nil, position
 	} else if h != expected {
 		r.head = header{}
-		return nil // if commits are missing, the next one shows it
+		return nil // if commits are missing, the next complete commit shows this
 	}
 	r.head, r.payload = h, append(r.payload, data...)
 	if h.part+1 < h.parts {
@@ -165,7 +165,7 @@ func (r *reader) assemble(h header, position int64, data []byte) error {
 	return r.commit(&commit{h, r.payload}, r.position)
 }
 
-// commit takes a complete commit.
+// commit processes a complete commit.
 func (r *reader) commit(c *commit, position int64) (err error) {
 	var claim Claim
 	if c.kind == kindClaim {

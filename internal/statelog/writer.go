@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Writer is the writer of a log in one term: from Claim until an error that is ErrConflict. Its methods must not be
-// called concurrently, and nothing else may use the log or change the copy meanwhile.
+// Writer appends to a log during one term, which begins with Claim and ends with an error that is ErrConflict. Its
+// methods must not be called concurrently. While it is in use, nothing else may use the log or change the copy.
 type Writer struct {
 	log    Log
 	copy   Source
@@ -19,12 +19,12 @@ type Writer struct {
 	ended  error // why the term has ended
 
 	after   int64 // end of the log
-	size    int   // of the largest record
+	size    int   // maximum size of a record
 	pending *pending
 
-	cursor    string // of the running pass
-	purged    bool   // a pass must begin
-	truncated int64  // up to where records were removed in this term
+	cursor    string // cursor of the running pass
+	purged    bool   // the log was purged, so a pass must begin
+	truncated int64  // the records before this position were removed in this term
 	interval  int64  // see Point.due
 	accepted  error  // see Problem
 }
@@ -33,15 +33,15 @@ type Writer struct {
 type pending struct {
 	commit   *commit
 	claim    Claim
-	cursor   string // after the commit, if it belongs to a pass
+	cursor   string // cursor after the commit, if the commit belongs to a pass
 	position int64
 	part     uint64
 }
 
-// errNoTerm is the state of a new Writer.
+// errNoTerm is the value of Writer.ended before Claim has succeeded.
 var errNoTerm = fmt.Errorf("%w: Claim was not called", ErrConflict)
 
-// NewWriter returns a Writer that has not claimed the log yet. local is what the process knows about itself.
+// NewWriter returns a Writer that has not claimed the log yet. own contains what the process knows about itself.
 func NewWriter(log Log, local Source, own Claim) *Writer {
 	return &Writer{
 		log: log, copy: local, reader: reader{log: log, copy: local, own: own}, ended: errNoTerm, interval: interval,
@@ -88,7 +88,7 @@ func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
 		}
 		term := w.reader.own
 		term.Epoch, term.Nonce = max(w.reader.epoch, w.reader.point.Claim.Epoch)+1, rand.Uint64()
-		if term.Epoch == 1 { // a later epoch than in an earlier log that is forgotten
+		if term.Epoch == 1 { // later than the epochs of a log that was deleted
 			term.Epoch = uint64(max(1, time.Now().Unix()))
 		}
 		if err = w.claim(ctx, term, first); err == nil {
@@ -138,10 +138,11 @@ func (w *Writer) discard() error {
 // Problem returns the ErrIncomplete that Claim has accepted, or nil.
 func (w *Writer) Problem() error { return w.accepted }
 
-// Term returns the claim of this process, with what the log knew about the installation and the cluster.
+// Term returns the claim of this process. If the process did not know the installation or the cluster, the claim has
+// those of the log.
 func (w *Writer) Term() Claim { return w.term }
 
-// Identify tells the log the uid of the cluster, if Claim did not know it.
+// Identify writes the uid of the cluster to the log if Claim did not know the uid.
 func (w *Writer) Identify(ctx context.Context, cluster string) error {
 	if err := w.Sync(ctx); err != nil || cluster == w.term.Cluster {
 		return err
@@ -153,7 +154,8 @@ func (w *Writer) Identify(ctx context.Context, cluster string) error {
 	return w.claim(ctx, w.term, false)
 }
 
-// claim appends the claim of this process, which can begin a pass. If the copy is empty, it is the whole pass.
+// claim appends the claim of this process. If first is true, the claim begins a pass. If the copy is then empty, the
+// claim is the whole pass.
 func (w *Writer) claim(ctx context.Context, term Claim, first bool) error {
 	payload, err := json.Marshal(term)
 	if err != nil {
@@ -215,7 +217,7 @@ func (w *Writer) append(ctx context.Context, p pending) error {
 	return w.complete(ctx)
 }
 
-// complete appends what is missing of the pending commit.
+// complete appends the missing records of the pending commit.
 func (w *Writer) complete(ctx context.Context) error {
 	p := w.pending
 	for delay := 50 * time.Millisecond; p.part < p.commit.records(w.size); {
@@ -231,7 +233,7 @@ func (w *Writer) complete(ctx context.Context) error {
 		case errors.Is(err, ErrTooLarge) && w.size/2 < minRecord:
 			w.pending = nil
 			return err
-		case errors.Is(err, ErrTooLarge): // readers drop the parts that are there
+		case errors.Is(err, ErrTooLarge): // readers drop the parts that were already appended
 			w.size, p.part, p.position = w.size/2, 0, w.after
 			continue
 		}
@@ -252,8 +254,8 @@ func (w *Writer) complete(ctx context.Context) error {
 	return nil
 }
 
-// Sync completes the last commit if it is unknown whether the log has it, and then applies to the copy what it does not
-// have. If there is nothing to do, it does nothing.
+// Sync completes the last commit if it is unknown whether the log has this commit. Then it brings the copy up to date
+// with the log. If the copy is up to date already, Sync does nothing.
 func (w *Writer) Sync(ctx context.Context) error {
 	if w.ended != nil {
 		return w.ended

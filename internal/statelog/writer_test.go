@@ -138,7 +138,7 @@ func TestTerms(t *testing.T) {
 	wantContent(t, b, content(put("a", "2"), put("c", "3"), put("d", "4")))
 }
 
-// A log is neither read nor written by a process that it does not belong to.
+// A process neither reads nor writes a log that does not belong to its installation and cluster.
 func TestForeignLogs(t *testing.T) {
 	own := statelog.Claim{Installation: "i", Cluster: "c", Format: 2, Holder: "owner"}
 	for name, test := range map[string]struct {
@@ -187,7 +187,7 @@ func TestNewerRecord(t *testing.T) {
 	}
 }
 
-// What a process does not know about itself, it takes from the log.
+// A process takes from the log what it does not know about itself.
 func TestIdentity(t *testing.T) {
 	b := logtest.NewBroker(false)
 	l := lead(t, b, "first")
@@ -233,7 +233,7 @@ func TestClaimRacesWithTheLeader(t *testing.T) {
 	})
 }
 
-// Two processes claim the log at once: one gives up, and knows why.
+// Two processes claim the log at the same time. One of them gives up, and its error contains the reason.
 func TestTwoClaimsAtOnce(t *testing.T) {
 	for _, producers := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestTwoClaimsAtOnce(t *testing.T) {
 	}
 }
 
-// Two processes that only fence each other come to an end.
+// Processes that claim the log at the same time do not fence each other forever: at least one of them succeeds.
 func TestManyClaimsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := logtest.NewBroker(true)
@@ -338,7 +338,7 @@ func testUncertain(t *testing.T, fault logtest.Fault, givesUp bool) {
 	wantContent(t, b, content(append(pairs, put("b", "1"))...))
 }
 
-// The local copy can't be written although the log has the commit: it catches up before the next one.
+// The local copy cannot be written although the log has the commit. It is brought up to date before the next commit.
 func TestFullDisk(t *testing.T) {
 	b := logtest.NewBroker(false)
 	l := lead(t, b, "l")
@@ -366,7 +366,7 @@ func TestFullDisk(t *testing.T) {
 	wantError(t, l.Sync(t.Context()), statelog.ErrConflict, `"other" has claimed it`)
 }
 
-// Records become smaller until the broker takes them.
+// Records become smaller until the broker accepts them.
 func TestTooLarge(t *testing.T) {
 	b := logtest.NewBroker(false)
 	b.Claimed, b.Max = 4000, 600
@@ -398,7 +398,8 @@ func TestTooLarge(t *testing.T) {
 	wantContent(t, b, l.copy.Content())
 }
 
-// A record of an earlier leader arrives behind the claim of the next one, because the broker can't fence: it is dropped.
+// A record of an earlier leader arrives after the claim of the next leader, because the broker cannot fence. Readers
+// drop the record.
 func TestLateRecord(t *testing.T) {
 	b := logtest.NewBroker(false)
 	old := lead(t, b, "old")

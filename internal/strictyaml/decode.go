@@ -36,8 +36,8 @@ func newDecoder(file string) *decoder {
 // represents the whole file. It contains the mistakes, and later checks add further mistakes to it.
 func Decode[T any](name string, data []byte) (*T, *Section) { return decode[T](newDecoder(name), data) }
 
-// DecodeOffline is Decode for a machine that does not have the files that data names. A file that does not exist is not
-// a mistake: [Section.MissingFiles] returns it.
+// DecodeOffline is like Decode, but the files that data refers to need not exist. [Section.MissingFiles] returns the
+// files that do not exist.
 func DecodeOffline[T any](name string, data []byte) (*T, *Section) {
 	d := newDecoder(name)
 	d.offline = true

@@ -12,8 +12,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// BenchmarkCommits is a change of one of some objects of 2.6 KB that one sink settles, with a commit after so many
-// changes: a second of a load, and all that the ledgers may hold.
+// BenchmarkCommits changes objects of 2.6 KB, one at a time. One sink settles each change. A commit follows after a
+// number of changes: those of one second under load, and as many as the ledgers may hold.
 func BenchmarkCommits(b *testing.B) {
 	for _, of := range []struct{ objects, changes int }{{500, 1_400}, {500, 5_600}, {5_000, 1_400}, {5_000, 5_600}} {
 		b.Run(fmt.Sprintf("objects=%d/changes=%d", of.objects, of.changes), func(b *testing.B) {
@@ -45,7 +45,7 @@ func BenchmarkCommits(b *testing.B) {
 	}
 }
 
-// cpu is what the process has used.
+// cpu returns the CPU time that the process has used.
 func cpu(b *testing.B) time.Duration {
 	var used syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// awaySink is a tracker whose sink "away" has one event open of a source that "live" settles at once.
+// awaySink is a tracker with two sinks. The sink "away" has one open event of a source. The sink "live" settles all
+// events of this source at once.
 type awaySink struct {
 	*Tracker
 	t      *testing.T
@@ -68,7 +69,7 @@ func (a *awaySink) state(name string) *object.Object {
 	return o
 }
 
-// change makes a change of an object that is for live alone.
+// change records a change of an object that is sent only to live.
 func (a *awaySink) change(ctx context.Context, name string, deletes bool) {
 	a.reading = ctx
 	r := a.Record(pods)
@@ -83,8 +84,8 @@ func (a *awaySink) change(ctx context.Context, name string, deletes bool) {
 	a.most = max(a.most, a.held.Load())
 }
 
-// A sink with one event open costs no more memory than the bound, whatever passes that its filter takes out: the
-// event goes to disk, which settles it.
+// A sink with one open event costs no more memory than the bound, however many changes its filter suppresses: the event
+// is written to disk, which settles it.
 func TestANarrowFilterHoldsLittle(t *testing.T) {
 	persisted := make(chan struct{}, 1)
 	a := newAwaySink(t, false, func(a *awaySink) {
@@ -142,7 +143,7 @@ func TestALossySinkDoesNotHoldUpTheSource(t *testing.T) {
 	}
 }
 
-// Where the queue can't write to disk, and the sink may lose nothing, the source waits.
+// If the queue cannot write to disk and the sink must not lose events, the source waits.
 func TestTheSourceWaitsWhereNothingElseHelps(t *testing.T) {
 	a := newAwaySink(t, false, func(*awaySink) {})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

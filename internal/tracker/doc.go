@@ -19,7 +19,7 @@
 //     settled all its events.
 //
 // [Tracker.Bookmark] stores the positions of a sink in its destination, from which the next process reads back what was
-// sent. A position is stored when a restart brings none of the events again that were sent before it.
+// sent. A position is stored as soon as a restart would not bring any event again that was sent before it.
 //
 // The package does not depend on configuration files or brokers. A filter is a string that the package compares and
 // returns.

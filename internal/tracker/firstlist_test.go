@@ -53,7 +53,7 @@ func TestFirstList(t *testing.T) {
 	}
 }
 
-// A list that was not finished counts for nothing.
+// A list that was not finished is ignored.
 func TestFirstListThatWasNotFinished(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "s"})
@@ -69,7 +69,8 @@ func TestFirstListThatWasNotFinished(t *testing.T) {
 	}
 }
 
-// A list that breaks is begun again: what it brought before may be gone, and its late parts must not count.
+// A list that fails is started again: the objects that it returned before may be deleted, and its late parts must be
+// ignored.
 func TestAListThatIsBegunAgain(t *testing.T) {
 	e := start(t, t.TempDir(), Sink{Name: "s"})
 	e.Resume(pods)
@@ -131,7 +132,7 @@ func (s *fullStore) Commit(updates []ledger.Update, filters map[string]string, a
 	return s.Store.Commit(updates, filters, at)
 }
 
-// While the disk takes no list, the bridge is not ready and tries again, until reading ends.
+// While a list cannot be written to disk, the bridge is not ready and retries, until reading ends.
 func TestFirstListWaitsForTheDisk(t *testing.T) {
 	for name, failures := range map[string]int{"until there is room": 2, "until reading ends": 1 << 30} {
 		t.Run(name, func(t *testing.T) {
@@ -160,7 +161,7 @@ func TestFirstListWaitsForTheDisk(t *testing.T) {
 	}
 }
 
-// What is settled is committed once a second, and once more at the end.
+// Settled events are committed once a second, and once more at the end.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := start(t, t.TempDir(), Sink{Name: "s"})

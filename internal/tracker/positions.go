@@ -11,13 +11,13 @@ import (
 // sent before them.
 type bookmark struct {
 	positions sinks.Positions
-	// gone reports whether the queue of the sink brings none of these events again.
+	// gone reports whether the queue of the sink will bring none of these events again.
 	gone func() bool
 	// recorded contains, by source, the number up to which the watermark of the sink must cover everything.
 	recorded map[string]uint64
 }
 
-// Resumes returns what a sink must know of earlier processes to read back what they wrote.
+// Resumes returns the information about earlier processes that a sink requires to read back the events that they sent.
 func (t *Tracker) Resumes(sink string) sinks.Resume {
 	return sinks.Resume{
 		Writer:    t.store.Installation() + "/" + sink,
@@ -28,15 +28,15 @@ func (t *Tracker) Resumes(sink string) sinks.Resume {
 	}
 }
 
-// CaughtUp must be called when all sources have brought again what earlier processes may have sent and not committed.
-// Until then, the positions of earlier processes stay.
+// CaughtUp must be called when all sources have brought again the events that earlier processes may have sent without
+// committing them. Until then, the positions of earlier processes remain stored.
 func (t *Tracker) CaughtUp() { t.caughtUp.Store(true) }
 
 // HasCaughtUp reports whether CaughtUp was called.
 func (t *Tracker) HasCaughtUp() bool { return t.caughtUp.Load() }
 
-// NeedsBookmark reports whether Bookmark would have an effect for a sink, so that the caller needs to find the
-// positions only then.
+// NeedsBookmark reports whether Bookmark would have an effect for a sink. If not, the caller does not have to find out
+// the positions.
 func (t *Tracker) NeedsBookmark(sink string) bool {
 	if !t.caughtUp.Load() {
 		return false
@@ -46,9 +46,9 @@ func (t *Tracker) NeedsBookmark(sink string) bool {
 	return t.bookmarks[sink] == nil
 }
 
-// Bookmark stores the positions of a sink as soon as a restart would bring none of the events again that were sent
-// before them: when gone returns true, and the watermarks of a commit cover what the ledgers have recorded until now.
-// No message of the sink may be in flight when it is called.
+// Bookmark stores the positions of a sink as soon as a restart would not bring any event again that was sent before
+// them: when gone returns true, and the watermarks of a commit cover everything that the ledgers have recorded until
+// now. While Bookmark is called, no message of the sink may be in flight.
 func (t *Tracker) Bookmark(sink string, positions sinks.Positions, gone func() bool) {
 	b := &bookmark{positions: positions, gone: gone, recorded: map[string]uint64{}}
 	for name, l := range t.ledgers() {
@@ -65,8 +65,8 @@ func (t *Tracker) Bookmark(sink string, positions sinks.Positions, gone func() b
 	}
 }
 
-// goneBookmarks returns the bookmarks of which the queues bring no event again. It must be called before the ledgers
-// are collected.
+// goneBookmarks returns the bookmarks whose events the queues will not bring again. It must be called before the
+// ledgers are collected.
 func (t *Tracker) goneBookmarks() map[string]*bookmark {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// A position is stored when neither the queue nor a source would bring again what was sent before it, and not earlier.
+// A position is stored as soon as neither the queue nor a source would bring again an event that was sent before it,
+// and not earlier.
 func TestPositions(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "fast"}, Sink{Name: "slow"})
@@ -84,7 +85,7 @@ func TestPositions(t *testing.T) {
 	}
 }
 
-// A sink that is being sent its initial list keeps its position until it has all of it.
+// A sink that is being sent its initial list keeps its position until it was sent the whole list.
 func TestPositionDuringTheInitialList(t *testing.T) {
 	e := start(t, t.TempDir(), Sink{Name: "fast"})
 	e.Resume(pods)
@@ -124,7 +125,8 @@ func TestPositionAfterTheInitialList(t *testing.T) {
 	}
 }
 
-// Positions are stored together with the watermarks that they follow from. If the store cannot be written, they wait.
+// Positions are stored together with the watermarks that permit them. If the store cannot be written, they are stored
+// later.
 func TestPositionsWaitForTheDisk(t *testing.T) {
 	e := start(t, t.TempDir(), Sink{Name: "fast"})
 	e.store = &fullStore{Store: e.store, failures: 1}
@@ -137,7 +139,8 @@ func TestPositionsWaitForTheDisk(t *testing.T) {
 	}
 }
 
-// Two commits at a time, as when the process stops, do not store a position before the watermark that permits it.
+// If two commits run at the same time, as when the process stops, no position is stored before the watermark that
+// permits it.
 func TestCommitsAtOnce(t *testing.T) {
 	e := start(t, t.TempDir(), Sink{Name: "fast"})
 	begin(t, e, pods, "10", pod(t, "a", 3))
@@ -159,7 +162,7 @@ func TestCommitsAtOnce(t *testing.T) {
 	group.Wait()
 }
 
-// slowStore is a store that takes a while to commit, and says when it begins.
+// slowStore is a store whose commits take some time, and which reports when they begin.
 type slowStore struct {
 	Store
 

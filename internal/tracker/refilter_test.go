@@ -22,8 +22,8 @@ func expectKnown(t *testing.T, e *Tracker, source, sink, floor string, filters .
 	return got
 }
 
-// What a changed filter still has to send survives restarts, of whatever kind and while other sinks go on, until it is
-// settled.
+// The difference that a changed filter still has to send survives restarts of any kind, also while other sinks
+// continue, until it is settled.
 func TestAChangedFilterOverRestarts(t *testing.T) {
 	folder := t.TempDir()
 	sinks := func(filter string) []Sink { return []Sink{{Name: "a", Filter: filter}, {Name: "b", Filter: "B"}} }
@@ -90,7 +90,8 @@ func TestASourceThatCannotBegin(t *testing.T) {
 	}
 }
 
-// A sink that was given a part of its initial list by another filter may know any part of what that let pass.
+// A sink that was sent a part of its initial list through another filter may know any subset of the objects that this
+// filter passes.
 func TestAFilterThatChangesInTheInitialList(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
@@ -103,8 +104,8 @@ func TestAFilterThatChangesInTheInitialList(t *testing.T) {
 	expectKnown(t, e, "pods", "a", "", "F1")
 }
 
-// A checkpoint of a cluster that could not be named is of the cluster that can be named later, and of no other after
-// that.
+// If the uid of the cluster was unknown, the checkpoint belongs to the first cluster whose uid is known later, and to
+// no other cluster after that.
 func TestAClusterThatGetsItsName(t *testing.T) {
 	folder := t.TempDir()
 	e := New(Options{Store: openStore(t, folder), Queues: &disk{}, Reading: t.Context(), Logger: quiet})
@@ -122,7 +123,8 @@ func TestAClusterThatGetsItsName(t *testing.T) {
 	}
 }
 
-// A source that takes over others is known by the filters by which any of them may be known.
+// If a source takes over others, a sink may know it through any of the filters through which it may know one of the
+// others.
 func TestTakeOverWithAChangedFilter(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
@@ -145,7 +147,8 @@ func TestTakeOverWithAChangedFilter(t *testing.T) {
 	}
 }
 
-// Each change of what is watched has its own name, that back included, and keeps it over restarts of whatever kind.
+// Each change of the watch configuration has its own name, even if it restores an earlier configuration. The name
+// survives restarts of any kind.
 func TestAChangedWatchOverRestarts(t *testing.T) {
 	folder := t.TempDir()
 	names := map[string]bool{}
@@ -169,9 +172,9 @@ func TestAChangedWatchOverRestarts(t *testing.T) {
 	}
 }
 
-// A process ends while it sends the difference of a changed scope. The next one sends each sink an initial list,
-// whatever is watched then, for nobody knows which sink was sent what; and it knows what had entered, which sinks may
-// have been sent.
+// A process ends while it sends the difference of a changed scope. The next process sends each sink an initial list,
+// whatever it watches, because it cannot know which objects each sink was sent. It knows the objects that had entered,
+// because sinks may have been sent them.
 func TestAScopeThatChangesBeforeItsDifferenceWasSent(t *testing.T) {
 	folder := t.TempDir()
 	scoped := func(scope string) informer.Source {
@@ -234,7 +237,7 @@ func TestAScopeThatChangesBeforeItsDifferenceWasSent(t *testing.T) {
 	kill(t, e)
 }
 
-// The same where objects go from one source to another.
+// The same applies when objects move from one source to another.
 func TestTakeOverOfASourceThatIsLeft(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "s"})

@@ -114,19 +114,20 @@ func withSpilled(state *ledger.State, spilled map[string]string) map[string]stri
 
 // Knowledge describes how much of a resumed source a sink knows.
 type Knowledge struct {
-	// Floor is the resourceVersion up to which the sink has settled all events. If it is empty, the sink does not know the
-	// whole source.
+	// Floor is the resourceVersion up to which the sink has settled all events. If it is empty, the sink may not have
+	// been sent all objects of the source.
 	Floor string
-	// Part reports whether the sink may have been sent only a part of the source.
+	// Part reports whether the sink may have been sent some objects of the source, but not all.
 	Part bool
-	// Refilter is set if the sink may know the source through filters other than its current one. The sink is then sent
-	// the difference. If Floor is empty too, the sink may know any subset of the objects that these filters pass.
+	// Refilter is set if the sink may have been sent objects of the source through filters other than its current one.
+	// The sink is then sent the difference. If Floor is empty too, the sink may have been sent any subset of the
+	// objects that these filters pass.
 	ledger.Refilter
 	// WatchChange is the name of the last change to the watch configuration; empty if it never changed.
 	WatchChange string
 }
 
-// Knows reports whether the sink knows the whole source, through its current filter or an earlier one.
+// Knows reports whether the sink was sent all objects of the source that pass its current filter or an earlier one.
 func (k Knowledge) Knows() bool { return k.Floor != "" }
 
 // Known returns how much a sink knows of a source. The result has a Refilter until FinishList is called for the sink.

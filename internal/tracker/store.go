@@ -7,10 +7,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Store stores the data that a restart requires. [checkpoint.Store] implements it with a file and documents what the
-// methods guarantee. For the guarantees of the file, see the documentation of package checkpoint. An implementation
-// that stores the data in another place must provide at least this one: when Commit returns, the rows, watermarks,
-// positions and filters of the commit are durable together.
+// Store stores the data that a restart requires. [checkpoint.Store] implements it with a file. The documentation of
+// package checkpoint describes the methods and their guarantees. An implementation that stores the data in another
+// place must provide at least this guarantee: when Commit returns, the rows, watermarks, positions and filters of the
+// commit are durable together.
 //
 // Reads must be possible at any time, even during a write.
 type Store interface {

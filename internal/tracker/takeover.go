@@ -102,8 +102,8 @@ func (t *Tracker) dropTaken(into string, shares []informer.Share) []informer.Sha
 
 // join returns the state of a source that takes over other sources. Its watermark is the lowest watermark of these
 // sources. The same applies to the watermark of each sink that knows all of them. A sink that knows only some of them
-// is sent an initial list again. Its history is the latest history of these sources. The shares that join returns are
-// those of sources that can be taken over.
+// is sent an initial list again. Its history is the latest history of these sources. join also returns the shares whose
+// sources can be taken over.
 func (t *Tracker) join(into informer.Source, shares []informer.Share) (state ledger.State, taken []informer.Share) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,8 +124,8 @@ func (t *Tracker) join(into informer.Source, shares []informer.Share) (state led
 			return true
 		}
 		state.ResourceVersion = earlier(state.ResourceVersion, other.ResourceVersion)
-		// Each source notices by itself that etcd was restored. In the history of one that has not, new states would
-		// seem old.
+		// Each source detects by itself that etcd was restored. In the history of a source that has not detected this
+		// yet, new states would seem old.
 		state.History = ledger.Later(state.History, other.History)
 		for _, sink := range t.sinks {
 			t.joinRefilters(sink, &state, &other)

@@ -16,7 +16,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// in makes an object of a namespace.
+// in returns an object of a namespace.
 func in(t testing.TB, namespace, name string, version int) *object.Object {
 	t.Helper()
 	o := pod(t, name, version)
@@ -37,9 +37,9 @@ func podsIn(namespace string) informer.Source {
 
 func everything(string) bool { return true }
 
-// What was watched in two namespaces is watched in all of them: what is known of both counts, as far as the one goes
-// that is further back. A sink that had settled both knows it, one that had begun with one is sent an initial list, and
-// so is a new one.
+// Two namespaces were watched, and now all namespaces are. The new source takes over the rows of both, with the lower
+// watermark. A sink that had settled both knows the new source. A sink that had begun only one of them is sent an
+// initial list, and so is a new sink.
 func TestTakeOver(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "both"}, Sink{Name: "one"})
@@ -85,8 +85,8 @@ func TestTakeOver(t *testing.T) {
 	}
 }
 
-// The source that takes over belongs to the history of etcd that its events are to be compared in: that of the restored
-// etcd, even if another source has not noticed the restore.
+// The source that takes over has the history of the restored etcd, in which its events must be compared, even if
+// another source has not detected the restore.
 func TestTakeOverAfterARestoredEtcd(t *testing.T) {
 	for _, restored := range [][]string{{"pods in a"}, {"pods in b"}, {"pods in a", "pods in b"}} {
 		folder := t.TempDir()
@@ -109,7 +109,7 @@ func TestTakeOverAfterARestoredEtcd(t *testing.T) {
 	}
 }
 
-// Only a share goes, and what is left of the source stays as it was.
+// Only a share is moved, and the rest of the source does not change.
 func TestTakeOverAShare(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "s"})
@@ -133,8 +133,8 @@ func TestTakeOverAShare(t *testing.T) {
 	}
 }
 
-// A process was killed after it had taken over all rows of a source, and before it had forgotten the source: what sinks
-// know goes on to count.
+// A process was killed after it had taken over all rows of a source, and before it had removed the source. The
+// knowledge of the sinks is kept.
 func TestTakeOverOfASourceThatHasNoRowsLeft(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "s"})
@@ -168,7 +168,7 @@ func rowsOf(t *testing.T, e *Tracker, source string) (rows []string, state ledge
 	return rows, state
 }
 
-// Of two rows of one object the later one counts. What is in no share stays where it is.
+// Of two rows of one object, the later row is kept. Rows that are in no share stay in their source.
 func TestTakeOverOfTheSameObjects(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "s"})
@@ -225,8 +225,8 @@ func (s *interrupted) Commit(updates []ledger.Update, filters map[string]string,
 	return s.Store.Commit(updates, filters, at)
 }
 
-// Shares that do not fit into one transaction: after each of them all rows are there, once, and no scope is claimed too
-// early.
+// Shares that do not fit into one transaction: after each transaction, every row exists exactly once, and no scope is
+// stored too early.
 func TestTakeOverOfMuch(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "s"})
@@ -264,7 +264,8 @@ func TestTakeOverOfMuch(t *testing.T) {
 	}
 }
 
-// A process that is killed while it takes over does not hide that an earlier one was killed while the scope changed.
+// If a process is killed while it takes over, the next process still detects that an earlier one was killed while the
+// scope changed.
 func TestTakeOverWhileTheScopeChanges(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "s"})
@@ -300,7 +301,7 @@ func (s unreadable) Load(source string) (ledger.State, []*object.Object, error) 
 	return s.Store.Load(source)
 }
 
-// A source whose rows cannot all be taken over is new: nothing of it counts as known.
+// If not all rows of a source can be taken over, the source is new, and none of its objects count as known.
 func TestTakeOverOfADamagedSource(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "s"})

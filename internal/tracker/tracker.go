@@ -58,7 +58,7 @@ type Tracker struct {
 	reading context.Context //nolint:containedctx // Options.Reading
 	// crowded receives a value when the ledgers must be relieved.
 	crowded chan struct{}
-	left    atomic.Int64      // what the ledgers held after the last commit
+	left    atomic.Int64      // bytes that all ledgers held after the last commit
 	held    atomic.Int64      // bytes that all ledgers hold, see Ledger.Held
 	staging sync.Mutex        // held while a stage is begun or writes
 	filters map[string]string // by sink
@@ -102,8 +102,9 @@ func New(o Options) *Tracker {
 	return t
 }
 
-// ErrOtherCluster is the error of Identify if the checkpoint belongs to another cluster. Until Close replaces it by an
-// empty one, the sinks have its identity, with which they can deliver what they still hold of the other cluster.
+// ErrOtherCluster is the error of Identify if the checkpoint belongs to another cluster. Close then replaces the
+// checkpoint with an empty one. Until Close is called, the sinks use the identity in the checkpoint, with which they
+// can deliver the events of the other cluster that they still hold.
 var ErrOtherCluster = errors.New("the checkpoint belongs to another cluster")
 
 // Close closes the store. Call it after Run has returned. If Identify has returned ErrOtherCluster, the store is
@@ -153,8 +154,8 @@ func (t *Tracker) States() []ledger.State {
 }
 
 // Identify waits until the API server returns the cluster's uid, and loads what the store contains about this cluster.
-// It returns ctx's error if ctx ends first. If the error is ErrOtherCluster, the tracker must be closed, and another
-// one takes its place: the sinks must write with another identity from now on.
+// It returns ctx's error if ctx ends first. If the error is ErrOtherCluster, close this tracker and create a new one:
+// the sinks must write with another identity from now on.
 func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, client rest.Interface) error {
 	var uid string
 	err := connector.Until(ctx, func() (err error) {

@@ -22,7 +22,7 @@ const testCluster = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
 
 var pods = informer.Source{Name: "pods", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
 
-// pod is an object of the name, at a resourceVersion.
+// pod returns an object with this name and resourceVersion.
 func pod(t testing.TB, name string, version int) *object.Object {
 	t.Helper()
 	o, err := object.New(
@@ -34,13 +34,13 @@ func pod(t testing.TB, name string, version int) *object.Object {
 	return o
 }
 
-// start begins a process on a folder: a tracker that knows its cluster.
+// start starts a process with a state directory, and returns a tracker that has identified its cluster.
 func start(t testing.TB, folder string, sinks ...Sink) *Tracker {
 	t.Helper()
 	return startWatching(t, folder, "", sinks...)
 }
 
-// startWatching is start with a configuration of what is watched.
+// startWatching is like start, but with a watch configuration.
 func startWatching(t testing.TB, folder, watch string, sinks ...Sink) *Tracker {
 	t.Helper()
 	e := New(
@@ -69,7 +69,7 @@ func openStore(t testing.TB, folder string) *checkpoint.Store {
 	return s
 }
 
-// disk is what the queues of all sinks have written.
+// disk represents what the queues of all sinks have written to disk.
 type disk struct {
 	spilled map[string]map[string]string // positions by source (followed by its history) and sink
 	persist func()
@@ -80,7 +80,7 @@ func (d *disk) Spilled(source, history string) map[string]string {
 	return d.spilled[strings.TrimSpace(source+" "+history)]
 }
 
-// stop ends a process as SIGTERM does: with a last commit.
+// stop ends a process as SIGTERM does, with a last commit.
 func stop(t *testing.T, e *Tracker) {
 	t.Helper()
 	_ = e.Commit()
@@ -95,7 +95,7 @@ func kill(t *testing.T, e *Tracker) {
 	}
 }
 
-// begin gives a source its first list, which each sink settles.
+// begin records the first list of a source, which each sink settles.
 func begin(t testing.TB, e *Tracker, source informer.Source, version string, objects ...*object.Object) {
 	t.Helper()
 	if memory := e.Resume(source); len(memory.Known) != 0 || memory.At != "" {
@@ -115,7 +115,7 @@ func caughtUp(t testing.TB, e *Tracker, source informer.Source, version string) 
 	e.Record(source).Reached(version)
 }
 
-// send hands a message to a sink.
+// send sends a message to a sink.
 func send(e *Tracker, source informer.Source, sink string) *event.Message {
 	return &event.Message{Origin: event.Origin{Source: source.Name, Seq: e.Ledger(source.Name).Track(sink, time.Now())}}
 }
@@ -166,7 +166,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// The bytes of an object are found while it waits, while it is written and in the store.
+// The bytes of an object are found while the object waits, while it is written, and when it is in the store.
 func TestBodies(t *testing.T) {
 	e := start(t, t.TempDir(), Sink{Name: "s"})
 	begin(t, e, pods, "10", pod(t, "a", 3))
@@ -185,7 +185,8 @@ func TestBodies(t *testing.T) {
 	fetch(pod(t, "a", 11))
 }
 
-// A source that is watched no more goes when its events are settled, and stays if it comes back before.
+// A source that is no longer watched is removed when its events are settled. It stays if it is watched again before
+// that.
 func TestForget(t *testing.T) {
 	folder := t.TempDir()
 	e := start(t, folder, Sink{Name: "s"})
@@ -218,7 +219,8 @@ func TestForget(t *testing.T) {
 	_ = e.Commit()
 }
 
-// A source that is being forgotten is not resumed before that is done: the store would forget what it begins with.
+// A source that is being removed is resumed only after the removal. Otherwise the store would remove what the resumed
+// source has begun.
 func TestResumeWhileASourceIsForgotten(t *testing.T) {
 	e := start(t, t.TempDir(), Sink{Name: "a"})
 	begin(t, e, pods, "10", pod(t, "a", 3))

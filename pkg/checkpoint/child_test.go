@@ -27,14 +27,14 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Some of what must hold can only be seen with a process that ends, or is limited: these tests run this test program
-// once more, to do one thing in a folder.
+// Some guarantees can only be tested with a process that ends or has limited resources. These tests run this test
+// program again, to do one thing in a directory.
 const (
 	envChild  = "CHECKPOINT_TEST_CHILD"
 	envFolder = "CHECKPOINT_TEST_FOLDER"
 )
 
-// TestChild is what such a process does. By itself it does nothing.
+// TestChild is the code of such a process. When it is run as a test, it does nothing.
 func TestChild(t *testing.T) {
 	folder := os.Getenv(envFolder)
 	switch os.Getenv(envChild) {
@@ -62,7 +62,7 @@ func child(t *testing.T, what, folder string) *exec.Cmd {
 	return cmd
 }
 
-// start starts a process and gives its output and what it reads. The process is killed by the end of the test.
+// start starts a process and returns its output. The process is killed when the test ends.
 func start(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
 	t.Helper()
 	out, err := cmd.StdoutPipe()
@@ -79,14 +79,14 @@ func start(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
 	return bufio.NewScanner(out)
 }
 
-// kill ends a process as nothing else does: at once.
+// kill ends a process at once.
 func kill(cmd *exec.Cmd) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 }
 
-// childCommits commits for ever: each commit puts its number into the watermark and into all rows, whose number
-// changes, of two sources.
+// childCommits commits until it is killed. Each commit writes its number into the watermark and all rows of two
+// sources. The number of rows changes too.
 func childCommits(t *testing.T, folder string) {
 	s, err := Open(Options{Path: folder})
 	if err != nil {
@@ -132,11 +132,11 @@ func childCommits(t *testing.T, folder string) {
 	}
 }
 
-// rowsAt is how many rows there are after commit n.
+// rowsAt returns the number of rows after commit n.
 func rowsAt(n int) int { return n % 60 }
 
-// TestKill kills a process in the midst of its commits, again and again. What it leaves is what one commit left, the
-// last that it knew of or the one after, never a mixture.
+// TestKill kills a process during its commits, again and again. The file must contain the result of exactly one commit:
+// the last commit that the process reported, or the one after it.
 func TestKill(t *testing.T) {
 	folder := t.TempDir()
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
@@ -161,7 +161,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// oneCommit checks that a store is what one commit left, and gives its number.
+// oneCommit checks that a store contains the result of exactly one commit, and returns the number of the commit.
 func oneCommit(t *testing.T, s *Store) int {
 	t.Helper()
 	states, err := s.States()
@@ -223,7 +223,7 @@ func TestOpenInATool(t *testing.T) {
 	}
 }
 
-// childLimit fills a store until files may not grow, and goes on when they may.
+// childLimit fills a store until the file size limit is reached, and continues when the limit is raised.
 func childLimit(t *testing.T, folder string) {
 	signal.Ignore(syscall.SIGXFSZ)
 	s, err := Open(Options{Path: folder})
@@ -245,7 +245,8 @@ func childLimit(t *testing.T, folder string) {
 	}, "raise the limit")
 }
 
-// fill commits until there is no room, and again when there is. full: there is to be no room, or there is to be again.
+// fill checks that commits fail while there is no room, and succeed when there is room again. full(true) removes the
+// room, and full(false) restores it.
 func fill(t *testing.T, s *Store, full func(bool), want string) {
 	t.Helper()
 	source := testSource("pods")
@@ -298,7 +299,7 @@ func TestFileMayNotGrow(t *testing.T) {
 	}
 }
 
-// TestFullDisk needs a small file system of its own, which only root may mount.
+// TestFullDisk requires a small file system of its own, which only root can mount.
 func TestFullDisk(t *testing.T) {
 	folder := smallDisk(t, "size=8m")
 	s, err := Open(Options{Path: folder})
@@ -392,7 +393,7 @@ func remount(t *testing.T, folder, options string) {
 	}
 }
 
-// TestFolderOfAnotherUser opens as somebody who may not write.
+// TestFolderOfAnotherUser opens a directory as a user who cannot write to it.
 func TestFolderOfAnotherUser(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "state")
 	s := begin(t, folder)

@@ -152,7 +152,7 @@ func (s *Store) AddPositions(positions map[string]sinks.Positions) error {
 	return s.note(func(r *storeRecord) { r.add(positions) })
 }
 
-// note changes the store record. If the record already is as the change makes it, nothing is written.
+// note applies a change to the store record. If the change modifies nothing, nothing is written.
 func (s *Store) note(change func(*storeRecord)) error {
 	if err := s.lock(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (s *Store) note(change func(*storeRecord)) error {
 	return s.change(change)
 }
 
-// change is note for a caller that holds s.writing.
+// change is like note, but the caller must already hold s.writing.
 func (s *Store) change(change func(*storeRecord)) error {
 	record := s.record.clone()
 	if change(&record); reflect.DeepEqual(record, s.record) {

@@ -20,14 +20,15 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// history is a file of several commits, and what each of the last two left of each source.
+// history is a file of several commits, with the content of each source after each of the last two commits.
 type history struct {
 	file     []byte
 	previous map[string]map[string]string
 	last     map[string]map[string]string
 }
 
-// record makes a history: two sources with trees of their own and an inline one, rows changed, added and removed.
+// record creates a history: two sources with trees of their own and an inline one, with rows that are changed, added
+// and removed.
 func recordHistory(t testing.TB) history {
 	t.Helper()
 	folder := t.TempDir()
@@ -70,7 +71,7 @@ func recordHistory(t testing.TB) history {
 	return h
 }
 
-// contents are a store's sources with their watermark and rows. Those that cannot be read are left out.
+// contents returns the sources of a store with their watermarks and rows. It omits sources that cannot be read.
 func contents(t testing.TB, s *Store) map[string]map[string]string {
 	t.Helper()
 	all := map[string]map[string]string{}
@@ -93,8 +94,8 @@ func contents(t testing.TB, s *Store) map[string]map[string]string {
 	return all
 }
 
-// survives opens a damaged file and checks what must hold whatever the damage is: the store opens and can be used, and
-// what it gives is what one of the last two commits left, source by source, or nothing, and then it says so.
+// survives opens a damaged file and checks what must be true for any damage: the store can be opened and used. For
+// every source, it returns the content of one of the last two commits, or reports that it cannot.
 func (h history) survives(t testing.TB, file []byte) {
 	t.Helper()
 	folder := t.TempDir()
@@ -120,7 +121,7 @@ func (h history) survives(t testing.TB, file []byte) {
 	usable(t, reset(t, s))
 }
 
-// reset forgets all sources, damaged ones too.
+// reset forgets all sources, including damaged ones.
 func reset(t testing.TB, s *Store) *Store {
 	t.Helper()
 	for _, name := range s.record.Sources {
@@ -167,8 +168,8 @@ func TestTruncatedFile(t *testing.T) {
 	}
 }
 
-// TestFlippedBits flips bits where the file says how it is to be read: in all meta pages, and in the headers and
-// elements of all others.
+// TestFlippedBits flips bits that determine how the file is read: in all meta pages, and in the headers and elements of
+// all other pages.
 func TestFlippedBits(t *testing.T) {
 	h := recordHistory(t)
 	step := scale.Of(13, 3) // no divisor of 8, so that all bits have their turn
@@ -194,8 +195,8 @@ func TestFlippedBitsAnywhere(t *testing.T) {
 	}
 }
 
-// TestLostWrite puts pages of an earlier commit in the place of those of a later one: as after a disk that said that it
-// had written what it had not. Each page is sound.
+// TestLostWrite replaces pages of a later commit with pages of an earlier commit, as if a disk had reported a write
+// that it did not perform. Every page is undamaged.
 func TestLostWrite(t *testing.T) {
 	folder := t.TempDir()
 	s := begin(t, folder)
@@ -224,7 +225,7 @@ func TestLostWrite(t *testing.T) {
 	}
 }
 
-// FuzzDamage lets the fuzzer change bytes and cut the file. The seeds are what the tests above don't do.
+// FuzzDamage lets the fuzzer change bytes and truncate the file. The seeds are cases that the tests above do not cover.
 func FuzzDamage(f *testing.F) {
 	h := recordHistory(f)
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 80, 255}, uint32(0))

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Destinations outlive the process, need no commit, and end with their sinks.
+// Destinations are stored without a commit, survive a restart, and are removed with their sinks.
 func TestDestinations(t *testing.T) {
 	folder := t.TempDir()
 	s := open(t, folder)

@@ -37,15 +37,15 @@
 //
 // # Copies
 //
-// With [Options.Log], each transaction gives the log what it puts and removes, before the file has it. Other processes
-// apply this to their files ([Store.Copy], internal/statelog), which then contain the same bytes. The log and the
-// copies have the rows as the file has them, redacted or encrypted, and nothing else. With [Options.Identities], they
-// have only the identities of objects. The sum in the record of a source is then still that of the rows with bodies, so
-// it stays correct when a copy is changed.
+// With [Options.Log], each transaction passes its changes to the log before they are written to the file. Other
+// processes apply these changes to their files ([Store.Copy], internal/statelog), which then contain the same bytes.
+// The log and the copies contain the rows exactly as the file does, redacted or encrypted. With [Options.Identities],
+// they contain only the identities of objects. The sum in the record of a source is then still that of the rows with
+// bodies, so it stays correct when a copy is changed.
 //
 // The file also contains the point of the log that it corresponds to. If the process ends after a transaction is in the
-// log and before it is in the file, the point shows that the file is behind, and the next process applies what is
-// missing. A transaction whose result is unknown is applied before the next one, as after a failed commit. A file that
+// log and before it is in the file, the point shows that the file is behind, and the next process applies the missing
+// changes. A transaction whose result is unknown is applied before the next one, as after a failed commit. A file that
 // was lost or quarantined is read from the log again. A transaction without Log removes the point.
 //
 // Such a file changes only with the log. Open therefore leaves the content as it is, and [Store.TakeOver] does the rest

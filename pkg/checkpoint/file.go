@@ -135,8 +135,8 @@ func (s *Store) emptyRecord(clusterUID string) storeRecord {
 	return r
 }
 
-// replace puts a checkpoint without rows in the place of the file. The file is removed unless install renames it. log
-// gets the removal of everything that the file contained.
+// replace replaces the file with a checkpoint without rows. The old file is removed, unless install renames it first.
+// The removal of everything that the old file contained is passed to log.
 func (s *Store) replace(record storeRecord, log Log, install func(storeRecord) error) error {
 	t := s.transaction(log)
 	sources := t.record.Sources
@@ -153,7 +153,8 @@ func (s *Store) replace(record storeRecord, log Log, install func(storeRecord) e
 	return install(t.record)
 }
 
-// fill writes the buckets and records of a checkpoint without rows into an empty bbolt file. sources are gone.
+// fill writes the buckets and records of a checkpoint without rows into an empty bbolt file. sources are the sources of
+// the old file; fill logs their removal.
 func (t *transaction) fill(sources []string) error {
 	for _, name := range []string{bucketStore, bucketSources, bucketRows} {
 		if _, err := t.CreateBucket([]byte(name)); err != nil {
@@ -180,7 +181,7 @@ func (t *transaction) fill(sources []string) error {
 func (s *Store) quarantine(reason, clusterUID string, why error) error {
 	log := s.opts.Log
 	if s.file == nil {
-		log = nil // it has not been asked yet, and replaces the content of the new file
+		log = nil // the log was not read yet; its content will replace that of the new file
 	}
 	return s.replace(s.emptyRecord(clusterUID), log, func(record storeRecord) error {
 		renamedTo, err := files.Quarantine(s.path, reason)

@@ -42,11 +42,11 @@ type storeRecord struct {
 	Watch        string            `json:"watch,omitempty"`       // last argument of SetWatch
 	WatchChange  string            `json:"watchChange,omitempty"` // name of the last change to Watch; may be empty
 	Epoch        string            `json:"epoch,omitempty"`       // see SetWatch
-	// Installation is a random name, which tells this checkpoint from all others that write to the same destination.
+	// Installation is a random name. No other checkpoint whose events go to the same destination has this name.
 	Installation string `json:"installation,omitempty"`
 	// Positions contains, by sink, the positions in its destination.
 	Positions map[string]sinks.Positions `json:"positions,omitempty"`
-	// Point is where the log has the content of the file. It is not part of the content.
+	// Point is the point of the log that the content of the file corresponds to. It is not part of the content.
 	Point statelog.Point `json:"-"`
 }
 
@@ -83,7 +83,8 @@ type sourceRecord struct {
 	Rows tally `json:"rows"`
 }
 
-// tally is the checksum of a set of rows. It can be updated row by row. It is the same if a row has only an identity.
+// tally is the checksum of a set of rows. It can be updated row by row. A row that contains only an identity has the
+// same tally as the row with the body.
 type tally struct {
 	Count int    `json:"count"`
 	Sum   uint64 `json:"sum"` // sum of the rows' checksums, modulo 2^64

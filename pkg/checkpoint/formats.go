@@ -13,14 +13,14 @@ import (
 )
 
 // Format is the number of the format of the checkpoint, the spills and the files of parked events. They have one
-// number, because only together do they say what a restart has to send.
+// number, because a restart needs all of them to determine what to send.
 //
-// The files of format 1 are in the state directory. Those of each later format are in the directory format-N below it.
-// A version converts the files of an older format into a new directory, and never changes the older files. So these are
-// the copy to which an older version can go back (see leaveNewer).
+// The files of format 1 are in the state directory. The files of a later format N are in its subdirectory format-N. A
+// version converts the files of an older format into a new directory, and never changes the older files. An older
+// version can therefore go back to them (see leaveNewer).
 //
 // Increase Format when the format of any of these files changes incompatibly, and make Options.convert read the older
-// formats. From then on, everything that reads these files must look for them in that directory.
+// formats. From then on, all code that reads these files must look for them in that subdirectory.
 const Format = 1
 
 const formatPrefix, incomplete = "format-", ".new"
@@ -54,7 +54,7 @@ func newerFormats(root string, format int) ([]int, error) {
 }
 
 // enter returns the directory of the files of a format. If it does not exist, enter converts the files of the newest
-// older format. If that fails, the older files are as they were, and the next start tries again.
+// older format. If the conversion fails, the older files are unchanged, and the next start tries again.
 func enter(root string, format int, convert func(from, to string) error) (dir string, err error) {
 	entries, err := os.ReadDir(root)
 	for _, e := range entries { // a process that was killed may have left a part of a conversion
@@ -84,8 +84,9 @@ func enter(root string, format int, convert func(from, to string) error) (dir st
 	return dir, files.SyncDir(root)
 }
 
-// leaveNewer quarantines the files of newer formats: a newer version has used them since this program wrote its own,
-// which was at s.lastWrite (zero: never). This program then sends again what has happened since lastWrite.
+// leaveNewer quarantines the files of newer formats. They exist if a newer version has used the directory since this
+// program last wrote its own files. The time of this write is s.lastWrite, which is zero if there was none. This
+// program then sends again what has happened since s.lastWrite.
 //
 // It changes the epoch first, so that nothing is dropped as a repetition of what the newer version sent. The lowest
 // format is renamed first: if the process ends in between, the files that were used last keep their name, so that the

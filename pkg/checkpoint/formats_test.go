@@ -32,8 +32,8 @@ func copyState(from, to string) error {
 	return errors.Join(err, os.WriteFile(filepath.Join(to, fileName), data, 0o600))
 }
 
-// run runs a version with the given format, until it has committed a row with the given name. It returns the names of
-// the rows that it knew at its start, its epoch, and its log.
+// run runs a version with the given format until it has committed a row with the given name. It returns the names of
+// the rows in the checkpoint at its start, its epoch, and its log.
 func run(t *testing.T, root string, format int, name string) (rows []string, epoch, log string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -72,7 +72,8 @@ func undated(names []string) []string {
 	return names
 }
 
-// A version that meets the state of a newer format goes on with its own, which the newer one has not changed.
+// If a newer version has used the directory, a version continues with its own files, which the newer version has not
+// changed.
 func TestOtherFormats(t *testing.T) {
 	const goesBack, startsEmpty = "going back to the state", "no state of its own"
 	type start struct {
@@ -150,7 +151,7 @@ func TestOtherFormats(t *testing.T) {
 	}
 }
 
-// If the files cannot be converted, the older ones are as they were, and nothing else is left.
+// If the files cannot be converted, the older files are unchanged, and no other files remain.
 func TestFailedConversion(t *testing.T) {
 	root := t.TempDir()
 	run(t, root, 1, "a")
@@ -179,7 +180,7 @@ func TestFailedConversion(t *testing.T) {
 	}
 }
 
-// If the new epoch cannot be stored, the newer files keep their name, so that the next start goes back.
+// If the new epoch cannot be stored, the newer files keep their names, so that the next start goes back too.
 func TestGoingBackWithoutRoom(t *testing.T) {
 	root := t.TempDir()
 	s := begin(t, root)

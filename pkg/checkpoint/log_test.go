@@ -30,7 +30,7 @@ func newLeader(t *testing.T, o Options) *process {
 // another starts a process that uses the same log.
 func (p *process) another(o Options) *process { return startProcess(p.t, p.broker, o) }
 
-// names are the bucket, source and key of pairs, with a minus if the value is removed.
+// names returns the bucket, source and key of pairs, with a minus if the value is removed.
 func names(pairs []statelog.Pair) (names []string) {
 	for _, p := range pairs {
 		name := strings.Trim(p.Bucket+" "+p.Source, " ") + " " + p.Key
@@ -42,7 +42,7 @@ func names(pairs []statelog.Pair) (names []string) {
 	return names
 }
 
-// A transaction gives the log exactly what it puts and removes.
+// A transaction passes to the log exactly the values that it puts and removes.
 func TestPairs(t *testing.T) {
 	l := newLeader(t, Options{})
 	const store = "deltabridge store"
@@ -94,7 +94,7 @@ func TestPairs(t *testing.T) {
 	}
 }
 
-// If the log does not take a change, the file does not have it either.
+// If the log does not accept a change, the file is not changed either.
 func TestLogFails(t *testing.T) {
 	l := newLeader(t, Options{})
 	o := small(t, "ns", "a", "1")
@@ -123,7 +123,8 @@ func TestLogFails(t *testing.T) {
 	wantSame(t, l.Store, another.Store)
 }
 
-// A process that ends between log and file continues with what is in the log.
+// A process ends after the log has a change and before the file has it. The next process continues with the content of
+// the log.
 func TestCutBetweenLogAndFile(t *testing.T) {
 	l := newLeader(t, Options{})
 	u := ledger.Update{
@@ -151,7 +152,7 @@ func TestCutBetweenLogAndFile(t *testing.T) {
 	}
 }
 
-// A copy takes nothing that does not match its checksum, or cannot be in a checkpoint.
+// A copy rejects pairs that do not match their checksum or cannot be part of a checkpoint.
 func TestApplyChecks(t *testing.T) {
 	p := startProcess(t, logtest.NewBroker(true), Options{})
 	before := raw(t, p.Store)
@@ -187,7 +188,7 @@ func TestApplyChecks(t *testing.T) {
 	}
 }
 
-// A row that is damaged on the leader's disk is missing in a new copy, and both notice it.
+// A row that is damaged on the leader's disk is missing in a new copy, and both processes detect the damage.
 func TestDamageIsNotHidden(t *testing.T) {
 	l := newLeader(t, Options{})
 	for _, name := range []string{"bad", "good"} {
@@ -247,7 +248,7 @@ func TestOtherClusterWithLog(t *testing.T) {
 	wantSame(t, l.Store, c.Store)
 }
 
-// If what is redacted changes, the copies get the new rows, even if that takes several attempts. Until then, no row
+// If the redaction changes, the copies receive the new rows, even if that takes several attempts. Until then, no row
 // leaves the process.
 func TestLogFollowsThePolicy(t *testing.T) {
 	const rows = 3 * moveBytes / (1 << 20)
@@ -332,7 +333,7 @@ func TestCompactionOfACopy(t *testing.T) {
 	}
 }
 
-// A file that was changed without a log is not a copy any more.
+// A file that was changed without a log is no longer a copy.
 func TestChangeWithoutLog(t *testing.T) {
 	l := newLeader(t, Options{})
 	l.Close()
@@ -349,7 +350,8 @@ func TestChangeWithoutLog(t *testing.T) {
 	}
 }
 
-// With Identities, neither the log nor a copy has a body, and a copy that leads counts its rows correctly.
+// With Identities, neither the log nor a copy contains a body, and a copy that becomes the leader counts its rows
+// correctly.
 func TestIdentities(t *testing.T) {
 	l := newLeader(t, Options{Identities: true})
 	a, b := secretRow(t, "a", "1"), secretRow(t, "b", "1")
@@ -388,7 +390,7 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// A file that cannot be used is replaced by what the log has.
+// A file that cannot be used is replaced with the content of the log.
 func TestUnusableCopy(t *testing.T) {
 	l := newLeader(t, Options{})
 	commit(t, l.Store, nil, ledger.Update{

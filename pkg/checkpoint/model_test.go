@@ -13,7 +13,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// model is what a store must be, held in maps.
+// model is the expected content of a store, in maps.
 type model struct {
 	sinks   map[string]string
 	sources map[string]*modelSource
@@ -25,7 +25,7 @@ type modelSource struct {
 	rows    map[string]string
 }
 
-// script turns bytes into choices.
+// script converts bytes to choices.
 type script struct{ b []byte }
 
 func (s *script) below(n int) int {
@@ -37,7 +37,7 @@ func (s *script) below(n int) int {
 	return v
 }
 
-// update makes one up, and does the same to the model.
+// update returns a random update, and applies it to the model.
 func (m *model) update(t testing.TB, s *script, n int) ledger.Update {
 	name := fmt.Sprintf("source-%d", s.below(3))
 	u := ledger.Update{
@@ -71,7 +71,7 @@ func (m *model) update(t testing.TB, s *script, n int) ledger.Update {
 	return u
 }
 
-// list makes a list up, which takes the place of all rows of a source.
+// list returns a random list that replaces all rows of a source.
 func (m *model) list(t testing.TB, store *Store, s *script, n int) {
 	u := m.update(t, s, n)
 	rows := m.sources[u.Source.Name].rows
@@ -86,7 +86,7 @@ func (m *model) list(t testing.TB, store *Store, s *script, n int) {
 	commit(t, store, nil, first, u)
 }
 
-// commit makes a commit up.
+// commit commits random updates.
 func (m *model) commit(t testing.TB, store *Store, s *script, n int) {
 	var sinks map[string]string
 	if s.below(4) == 0 {
@@ -106,7 +106,7 @@ func (m *model) commit(t testing.TB, store *Store, s *script, n int) {
 	commit(t, store, sinks, updates...)
 }
 
-// forget removes a source, if there is one.
+// forget removes a source, if one exists.
 func (m *model) forget(t testing.TB, store *Store, s *script) {
 	if names := slices.Sorted(maps.Keys(m.sources)); len(names) > 0 {
 		gone := names[s.below(len(names))]
@@ -153,7 +153,7 @@ func (m *model) check(t testing.TB, store *Store) {
 	}
 }
 
-// run does what the script says, and compares after each step.
+// run executes the script, and compares the store with the model after each step.
 func (m *model) run(t *testing.T, s *script) {
 	folder := t.TempDir()
 	store := begin(t, folder)

@@ -19,12 +19,13 @@ type replica struct{ *Store }
 
 var _ statelog.Source = replica{}
 
-// Copy returns the store as a copy of a state log. Its methods can be called beside methods that read, but not beside
-// others that change the file: call them before TakeOver, in methods of Log, and in functions that Exclusively calls.
+// Copy returns the store as a copy of a state log. Its methods can be called concurrently with methods that read, but
+// not with other methods that change the file. Call them only before TakeOver, in methods of Log, and in functions that
+// Exclusively calls.
 //
 // Apply returns an error that wraps statelog.ErrDamaged, and changes nothing, if a pair does not match its checksum or
 // cannot be part of a checkpoint. Next returns the store record and then, source by source, the record and the rows in
-// key order. It leaves out what does not match its checksum, so that Load reports the damage in each copy.
+// key order. It leaves out values that do not match their checksums, so that Load reports the damage in each copy.
 func (s *Store) Copy() statelog.Source { return replica{s} }
 
 // Exclusively calls a function while no transaction runs.
@@ -95,8 +96,8 @@ func (r replica) Reset() error {
 	return boltfile.Explain("empty the checkpoint", r.path, err)
 }
 
-// Next implements statelog.Source. A cursor consists of a source, a zero byte, and the key of its last row, which is
-// empty after its record.
+// Next implements statelog.Source. A cursor consists of a source, a zero byte, and the key of the last row that was
+// returned. The key is empty if only the record of the source was returned.
 func (r replica) Next(cursor string, maxBytes int) (pairs []statelog.Pair, next string, done bool, err error) {
 	err = r.view(func(tx *bbolt.Tx) error {
 		c := chunk{Store: r.Store, tx: tx, left: maxBytes}
@@ -108,17 +109,17 @@ func (r replica) Next(cursor string, maxBytes int) (pairs []statelog.Pair, next 
 	return pairs, next, done, boltfile.Explain("read the checkpoint", r.path, err)
 }
 
-// chunk is what one call of Next returns.
+// chunk is the result of one call of Next.
 type chunk struct {
 	*Store
 	tx    *bbolt.Tx
 	codec rowCodec
 	pairs []statelog.Pair
-	left  int // bytes
+	left  int // remaining bytes
 	next  string
 }
 
-// fill adds what comes behind a cursor. It returns whether nothing is left.
+// fill adds the pairs after a cursor. It returns true if no pairs are left.
 func (c *chunk) fill(cursor string) (done bool, err error) {
 	if cursor == "" {
 		value, err := sealJSON(keyStore, c.record)
@@ -137,7 +138,7 @@ func (c *chunk) fill(cursor string) (done bool, err error) {
 				return false, nil
 			}
 		}
-		if c.record.Privacy != c.opts.Privacy.Name { // the rows may contain what must not leave this process
+		if c.record.Privacy != c.opts.Privacy.Name { // the rows may contain data that must not leave this process
 			return false, errors.New("the rows were not redacted, because TakeOver was not called")
 		}
 		for key, row := range rowsAfter(c.tx, name, after) {
@@ -172,7 +173,7 @@ func (c *chunk) add(p statelog.Pair, next string) (full bool) {
 	return c.left <= 0
 }
 
-// rowsAfter returns the rows of a source behind a key, in key order.
+// rowsAfter returns the rows of a source after a key, in key order.
 func rowsAfter(tx *bbolt.Tx, source, after string) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
 		rows := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))

@@ -16,7 +16,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// process is a store whose changes go to a log, or which follows another one.
+// process is a store whose changes are written to a log, or that follows the log of another store.
 type process struct {
 	*Store
 
@@ -85,7 +85,7 @@ func (p *process) refresh() (more bool) {
 	return more
 }
 
-// read follows the log, and returns whether the process has everything then.
+// read applies the log, and reports whether the process is then up to date.
 func (p *process) read() (complete bool) {
 	p.t.Helper()
 	err := p.follow.Read(p.t.Context())
@@ -95,7 +95,7 @@ func (p *process) read() (complete bool) {
 	return err == nil && p.follow.Behind() >= 0
 }
 
-// raw is the content of a file, except its point.
+// raw returns the content of a file, except its point.
 func raw(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	content := map[string]string{}
@@ -119,7 +119,7 @@ func raw(t testing.TB, s *Store) map[string]string {
 	return content
 }
 
-// wantSame checks that a copy has what the leader has.
+// wantSame checks that a copy has the same content as the leader.
 func wantSame(t testing.TB, leader, replica *Store) {
 	t.Helper()
 	if diff := cmp.Diff(leader.noted(), replica.noted(), cmpopts.IgnoreFields(storeRecord{}, "Point"),
@@ -167,7 +167,7 @@ func wantSameIdentities(t testing.TB, leader, replica *Store) {
 	}
 }
 
-// replicated is a leader and copies of it, one of which follows from the beginning.
+// replicated consists of a leader and copies of it, one of which follows from the beginning.
 type replicated struct {
 	*model
 
@@ -272,8 +272,8 @@ func replicate(t testing.TB, s *script, o Options) {
 	}
 }
 
-// TestReplicas changes a leader, cuts its transactions between log and file, and lets copies follow, start in the
-// middle of a pass, and lead.
+// TestReplicas changes a leader and interrupts its transactions between log and file. Copies follow, start in the
+// middle of a pass, and become the leader.
 func TestReplicas(t *testing.T) {
 	for seed := range byte(4) {
 		replicate(t, &script{noise(seed, 1600)}, Options{})

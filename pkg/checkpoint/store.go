@@ -24,10 +24,10 @@ type Options struct {
 	Logger      *slog.Logger // if it is nil, nothing is logged
 	Privacy     Privacy      // which data rows may contain in plain text; if it is zero, all data
 	NoSync      bool         // skips fsync; only for tests and benchmarks
-	Quarantined int64        // where Stats.Quarantined begins
+	Quarantined int64        // initial value of Stats.Quarantined
 
 	Log        Log  // receives all changes; if it is set, call TakeOver before the first change
-	Identities bool // gives Log only the identities of objects, without their bodies
+	Identities bool // passes only the identities of objects to Log, without their bodies
 
 	format  int                         // Format, except in tests
 	convert func(from, to string) error // converts the files of an older format and makes the new ones durable

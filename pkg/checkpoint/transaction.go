@@ -12,7 +12,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// Log receives all changes before the file has them, so that other processes can make the same changes to their copies.
+// Log receives all changes before they are written to the file, so that other processes can make the same changes to
+// their copies.
 type Log interface {
 	// Sync is called before a transaction, while no transaction runs. It brings Store.Copy up to date if the log has
 	// changes that the file does not have, because the file could not be written or Append has failed.
@@ -59,7 +60,7 @@ func (s *Store) lock() error {
 	return err
 }
 
-// write runs a transaction, and gives the log its changes. The caller must hold s.writing.
+// write runs a transaction, and passes its changes to the log. The caller must hold s.writing.
 func (s *Store) write(change func(*transaction) error) error {
 	return s.update(s.opts.Log, func(t *transaction) error {
 		if err := change(t); err != nil {
@@ -93,8 +94,8 @@ func (s *Store) update(log Log, change func(*transaction) error) error {
 	return nil
 }
 
-// finish gives the log the changes of the transaction, and stores the new point. Without a log, the file no longer is a
-// copy of one.
+// finish passes the changes of the transaction to the log, and stores the new point. Without a log, it removes the
+// point, because the file is then no longer a copy of a log.
 func (t *transaction) finish() (err error) {
 	switch {
 	case t.log == nil:
@@ -151,7 +152,7 @@ func (t *transaction) setRow(p statelog.Pair, o *object.Object) error {
 	return t.setFile(p)
 }
 
-// logged returns the row of an object as the log gets it.
+// logged returns the row of an object as it is written to the log.
 func (s *Store) logged(p statelog.Pair, o *object.Object) (statelog.Pair, error) {
 	var err error
 	if s.opts.Identities && o.Raw != nil {
@@ -160,7 +161,7 @@ func (s *Store) logged(p statelog.Pair, o *object.Object) (statelog.Pair, error)
 	return p, err
 }
 
-// setFile is set without the log.
+// setFile is like set, but changes only the file and not the log.
 func (t *transaction) setFile(p statelog.Pair) error {
 	if p.Key == "" && p.Value == nil {
 		t.table.Bucket = nil

@@ -33,12 +33,12 @@ type Message struct {
 	// earlier.
 	Resent bool `json:"-"`
 
-	// Epoch names the period since the last change after which a repeated event may be needed again: of a filter or of
-	// `watch`, a new checkpoint or the return to an older one, a restored etcd or, for a queue that drops or merges
-	// events, a start of the process. A destination that drops repetitions must not drop an event because of an event of
-	// another epoch: in between, the object may have left the stream, or an older state may have been sent. A later
-	// epoch is greater. Epoch is empty if the checkpoint was created by a version without epochs, and nothing has changed
-	// since.
+	// Epoch names the period since the last change that can make it necessary to send an event again. Such a change is
+	// a change of a filter or of `watch`, a new checkpoint or the return to an older one, an etcd restore or, for a
+	// queue that drops or merges events, a start of the process. A destination that drops repeated events must not drop
+	// an event because it has received the same event in another epoch: in between, the object may have left the
+	// stream, or an older state may have been sent. A later epoch is greater. Epoch is empty if the checkpoint was
+	// created by a version without epochs and no such change has happened since.
 	Epoch string `json:"ep,omitempty"`
 
 	// History names the history of etcd that the resourceVersions belong to. It is empty until etcd is restored to an
@@ -51,11 +51,12 @@ type Message struct {
 	// events, which are delivered once.
 	Delivery string `json:"d,omitempty"`
 
-	// IfFound means that a leave or a deletion is sent only if an earlier process sent the object to the destination,
-	// which only the destination itself can tell. Otherwise the message is settled without being sent.
+	// IfFound means that a leave or a deletion is sent only if an earlier process sent the object to the destination.
+	// Only the destination can determine this. If it does not find the object, the message is settled without being
+	// sent.
 	IfFound bool `json:"if,omitempty"`
-	// Final means that a leave is the last event of the object although there may be newer states of it: `watch` no longer
-	// selects it.
+	// Final means that a leave is the last event of the object, because `watch` no longer selects the object. The
+	// object may have newer states.
 	Final bool `json:"fi,omitempty"`
 
 	// Context is sent as attributes. It is nil if the event has no context or if Data contains it.
@@ -76,8 +77,8 @@ type Message struct {
 	// GapInfo is set for gap events, so that a queue can extend the gap.
 	GapInfo *GapInfo `json:"gap,omitempty"`
 
-	// Origin is the message's position in its source, for the checkpoint. A sink that reads back only uses that a message
-	// without Seq was left on disk.
+	// Origin is the message's position in its source, for the checkpoint. A sink that reads back uses only one part of
+	// it: a message without Seq was left on disk.
 	Origin Origin `json:"-"`
 }
 

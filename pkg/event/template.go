@@ -25,7 +25,7 @@ const (
 	EscapeKey
 )
 
-// variable is a variable of templates.
+// variable is a placeholder in a template, such as {namespace}.
 type variable struct {
 	name  string
 	value func(*Message) string

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Age is that of the oldest item that is not acknowledged, wherever it is: in memory, taken, or on disk too.
+// Age is the age of the oldest unacknowledged item, whether the item is in memory, taken or also on disk.
 func TestAge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

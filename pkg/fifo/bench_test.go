@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// msg is about what the bridge queues: a pointer to something with a uid and a size.
+// msg resembles the items that the bridge queues: a pointer to a struct with a uid and a size.
 type msg struct {
 	uid  string
 	size int64
@@ -61,7 +61,7 @@ func mustPushMsg(b *testing.B, q *Queue[*msg], m *msg) {
 	}
 }
 
-// BenchmarkPushTakeAck is the whole way of an item through a queue that is never full, from one goroutine.
+// BenchmarkPushTakeAck pushes, takes and acknowledges items in a queue that is never full, from one goroutine.
 func BenchmarkPushTakeAck(b *testing.B) {
 	b.Run("queue", func(b *testing.B) {
 		q := benchQueue(b, block, false)
@@ -154,7 +154,7 @@ func BenchmarkMerge(b *testing.B) {
 	}
 }
 
-// BenchmarkBlocked is a push that waits until an acknowledgement lets it in: two goroutines hand over.
+// BenchmarkBlocked measures pushes that wait until an acknowledgement makes room: two goroutines take turns.
 func BenchmarkBlocked(b *testing.B) {
 	q := benchQueue(b, block, true)
 	q.opts.MaxItems, q.headShare, q.bufShare = 2, share{items: 1}, share{items: 1}

@@ -87,7 +87,7 @@ func (c *committer[T]) interval() time.Duration {
 }
 
 // Age returns the time since the oldest unacknowledged item (Options.Since), or 0 if there is none. Items that an
-// earlier process left on disk, and the items on disk behind them, do not count before the first Take.
+// earlier process left on disk, and the items on disk after them, do not count before the first Take.
 func (q *Queue[T]) Age() time.Duration {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -207,7 +207,8 @@ func (c *committer[T]) plan(final bool) (p plan, ok bool) {
 	return p, p.leave || len(c.entries) > 0 || p.acked > c.log.Acked()
 }
 
-// calm reports whether no push waits, all items fit in half of the bounds, and Persist has no items left to write.
+// calm reports whether no push waits, all items fit in half of the bounds, and all items that Persist has to write are
+// written.
 func (q *Queue[T]) calm() bool {
 	items, bytes := q.inMemory()
 	due := min(q.due, q.tail()) // the policy may have reduced the number of items

@@ -65,7 +65,7 @@ func stream(t *testing.T, q *Queue[item], keyOf func(producer, i int) int) []ite
 	return all
 }
 
-// ids are the ids of all items that are in v, in the order in which they went in.
+// ids returns the ids of all items that were combined into v, oldest first.
 func ids(t *testing.T, v item) []int {
 	t.Helper()
 	var ids []int
@@ -79,7 +79,7 @@ func ids(t *testing.T, v item) []int {
 	return ids
 }
 
-// Under Block nothing is lost and each producer's order is kept.
+// If pushes wait, nothing is lost, and the order of each producer is kept.
 func TestConcurrentBlock(t *testing.T) {
 	q := newFull(t, block, 64, 1000)
 	next := [producers]int{}

@@ -75,7 +75,7 @@ func TestDropOldest(t *testing.T) {
 	}
 }
 
-// Gap items are outside the bounds, and those that were taken, or may be on their way to disk, are never changed.
+// The bounds do not apply to gap items. Gap items that were taken, or that may be being written to disk, never change.
 func TestGapsAreTakenAndStartAnew(t *testing.T) {
 	q := newFull(t, dropOldest, 4, 0)
 	for id := range 7 {
@@ -97,7 +97,7 @@ func TestGapsAreTakenAndStartAnew(t *testing.T) {
 	checkQueue(t, q)
 }
 
-// The order of what is dropped holds over gap items, too.
+// The order of dropped items is also kept across several gap items.
 func TestDropsOfASourceAreInOneGap(t *testing.T) {
 	q := newFull(t, dropOldest, 4, 0)
 	for id := range 100 {
@@ -150,7 +150,7 @@ func TestTakeBounds(t *testing.T) {
 	}
 }
 
-// Take uses the caller's buffer and does not let it pin the last batch.
+// Take uses the caller's buffer and does not keep references to the last batch in it.
 func TestTakeBuffer(t *testing.T) {
 	q := newFull(t, block, 9, 0)
 	mustPush(t, q, newItem(1, 0, 1))

@@ -14,10 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// script reads small numbers from the fuzzer's bytes.
+// script converts the fuzzer's bytes to small numbers.
 type script []byte
 
-// next is a number below n; 0 at the end.
+// next returns a number below n, or 0 at the end of the script.
 func (s *script) next(n int) int {
 	if len(*s) == 0 {
 		return 0
@@ -100,7 +100,7 @@ func run(t *testing.T, q *Queue[item], m *model, ops script) {
 	}
 }
 
-// outcome names the error of a Push.
+// outcome returns a name for the error of a Push.
 func outcome(err error) string {
 	switch {
 	case err == nil:
@@ -159,7 +159,7 @@ func seeds(f *testing.F) {
 	f.Add([]byte{0, 1, 18, 0, 1, 4, 0, 1, 4, 0, 2, 4, 0, 2, 4, 0, 0, 4, 0, 0, 4, 0, 1, 11, 8, 1, 19, 0, 2, 11, 11, 1})
 }
 
-// FuzzPolicies compares what each policy does with the model.
+// FuzzPolicies compares each policy with the model.
 func FuzzPolicies(f *testing.F) {
 	seeds(f)
 	f.Fuzz(play)
@@ -177,7 +177,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// play makes a queue as the first bytes say and plays the rest on it.
+// play creates a queue according to the first bytes, and runs the remaining script on it.
 func play(t *testing.T, data []byte) {
 	ops := script(data)
 	m := &model{policy: []string{block, dropOldest, compact}[ops.next(3)], maxItems: 2 + ops.next(8)}

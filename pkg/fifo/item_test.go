@@ -12,7 +12,7 @@ import (
 // control is the key of items that are never merged.
 const control = -1
 
-// item is what the tests queue.
+// item is the type of the items in the tests.
 type item struct {
 	ID   int
 	Key  int
@@ -40,7 +40,7 @@ func foldItem(gap, dropped item) (item, bool) {
 	return gap, true
 }
 
-// mergeItem gives an item that is smaller than both together; some are larger than the newer one alone.
+// mergeItem returns an item that is smaller than both items together, but can be larger than the newer one alone.
 func mergeItem(older, newer item) item {
 	newer.Hist = older.Hist + "+" + newer.Hist
 	newer.Size += older.Size / 2
@@ -89,7 +89,7 @@ func newFull(t testing.TB, policy string, maxItems int, maxBytes int64, change .
 	return q
 }
 
-// pusher and taker are what the helpers need of a queue.
+// pusher and taker are the methods of a queue that the helpers require.
 type (
 	pusher interface {
 		Push(ctx context.Context, v item) error
@@ -109,7 +109,7 @@ func mustPush(t *testing.T, q pusher, items ...item) {
 	}
 }
 
-// take takes what is there.
+// take takes the items that can be taken at once.
 func take(t *testing.T, q taker, limit int, maxBytes int64) []item {
 	t.Helper()
 	got, err := q.Take(t.Context(), nil, limit, maxBytes)

@@ -2,7 +2,8 @@ package fifo
 
 import "slices"
 
-// model is what a queue should do while the disk has no room, said with plain slices and no regard to cost.
+// model describes the expected behavior of a queue while the disk has no room, with plain slices and without regard to
+// cost.
 type model struct {
 	maxItems int
 	maxBytes int64

@@ -133,7 +133,7 @@ func (q *Queue[T]) link(n *node[T]) {
 	q.latest[key] = n
 }
 
-// unlink removes n from the items that can be merged. No older item of the same key must be among them.
+// unlink removes n from the items that can be merged. The caller must ensure that n is the oldest item of its key.
 func (q *Queue[T]) unlink(n *node[T]) {
 	if q.search == n {
 		q.search = n.next

@@ -30,7 +30,7 @@ func (s *spillTest) pushKeys(from, to, keys int) {
 	}
 }
 
-// drained gives what another process finds in the files.
+// drained returns the items that another process finds in the files.
 func drained(t *testing.T, path string) (items []item) {
 	t.Helper()
 	s := openSpill(t, path, nil).start()
@@ -50,7 +50,7 @@ func idsOf(items []item) (ids []int) {
 	return ids
 }
 
-// While there is room on disk no policy applies, however fast the pushes come.
+// While there is room on disk, the policy does not apply, however fast items are pushed.
 func TestNoPolicyBeforeTheDiskIsFull(t *testing.T) {
 	for _, policy := range []string{dropOldest, compact} {
 		t.Run(policy, func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestNoPolicyBeforeTheDiskIsFull(t *testing.T) {
 	}
 }
 
-// When memory and disk are full the oldest items of memory go, and gap items take their place. At the end everything
-// that is left goes to disk, in order.
+// When memory and disk are full, the oldest items in memory are dropped, and gap items replace them. At the end, all
+// remaining items are written to disk, in order.
 func TestDropsWhenTheDiskIsFull(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s := openPolicy(t, path, dropOldest, 1000)
@@ -113,7 +113,7 @@ func TestDropsWhenTheDiskIsFull(t *testing.T) {
 	})
 }
 
-// What can be merged is merged, what can't makes pushes wait, and both end when there is room on disk.
+// Items that can be merged are merged, and otherwise pushes wait. Both end when there is room on disk.
 func TestMergesWhenTheDiskIsFull(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s := openPolicy(t, path, compact, 1000)
@@ -156,8 +156,8 @@ func TestMergesWhenTheDiskIsFull(t *testing.T) {
 	})
 }
 
-// A disk that fails is a full one: the policies use all of memory before they give something up, no push waits for the
-// disk, and what is left is written when the disk can be written again.
+// A disk that fails is treated like a full disk: the policies use all of memory before they drop or merge an item, no
+// push waits for the disk, and the remaining items are written when the disk can be written again.
 func TestPoliciesWhileTheDiskFails(t *testing.T) {
 	for _, policy := range []string{dropOldest, compact} {
 		t.Run(policy, func(t *testing.T) {

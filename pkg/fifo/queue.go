@@ -325,8 +325,8 @@ func (q *Queue[T]) Taken() uint64 {
 	return q.headEnd
 }
 
-// Gone reports whether the queue returns no item up to this number again, even after a crash: all are acknowledged, and
-// those that were on disk durably.
+// Gone reports whether the queue returns none of the items up to this number again, even after a crash: all of them are
+// acknowledged, and the acknowledgements of items that were on disk are durable.
 func (q *Queue[T]) Gone(number uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -35,7 +35,7 @@ func filled(t *testing.T, path string, n int) {
 	}
 }
 
-// readAll takes and acknowledges everything and gives the ids, which must ascend.
+// readAll takes and acknowledges all items and returns their ids, which must ascend.
 func (s *spillTest) readAll() (ids []int) {
 	s.t.Helper()
 	for {
@@ -122,8 +122,8 @@ func TestSpillDamagedItem(t *testing.T) {
 	})
 }
 
-// What OnCorrupt gives is delivered in the place of what is lost, before what follows it. Until all of it is
-// acknowledged the next process is given it again.
+// The items that OnCorrupt returns are delivered in place of the lost items, before the items after them. Until all of
+// them are acknowledged, the next process receives them again.
 func TestSpillReplacesWhatIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		filled(t, path, 30)
@@ -194,7 +194,7 @@ func TestSpillReplacesALostFile(t *testing.T) {
 	})
 }
 
-// An item that Decode refuses is lost like one that is damaged.
+// An item that Decode rejects is lost, like a damaged item.
 func TestSpillDecodeFails(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		filled(t, path, 30)
@@ -427,7 +427,8 @@ func TestSpillRandomDamage(t *testing.T) {
 	}
 }
 
-// Damage while the queue runs costs what it hit, and the files are renamed when they are done with.
+// If a file is damaged while the queue runs, only the damaged items are lost, and the file is renamed when it is no
+// longer required.
 func TestSpillDamagedInUse(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		filled(t, path, 100)

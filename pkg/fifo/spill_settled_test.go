@@ -83,7 +83,8 @@ func TestSpillByAge(t *testing.T) {
 	})
 }
 
-// Items that are acknowledged in time are not written, and what is left when an old one is acknowledged is not either.
+// Items that are acknowledged in time are not written. The items that remain when an old item is acknowledged are not
+// written either.
 func TestSpillByAgeOnlyWhatIsOld(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s := openAging(t, path, 11*time.Second)
@@ -100,7 +101,7 @@ func TestSpillByAgeOnlyWhatIsOld(t *testing.T) {
 	})
 }
 
-// What a commit can't take goes with the next ones, at once.
+// Items that do not fit into a commit are written by the next commits, at once.
 func TestSpillPersist(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s := openSpill(t, path, func(o *Options[item]) { o.MaxItems = 100 })
@@ -127,7 +128,8 @@ func TestSpillPersist(t *testing.T) {
 	})
 }
 
-// What can't be written at the end is in the error of Run, in the log and in the count, and is not settled.
+// Items that cannot be written at the end are reported in the error of Run, in the log and in the count, and are not
+// settled.
 func TestSpillFailsAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s := openSpill(t, path, nil).start()
@@ -150,7 +152,7 @@ func TestSpillFailsAtTheEnd(t *testing.T) {
 	})
 }
 
-// A Run whose context has ended already writes what was pushed before.
+// If the context of Run has already ended, Run still writes the items that were pushed before.
 func TestSpillEndsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s := openSpill(t, path, nil)

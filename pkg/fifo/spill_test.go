@@ -48,7 +48,7 @@ func spillOptions(path string) Options[item] {
 	}
 }
 
-// openSpill makes a queue; options are changed by change.
+// openSpill creates a queue. change can modify its options.
 func openSpill(t *testing.T, path string, change func(o *Options[item])) *spillTest {
 	t.Helper()
 	s := &spillTest{t: t, path: path}
@@ -102,7 +102,7 @@ func (l lockedWriter) Write(p []byte) (int, error) {
 	return l.w.Write(p)
 }
 
-// start runs Run until end, or the test's end.
+// start runs Run until end is called or the test ends.
 func (s *spillTest) start() *spillTest {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
@@ -116,7 +116,7 @@ func (s *spillTest) start() *spillTest {
 	return s
 }
 
-// end ends Run and gives its error.
+// end ends Run and returns its error.
 func (s *spillTest) end() error {
 	s.t.Helper()
 	if s.done == nil {
@@ -135,7 +135,7 @@ func (s *spillTest) abandon() {
 	}
 }
 
-// settledIDs is what was settled.
+// settledIDs returns the ids of the settled items.
 func (s *spillTest) settledIDs() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *spillTest) isSpilling() bool {
 	return s.spilling
 }
 
-// logged is what was logged.
+// logged returns the log output.
 func (s *spillTest) logged() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -469,7 +469,7 @@ func TestSpillDiskBoundLargeItem(t *testing.T) {
 	})
 }
 
-// At the end everything is written, whatever the bound on disk is.
+// At the end, all items are written, even beyond the bound on disk.
 func TestSpillDiskBoundAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s := openSpill(t, path, func(o *Options[item]) { o.MaxDiskBytes = 10 }).start()
@@ -495,7 +495,7 @@ func TestSpillDiskBoundAtTheEnd(t *testing.T) {
 	})
 }
 
-// What is acknowledged while it is written is settled once.
+// An item that is acknowledged while it is written is settled once.
 func TestSpillAckDuringCommit(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		s := openSpill(t, path, nil)
@@ -592,7 +592,7 @@ func TestSpillGivesRoomBack(t *testing.T) {
 	})
 }
 
-// segmentsOf are the files with items.
+// segmentsOf returns the files that contain items.
 func segmentsOf(t *testing.T, path string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(path, "*.log"))

@@ -22,7 +22,7 @@ func bothQueues(t *testing.T, maxItems int, maxBytes int64, f func(t *testing.T,
 	}
 }
 
-// pushing is a push in a goroutine of its own.
+// pushing is a push in its own goroutine.
 type pushing struct {
 	done   bool // valid after synctest.Wait
 	err    error
@@ -228,7 +228,7 @@ func TestCloseKeepsGaps(t *testing.T) {
 	}
 }
 
-// startTake takes in a goroutine of its own.
+// startTake takes items in its own goroutine.
 func startTake(ctx context.Context, q *Queue[item]) (got *[]item, err *error) {
 	got, err = new([]item), new(error)
 	go func() { *got, *err = q.Take(ctx, nil, 9, math.MaxInt64) }()
@@ -285,7 +285,7 @@ func TestTakeIsWokenByAGap(t *testing.T) {
 	})
 }
 
-// A push that replaces an item of its key needs no room, and so does not queue behind those that need some.
+// A push that replaces an item of its key needs no room, so it does not wait behind pushes that need room.
 func TestReplacementPassesWaitingPushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFull(t, compact, 3, 0)
@@ -304,7 +304,7 @@ func TestReplacementPassesWaitingPushes(t *testing.T) {
 	})
 }
 
-// A merge that makes an item smaller lets in a push that waited for bytes.
+// A merge that makes an item smaller makes room for a push that waited because of MaxBytes.
 func TestShrinkingMergeLetsOthersIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFull(t, compact, 9, 11)
@@ -366,7 +366,7 @@ func TestTakeIsWokenByAnAdmission(t *testing.T) {
 	})
 }
 
-// At the end of the process everything that waits for room is taken up, and so is what still comes.
+// At the end of the process, all waiting pushes are accepted, and so are all later ones.
 func TestLift(t *testing.T) {
 	bothQueues(t, 2, 10, func(t *testing.T, q *Queue[item]) {
 		mustPush(t, q, newItem(1, 1, 5), newItem(2, 2, 5))

@@ -207,7 +207,7 @@ func (m *ledgerModel) change(step byte) {
 	}
 }
 
-// find looks for the states of an object that may be asked for.
+// find searches for the states of an object that may be requested.
 func (m *ledgerModel) find(key string) {
 	for _, o := range m.states[key] {
 		if m.l.Find(key, o.Identity) == nil && (m.rows[key] == nil || m.rows[key].ResourceVersion != o.ResourceVersion) {
@@ -340,8 +340,8 @@ func TestWhatIsSettledBehindAnOpenChangeIsLetGoOf(t *testing.T) {
 	}
 }
 
-// An object that changes often holds no more than its last settled state, a state that is being written, and what is not
-// settled.
+// Of an object that changes often, only these states are held: the last settled state, a state that is being written,
+// and the unsettled states.
 func TestSettledStatesOfOneObjectAreHeldOnce(t *testing.T) {
 	l := New(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0"}}, []string{"a"}, 0)
 	var total atomic.Int64
@@ -379,7 +379,7 @@ func TestSettledStatesOfOneObjectAreHeldOnce(t *testing.T) {
 	}
 }
 
-// sizeOf counts what waits.
+// sizeOf returns the size of the waiting changes.
 func sizeOf(l *Ledger) (size int64) {
 	for _, changes := range l.pending {
 		for _, c := range *changes {
@@ -431,8 +431,8 @@ func TestSqueeze(t *testing.T) {
 	}
 }
 
-// The scope that is written is that of the rows: the old one, until all is settled that the list of the new one
-// brought.
+// The scope that is written is the scope of the rows. It stays the old scope until all events of the list of the new
+// scope are settled.
 func TestALedgerOfAnotherScope(t *testing.T) {
 	before := State{
 		Source:          Source{Name: "pods", Scope: "old"},
@@ -476,8 +476,9 @@ func TestALedgerOfAnotherScope(t *testing.T) {
 	}
 }
 
-// A sink whose filter changed keeps its watermark and holds that of the source until it has settled the difference; the
-// note of its filters goes with that. One whose restart begins with the initial list has none.
+// A sink whose filter has changed keeps its watermark, and the watermark of the source does not move, until the sink
+// has settled the difference. Its Refilter is then removed. A sink that is sent the initial list after the restart has
+// no Refilter.
 func TestARefilter(t *testing.T) {
 	noted := map[string]Refilter{"a": {Filters: []string{"F1"}, Change: "c"}, "b": {Filters: []string{"F0"}, Change: "c"}}
 	l := New(
@@ -562,7 +563,7 @@ func TestStartOverOfAnUnsettledSink(t *testing.T) {
 	}
 }
 
-// What a ledger holds is counted until it is discarded.
+// The size of a ledger's waiting changes is counted until Discard.
 func TestDiscard(t *testing.T) {
 	var total atomic.Int64
 	ledgers := map[string]*Ledger{}
@@ -586,8 +587,8 @@ func TestDiscard(t *testing.T) {
 	}
 }
 
-// What a sink is sent again on purpose holds up its position only until it is settled, even if the source never moves
-// again. A restart brings none of it.
+// An event that a sink is sent again on purpose blocks the positions of the sink only until it is settled, even if the
+// source never moves again. A restart does not bring such events again.
 func TestCoversWhatWasSentAgain(t *testing.T) {
 	l := New(Source{Name: "pods"}, State{ResourceVersion: "10", Sinks: map[string]string{"a": "10"}}, []string{"a"}, 0)
 	for _, c := range []struct {

@@ -24,7 +24,7 @@ const (
 	numberBytes  = 8
 	sumBytes     = 4
 
-	// bucketEarlier is in files of earlier versions.
+	// bucketEarlier is a bucket that only files of earlier versions contain.
 	bucketEarlier = "queues"
 )
 

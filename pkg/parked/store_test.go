@@ -53,7 +53,7 @@ func ids(t *testing.T, s *Store, destination string, limit int, maxBytes int64) 
 	return out, numbers
 }
 
-// What is parked is there after a restart, in order for each destination; with the last event the file goes.
+// Parked events are available after a restart, in order for each destination. The file is removed with the last event.
 func TestParkedEventsSurviveARestart(t *testing.T) {
 	opts := Options{Dir: t.TempDir()}
 	s := newStore(t, opts)
@@ -114,7 +114,7 @@ func TestParkedEventsSurviveARestart(t *testing.T) {
 	}
 }
 
-// The bound is shared with what else the sink has on disk; what does not fit is not parked, not even in part.
+// The bound also covers the other data of the sink on disk. If the events do not fit, none of them is parked.
 func TestParkedEventsAreBounded(t *testing.T) {
 	other := int64(0)
 	s := newStore(t, Options{Dir: t.TempDir(), MaxBytes: 10_000, Used: func() int64 { return other }})
@@ -153,7 +153,7 @@ func TestADamagedFileIsRenamed(t *testing.T) {
 	}
 }
 
-// Whatever bits change in the file: it opens, or is quarantined, and no event comes back as another one.
+// If any bits of the file change, the file is opened or quarantined, and no event is returned as another event.
 func TestFlippedBits(t *testing.T) {
 	opts := Options{Dir: t.TempDir()}
 	s := newStore(t, opts)
@@ -207,7 +207,7 @@ func TestFlippedBits(t *testing.T) {
 	}
 }
 
-// A file whose list of free pages was written, as bbolt does by default, is read.
+// A file with a freelist, which bbolt writes by default, can be read.
 func TestAFileWithAFreeList(t *testing.T) {
 	opts := Options{Dir: t.TempDir()}
 	s := newStore(t, opts)
@@ -230,7 +230,7 @@ func TestAFileWithAFreeList(t *testing.T) {
 	}
 }
 
-// A file of an earlier version stays as it is, and the error says what to do.
+// A file of an earlier version is not changed, and the error says what to do.
 func TestAFileOfAnEarlierVersion(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "parked-live.db")
 	db, err := bbolt.Open(path, 0o600, nil)
@@ -285,7 +285,7 @@ func TestSimilarNames(t *testing.T) {
 	}
 }
 
-// A file that is no longer what was written is never answered from: what is lost is counted.
+// If a stored event is damaged, the store does not return the event. Lost events are counted.
 func TestADamagedEvent(t *testing.T) {
 	losses := 0
 	s := newStore(t, Options{Dir: t.TempDir(), OnLost: func() { losses++ }})
@@ -314,8 +314,7 @@ func TestADamagedEvent(t *testing.T) {
 	}
 }
 
-// A file that another process has open is left alone, and so is one that cannot be read: that is no reason to
-// quarantine it.
+// A file that another process has open, or that cannot be read, is not changed: these are no reasons to quarantine it.
 func TestOpenFails(t *testing.T) {
 	opts := Options{Dir: t.TempDir()}
 	s := newStore(t, opts)
@@ -353,7 +352,7 @@ func TestOpenFails(t *testing.T) {
 	}
 }
 
-// When the last event that can be read is lost, the queue and the file go as well, and an event can be parked again.
+// When the last readable event is lost, the queue and the file are removed too, and an event can be parked again.
 func TestAllEventsAreDamaged(t *testing.T) {
 	var log bytes.Buffer
 	opts := Options{Dir: t.TempDir(), Sink: "live", Logger: slog.New(slog.NewTextHandler(&log, nil))}
@@ -396,7 +395,7 @@ func TestAllEventsAreDamaged(t *testing.T) {
 	}
 }
 
-// A bbolt file with other content is quarantined under a name that the log says.
+// A bbolt file with other content is quarantined, and its new name is logged.
 func TestAFileWithOtherContent(t *testing.T) {
 	for name, fill := range map[string]func(*bbolt.Tx) error{
 		"no bucket": func(*bbolt.Tx) error { return nil },
@@ -436,7 +435,7 @@ func TestAFileWithOtherContent(t *testing.T) {
 	}
 }
 
-// A queue says since when events wait, of which resources, and which is the oldest; a restart says the same.
+// A queue reports since when events wait, their resources, and the oldest event. After a restart, it reports the same.
 func TestWhatAQueueSays(t *testing.T) {
 	opts := Options{Dir: t.TempDir()}
 	s := newStore(t, opts)

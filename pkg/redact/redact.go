@@ -127,8 +127,8 @@ func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) (p
 	return paths
 }
 
-// mayHoldApplied reports whether raw may contain lastApplied. It searches for the second part of the name, because this
-// part starts with a character that is rare in objects, and for the escapes that can stand for a character of the name.
+// mayHoldApplied reports whether raw may contain lastApplied. It searches for the part of the name that begins with the
+// slash, because a slash is rare in objects. It also searches for escapes that can stand for a character of the name.
 func mayHoldApplied(raw []byte) bool {
 	if bytes.Contains(raw, []byte("/last-applied-configuration")) {
 		return true

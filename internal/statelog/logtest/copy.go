@@ -9,7 +9,7 @@ import (
 
 // Copy is a local copy in memory.
 type Copy struct {
-	// Fail is returned instead of any change, if it is not nil.
+	// Fail, if not nil, is the error that every change returns.
 	Fail error
 	// Resets counts calls of Reset.
 	Resets int
@@ -21,7 +21,7 @@ type Copy struct {
 // Content is what a log and a copy contain.
 type Content map[Key]string
 
-// Key is where a value is.
+// Key identifies a value.
 type Key struct{ Bucket, Source, Key string }
 
 // NewCopy returns a copy that was not made from a log.

@@ -12,8 +12,8 @@ import (
 
 // Broker is a broker in memory with one log. All methods can be called concurrently.
 type Broker struct {
-	// Producers makes the broker fence like Kafka: Fence ends the right of all other logs to append, and leaves a
-	// position without a record. Without it, the broker fences like JetStream: a record must follow the last one.
+	// Producers makes the broker fence like Kafka: after Fence, no other log can append, and one position stays without
+	// a record. Without Producers, the broker fences like JetStream: a record must follow the last one.
 	Producers bool
 	// Max is the maximum size of a record, and Claimed is what MaxRecord returns.
 	Max, Claimed int
@@ -21,9 +21,9 @@ type Broker struct {
 	mu      sync.Mutex
 	records []entry
 	next    int64 // position of the next record
-	end     int64 // after the last record
+	end     int64 // position after the last record
 	fence   *Memory
-	created int // how often
+	created int // how many times the log was created again
 	late    []lateRecord
 	grown   chan struct{} // closed when a record is appended
 }
@@ -45,7 +45,7 @@ func NewBroker(producers bool) *Broker {
 	return &Broker{Producers: producers, Max: 1 << 20, Claimed: 1 << 20, grown: make(chan struct{})}
 }
 
-// Open returns the log as another process.
+// Open opens the log as another process.
 func (b *Broker) Open() *Memory { return &Memory{broker: b} }
 
 // Remove removes the records for which remove returns true.
@@ -106,11 +106,11 @@ var ErrUncertain = errors.New("no acknowledgement")
 type Memory struct {
 	// Fault returns what goes wrong in the next Append. It may be nil.
 	Fault func() Fault
-	// Down is returned by all methods, if it is not nil.
+	// Down, if not nil, is the error that all methods return.
 	Down error
 
 	broker  *Broker
-	created int // which log was fenced
+	created int // value of Broker.created at the last Fence; if it differs, the log was created again since then
 }
 
 // Fence implements statelog.Log.

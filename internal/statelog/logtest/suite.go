@@ -183,7 +183,7 @@ func testAppendAndRead(t *testing.T, s *suite) {
 			t.Errorf("Read from behind record %d: %.30q", n, from)
 		}
 	}
-	if s.append(t, l, end, "last") <= end { // what Read returned is as good as what Append returned
+	if s.append(t, l, end, "last") <= end { // the end that Read returned can be passed to Append
 		t.Error("Append returned an earlier end than Read")
 	}
 	s.wantRecords(t, append(want, "last")...)
@@ -193,7 +193,7 @@ func testReadStops(t *testing.T, s *suite) {
 	l, after := s.writer(t)
 	s.append(t, l, after, "1", "2", "3")
 	enough := errors.New("enough")
-	for range 3 { // nothing of a stopped Read disturbs the next one
+	for range 3 { // a Read that was stopped does not affect the next one
 		calls := 0
 		_, err := l.Read(s.ctx, 0, func(int64, []byte) error {
 			if calls++; calls == 2 {
@@ -354,7 +354,8 @@ func testCancelWait(t *testing.T, s *suite) {
 	s.wantRecords(t, "1", "2")
 }
 
-// A position behind the end is seen as such: it is from a log that was deleted and created again.
+// Read from a position after the end returns the end. This shows that the position is from a log that was deleted and
+// created again.
 func testReadBehindTheEnd(t *testing.T, s *suite) {
 	l, after := s.writer(t)
 	after = s.append(t, l, after, "1", "2")

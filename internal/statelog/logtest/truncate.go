@@ -7,7 +7,8 @@ import (
 	"github.com/deltabridge/deltabridge/internal/statelog"
 )
 
-// truncate removes the records before a position, and waits until they are gone. Meanwhile all others can be read.
+// truncate removes the records before a position, and waits until they are gone. During that time, all other records
+// can be read.
 func (s *suite) truncate(t *testing.T, l statelog.Log, before int64, left ...string) {
 	t.Helper()
 	if err := l.Truncate(s.ctx, before); err != nil {
@@ -43,7 +44,7 @@ func testTruncate(t *testing.T, s *suite) {
 	s.wantRecords(t, "3", "4", "5", "6")
 }
 
-// Positions do not begin anew when no record is left.
+// Positions do not start from the beginning again when no record is left.
 func testTruncateEverything(t *testing.T, s *suite) {
 	l, after := s.writer(t)
 	after = s.append(t, l, after, "1", "2")

@@ -24,7 +24,7 @@ func (s *suite) interrupted(t *testing.T, l statelog.Log, n int, after int64, re
 	return end, err
 }
 
-// A record that is appended again after an uncertain result is there once.
+// If a record is appended again after an uncertain result, the log contains it once.
 func testRepeatAfterTimeout(t *testing.T, s *suite) {
 	l, after := s.writer(t)
 	var want []string
@@ -43,8 +43,8 @@ func testRepeatAfterTimeout(t *testing.T, s *suite) {
 	s.wantRecords(t, want...)
 }
 
-// After an uncertain result, a process fences itself, and reads what it has written. What arrives late is a conflict,
-// or does not arrive.
+// After an uncertain result, a process calls Fence and reads the records that it has written. A record that arrives
+// later is a conflict, or does not arrive.
 func testFenceAfterTimeout(t *testing.T, s *suite) {
 	l, after := s.writer(t)
 	var want []string
