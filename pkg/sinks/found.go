@@ -22,9 +22,9 @@ const maxFound = 1 << 18
 // even if the records of the others are gone because of compaction or retention, or were never written because they
 // were merged or rejected. Only an event for which the order of resourceVersions means nothing is recognized by its own
 // record: a control event, an addition or leave that a changed configuration caused, a deletion that a list showed, and
-// an event that is repeated on purpose. (Of the latter, each delivery has one for each object.)
+// an event of a delivery (Message.Delivery), which repeats each object once on purpose.
 //
-// If more objects were written than Found remembers, the others are sent again.
+// Found remembers at most maxFound objects and single events. Events of other objects are sent again.
 type Found struct {
 	// Writer is the writer whose records count.
 	Writer string
@@ -35,7 +35,7 @@ type Found struct {
 	newest  uint64               // the highest resourceVersion
 	single  map[string]struct{}  // events that only their own record shows, by id, or by delivery and object
 	ended   map[event.Key]string // uids of objects whose deletion is sent again, by name
-	full    bool                 // reports whether records were not remembered because there were too many
+	full    bool                 // set when a record was discarded because the limit was reached
 }
 
 // last is the last state of an object that the destination was sent.

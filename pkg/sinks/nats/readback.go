@@ -134,8 +134,8 @@ func (s *Sink) begin(ctx context.Context, last uint64) error {
 	return nil
 }
 
-// read notes the messages of earlier processes from one sequence to another. It also returns nil if the stream cannot
-// be read back.
+// read records the messages that earlier processes stored in the sequences from next to last. It also returns nil if
+// the stream cannot be read back.
 func (s *Sink) read(ctx context.Context, next, last uint64) error {
 	if next > last {
 		return nil
