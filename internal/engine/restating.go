@@ -104,8 +104,8 @@ func (p *pipeline) hasRoom() bool {
 }
 
 // lossCheck returns a function that returns an error if, since lossCheck was called, events did not reach the
-// destination in the form and order in which they were pushed. The queue counts drops and merges for all resources;
-// rejections are those of the resource.
+// destination in the form and order in which they were pushed. Drops and merges are counted for all resources of the
+// queue, and rejections for each resource.
 func (p *pipeline) lossCheck(resource *metrics.Resource) func() error {
 	before, rejected := p.queue.Stats(), resource.NotSent.Load()
 	return func() error {

@@ -24,7 +24,7 @@ const maxFound = 1 << 18
 // record: a control event, an addition or leave that a changed configuration caused, a deletion that a list showed, and
 // an event of a delivery (Message.Delivery), which repeats each object once on purpose.
 //
-// Found remembers at most maxFound objects and single events. Events of other objects are sent again.
+// Found remembers at most maxFound objects and single events. If more were written, the others are sent again.
 type Found struct {
 	// Writer is the writer whose records count.
 	Writer string
@@ -46,7 +46,7 @@ type last struct {
 	unique.Handle[origin]
 }
 
-// origin is what most records have in common.
+// origin contains the values that most records have in common.
 type origin struct {
 	history, epoch string
 	part           string // where the record is
@@ -59,8 +59,8 @@ type FoundRecord struct {
 	ID      string // the event's id
 	UID     string // the object's uid; empty for a control event
 	Version string // the resourceVersion
-	// Unknown is the attribute finalstateunknown: the deletion was found by a list, and Version is that of the last known
-	// state.
+	// Unknown is the attribute finalstateunknown: the deletion was found by a list, and Version is the resourceVersion
+	// of the last known state.
 	Unknown bool
 }
 
@@ -74,7 +74,7 @@ func Identifies(name string) bool {
 	return false
 }
 
-// Set sets what an attribute says, if it identifies the event.
+// Set sets the field that belongs to an attribute. It ignores attributes that do not identify the event.
 func (r *FoundRecord) Set(name, value string) {
 	switch name {
 	case "id":
@@ -186,8 +186,8 @@ func endsObject(uid, id string) (left, deleted bool) {
 	return strings.HasSuffix(rest, leftPart), strings.HasSuffix(rest, deletedSuffix)
 }
 
-// controlID identifies a control event. With another configuration, or in another history of etcd, another one can have
-// the same id.
+// controlID identifies a control event. With another configuration, or in another history of etcd, another control
+// event can have the same id.
 func controlID(id, history, epoch string) string { return id + " " + history + " " + epoch }
 
 // deliveredID identifies an event of a delivery, which contains each object once. If the object has changed since it
@@ -208,7 +208,7 @@ func (f *Found) Has(m *event.Message) bool {
 	s, known := f.objects[uid]
 	switch {
 	case m.IfFound && !known:
-		return !f.full // otherwise the object may be one of those that were not remembered
+		return !f.full // if records were discarded, the object may be in one of them
 	case m.IfFound && (s.absent || s.Value().history != m.History):
 		return true
 	case m.Delivery != "":

@@ -136,7 +136,8 @@ func (l *Log) publish(ctx context.Context, after int64, record []byte) error {
 	return nil
 }
 
-// resolve finds out whether a record was written although publish failed with cause. It returns cause if it was not.
+// resolve finds out whether a record was written although publish failed with cause. It returns cause if the record was
+// not written.
 func (l *Log) resolve(ctx context.Context, after int64, record []byte, cause error) error {
 	conflict := func(format string, args ...any) error {
 		return backoff.Permanent(fmt.Errorf("%w: %s", statelog.ErrConflict, fmt.Sprintf(format, args...)))
@@ -272,7 +273,7 @@ func (l *Log) request(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // repeat connects and calls do, again and again, until it succeeds, returns a [backoff.PermanentError], or has failed
-// for the configured timeout. do can extend that with l.pause.Reset.
+// for the configured timeout. do can extend this time with l.pause.Reset.
 func (l *Log) repeat(ctx context.Context, do func(context.Context) error) error {
 	var last error
 	err := backoff.Retry(func() error {
