@@ -24,7 +24,7 @@ func about(resource, group string) *informer.Informer {
 	return informer.New(informer.Config{Source: informer.Source{Name: resource, Resource: gvr}})
 }
 
-// Who has learned waits for those that are needed, and no longer than is good.
+// An informer that has reported its objects waits for the needed informers, but not too long.
 func TestLearnedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -181,8 +181,8 @@ type resumer struct{ sinks.Sink }
 func (resumer) Resume(sinks.Resume)                {}
 func (resumer) Positions([]string) sinks.Positions { return sinks.Positions{"p": {Next: 7}} }
 
-// While a new destination has only a part of its initial list, its positions stay where the list begins, over a restart
-// too. Otherwise the next process would not find what was sent.
+// While a new destination has only a part of its initial list, its positions stay where the list begins, even after a
+// restart. Otherwise the next process would not find the part of the list that was sent.
 func TestPositionsDuringTheInitialListForADestination(t *testing.T) {
 	for destination, want := range map[string]int{"": 1, "stream B": 1, "part of stream B, delivery l1": 0} {
 		state := t.TempDir()

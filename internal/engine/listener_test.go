@@ -257,7 +257,7 @@ func gaugesFollow(t *testing.T, overflow string) {
 	}
 }
 
-// settledBooks notes what was settled, by source and number.
+// settledBooks records the settled messages by source and number.
 type settledBooks map[string]map[uint64]bool
 
 func (b settledBooks) Settle(_ string, m *event.Message) { b[m.Origin.Source][m.Origin.Seq] = true }

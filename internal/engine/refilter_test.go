@@ -30,7 +30,8 @@ func labelled(t *testing.T, uid string, rv int, passes string) *object.Object {
 	return o
 }
 
-// refiltering is a listener of a sink that may know what is known by earlier filters, and now has the filter "3".
+// refiltering returns a listener of a sink that now has the filter "3", and that may know the known objects that pass
+// earlier filters.
 func refiltering(
 	t *testing.T,
 	floor string,
@@ -132,8 +133,8 @@ func TestRefilterOfAChain(t *testing.T) {
 		t.Error("it does not end")
 	}
 
-	// A sink that does not know the source is sent all of it, and what it may have been sent of an initial list before
-	// leaves.
+	// A sink that does not know the source is sent all its objects, and leaves for objects that it may have been sent
+	// in an earlier initial list.
 	p, l = refiltering(t, "", false, map[string]*object.Object{"a": known["a"], "b": known["b"]}, "1")
 	l.OnSynced("10", 2)
 	expectTaken(t, p, "added a.1.filter.c initial", "deleted b.2.left.filter.c left at 2", "synced synced.c.pods.10")
@@ -238,8 +239,8 @@ func TestRefilterOfAResourceThatIsLeftOut(t *testing.T) {
 	}
 }
 
-// What is watched changes together with the filter: the difference is made of what the list shows, and what is not
-// watched any more leaves if any filter may have let it in.
+// The watched scope changes together with the filter: the difference is computed from the objects in the list. An
+// object that is no longer watched leaves if it may have passed any of the filters.
 func TestRefilterOfAnotherScope(t *testing.T) {
 	rows := map[string]*object.Object{}
 	for n, passes := range []string{"1", "1", "3", "2", "13"} {

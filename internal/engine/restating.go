@@ -30,8 +30,8 @@ type restating struct {
 var _ informer.Restater = (*restating)(nil)
 
 // MayRestate implements informer.Restater. It returns false if re-sent objects could fill the queue, because a full
-// queue delays or drops changes. It also returns false until the informer has brought everything that the sink was sent
-// before a restart.
+// queue delays or drops changes. It also returns false until the informer has delivered all changes that the sink was
+// sent before a restart.
 func (r *restating) MayRestate() bool {
 	return r.ctx.Err() == nil && r.refilter == nil && r.CaughtUp() && r.pipeline.hasRoom()
 }

@@ -218,7 +218,7 @@ func TestRequestResync(t *testing.T) {
 	}
 }
 
-// A request for all sinks resyncs them at the same time, so one that cannot be resynced holds up no other.
+// A request for all sinks resyncs them at the same time, so a sink that cannot be resynced does not delay the others.
 func TestRequestResyncOfAllSinks(t *testing.T) {
 	a, b := pipelineFor(t, roomy), pipelineFor(t, roomy)
 	a.Name, b.Name = "a", "b"

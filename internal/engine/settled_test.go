@@ -23,7 +23,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// pickySink takes everything but messages of some ids, and keeps what it took.
+// pickySink accepts all messages except some, by id, and keeps the accepted messages.
 type pickySink struct {
 	refuse string
 	took   []*event.Message
@@ -43,8 +43,8 @@ func (s *pickySink) Send(_ context.Context, batch []*event.Message, results []er
 	}
 }
 
-// draining delivers what is pushed to a pipeline, until the function that it returns is called, which gives what was
-// taken.
+// draining delivers the messages that are pushed to a pipeline until took is called. took returns the delivered
+// messages.
 func draining(t *testing.T, p *pipeline, refuse string) (took func() []*event.Message) {
 	t.Helper()
 	sink := &pickySink{refuse: refuse}

@@ -148,7 +148,7 @@ func TestBytesAreKeptElsewhere(t *testing.T) {
 	}
 	holdsNoBytes(t, i)
 
-	// A list anew: what is known already is not held, what is new is.
+	// Another list: the bytes of known objects are not kept, the bytes of new objects are.
 	again := listed(t, i, state(t, "a", "x", "u1", 4), state(t, "a", "z", "u3", 6))
 	if again[0].(*object.Object).Raw != nil || again[1].(*object.Object).Raw == nil {
 		t.Error("a list holds the bytes of what differs, and of nothing else")

@@ -45,8 +45,8 @@ func TestDrainDelivers(t *testing.T) {
 	})
 }
 
-// A destination that is away is tried at least every RetryInterval, without end; one that rejects what it is asked is
-// asked less and less often. Both are logged twice.
+// The drain tries an unavailable destination at least every RetryInterval, without end. If a destination rejects the
+// requests, the pauses between the attempts grow. Both failures are logged twice.
 func TestDrainTriesAgain(t *testing.T) {
 	t.Run("away", func(t *testing.T) {
 		testTriesAgain(t, errAway, 3*time.Minute, sinks.RetryInterval/2, sinks.RetryInterval)
@@ -297,7 +297,7 @@ func TestDrainControlEventsAreBarriers(t *testing.T) {
 	})
 }
 
-// A Send that hangs ends with the context, and what it left is counted and stays in the queue.
+// A Send that hangs ends with the context. Its undelivered messages are counted and stay in the queue.
 func TestDrainEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &scriptSink{send: func(ctx context.Context, m *event.Message) error {

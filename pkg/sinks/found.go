@@ -64,7 +64,7 @@ type FoundRecord struct {
 	Unknown bool
 }
 
-// Identifies reports whether an attribute tells what event a record contains. A record that is read back has these
+// Identifies reports whether an attribute identifies the event of a record. A record that is read back has these
 // attributes as headers.
 func Identifies(name string) bool {
 	switch name {

@@ -331,7 +331,7 @@ func TestFoundControlEvents(t *testing.T) {
 	}
 }
 
-// Found forgets nothing that it has room for, and says what it had no room for.
+// Found remembers as many records as it has room for, and logs a warning if there are more.
 func TestFoundIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads many records")

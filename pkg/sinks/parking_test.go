@@ -369,8 +369,8 @@ func TestControlEventsComeAfterWhatIsParked(t *testing.T) {
 	})
 }
 
-// Without room for parked events, all events wait in the sink's queue, in order, until their part takes events again:
-// those that were parked before, and those that could not be parked, even if the spill has left room for none.
+// Without room for parked events, events wait in the sink's queue until their part takes events again. Parked and
+// waiting events are delivered in order, even if the spill has left no room for parked events at all.
 func TestNoRoomForParkedEvents(t *testing.T) {
 	for name, spilled := range map[string]int64{"room for some": 0, "room for none": 2000} {
 		t.Run(name, func(t *testing.T) {

@@ -65,8 +65,8 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// Pause returns when what is being sent has been answered, and not earlier. Between the attempts of an outage it
-// returns at once, and no further attempt is made.
+// Pause returns only when the running Send has returned. Between two attempts during an outage, Pause returns at once,
+// and no further attempt is made.
 func TestPauseWaitsForTheAttempt(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer error

@@ -250,7 +250,8 @@ func TestBatchIsNeverLargerForBeingCompressed(t *testing.T) {
 	}
 }
 
-// FuzzBatch compares what is read back with what went in, whatever bytes keys, values and attributes hold.
+// FuzzBatch compares the records that are read from a batch with the records that were added, for arbitrary bytes in
+// keys, values and attributes.
 func FuzzBatch(f *testing.F) {
 	f.Add("key", []byte("value"), "name", uint16(100))
 	f.Add("", []byte{}, "", uint16(8000))

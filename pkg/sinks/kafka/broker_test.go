@@ -42,7 +42,7 @@ func TestTombstones(t *testing.T) {
 		t.Fatalf("before compaction (-want +got):\n%s", diff)
 	}
 
-	// New segments let the broker compact the older ones; what is written for that is left out of the comparison.
+	// New segments let the broker compact the older ones. The records that fill new segments are not compared.
 	want := []string{"u-kept.3", "u-back.8"}
 	var got []string
 	next := 100
@@ -161,8 +161,8 @@ func topicConfig(t *testing.T, addr, topic, name string) string {
 	return ""
 }
 
-// TestSmallLimit: a topic that takes less than the default gets smaller batches; only what is too large alone is
-// refused, and by the broker's judgement of it as it was sent, compressed.
+// TestSmallLimit: a topic whose limit is below the default is sent smaller batches. Only a message that is too large by
+// itself is rejected. The broker compares its limit with the compressed size.
 func TestSmallLimit(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "small", 1, map[string]string{"max.message.bytes": "20000"})
@@ -286,7 +286,7 @@ func passwordFile(t *testing.T, text string) string {
 	return path
 }
 
-// TestShortSessions: where the broker ends SASL sessions, the sink connects anew before that.
+// TestShortSessions: if the broker ends SASL sessions, the sink reconnects before its session ends.
 func TestShortSessions(t *testing.T) {
 	broker := testkafka.NewForTest(t, "connections.max.reauth.ms=1500")
 	testkafka.CreateTopic(t, broker.Addr(), "sessions", 1, nil)

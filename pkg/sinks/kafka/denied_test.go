@@ -15,7 +15,7 @@ import (
 )
 
 // TestEpochUsedWithoutFence: a process had to raise the epoch without a fence. Its successor gets the same epoch from
-// the coordinator, and must not use it, because the broker would take its batches for those of the process before.
+// the coordinator, and must not use it, because the broker would take its batches for batches of the earlier process.
 func TestEpochUsedWithoutFence(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "unfenced", 1, nil)
@@ -110,8 +110,8 @@ func TestPermissionGrantedInDoubt(t *testing.T) {
 	}
 }
 
-// TestPermissionRevoked: a permission is missing when a fence must settle what was written. The partition then goes
-// without a fence, and is fenced when the permission is back.
+// TestPermissionRevoked: a permission is missing when a fence must settle whether a batch was written. The sink then
+// writes to the partition without a fence, and fences it when the permission is granted again.
 func TestPermissionRevoked(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	var at stored

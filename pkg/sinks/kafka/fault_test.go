@@ -78,8 +78,8 @@ func TestErrorCodes(t *testing.T) {
 	}
 }
 
-// TestUnclearBatchComesBackLonger: what was perhaps written is sent again as the batch that it was, whatever else waits
-// by now, and with whatever answer the broker says that it has it.
+// TestUnclearBatchComesBackLonger: a batch that was perhaps written is sent again unchanged, even if more messages wait
+// by now, and whatever answer the broker gives for a batch that it already has.
 func TestUnclearBatchComesBackLonger(t *testing.T) {
 	for _, again := range []*kerr.Error{nil, kerr.NotEnoughReplicas, kerr.DuplicateSequenceNumber} {
 		t.Run(fmt.Sprint(again), func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestBrokerAway(t *testing.T) {
 	}
 }
 
-// TestRefusedAlone: an error that lasts refuses one message after the other, and no other.
+// TestRefusedAlone: a lasting error about some messages causes only these messages to be rejected, one by one.
 func TestRefusedAlone(t *testing.T) {
 	for _, err := range []*kerr.Error{kerr.MessageTooLarge, kerr.InvalidRecord} {
 		t.Run(err.Message, func(t *testing.T) {

@@ -138,7 +138,7 @@ func TestFenceDelaysOnlyItsPartition(t *testing.T) {
 	}
 }
 
-// TestNoPermissionToFence: the sink works as without fences, and says once what is missing. It does the same if the
+// TestNoPermissionToFence: the sink writes without fences, and logs once what is missing. It does the same if the
 // cluster does not support fences.
 func TestNoPermissionToFence(t *testing.T) {
 	for name, fault := range map[string]kfake.Fault{

@@ -53,7 +53,7 @@
 // The log requires the permissions Describe, Read, Write and Delete on the topic, and Describe and Write on the
 // transactional id. With DescribeConfigs, it checks the retention. Config.CreateTopics requires Create.
 //
-// Sources: the Kafka protocol guide; KIP-98 (idempotent producers, epochs), KIP-360 (InitProducerId with the own epoch;
-// producers outlive their records), KIP-107 (DeleteRecords), KIP-207 (the end of a partition does not go back when the
-// leader changes).
+// Sources: the Kafka protocol guide; KIP-98 (idempotent producers, epochs), KIP-360 (InitProducerId with the producer's
+// current epoch; producers outlive their records), KIP-107 (DeleteRecords), KIP-207 (the end of a partition does not go
+// back when the leader changes).
 package kafkalog
