@@ -314,8 +314,7 @@ func TestDroppedEventsAreHeldBySource(t *testing.T) {
 	})
 }
 
-// A suppressed change is counted by the filter that suppressed it. The next event has the suppressed state as its old
-// state.
+// Suppressed changes are counted by reason. The next event has the suppressed state as its old state.
 func TestListenerSuppresses(t *testing.T) {
 	p := pipelineFor(t, roomy, filter.Rule{IgnoreChanges: []string{"status"}})
 	p.Encoder.Payload = event.PayloadChange

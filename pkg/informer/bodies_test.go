@@ -163,7 +163,7 @@ func TestBytesAreKeptElsewhere(t *testing.T) {
 	}
 }
 
-// A full disk holds a first list up. It says so, and goes on when there is room.
+// A full disk delays a first list. The informer logs this, and continues when there is room.
 func TestAListWaitsUntilItsBytesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := &shelf{states: map[string]string{}, refuses: errors.New("no space left on device")}
@@ -198,7 +198,7 @@ func TestAListWaitsUntilItsBytesAreKept(t *testing.T) {
 	})
 }
 
-// A watch-list may bring the end of an object before it is complete.
+// A watch-list may contain the deletion of an object before it is complete.
 func TestADeletionWithinAList(t *testing.T) {
 	kept := &shelf{states: map[string]string{}}
 	i := New(Config{Source: Source{Resource: configMaps}, Record: kept})
@@ -219,7 +219,7 @@ type unstored struct{ noRecord }
 
 func (unstored) FirstList([]*object.Object, string) bool { return false }
 
-// The process ends before the first list is stored: nothing of it is handed on.
+// If the process ends before the first list is stored, nothing of the list is delivered.
 func TestAFirstListThatIsNotStored(t *testing.T) {
 	i, j := New(Config{Source: Source{Resource: configMaps}, Record: unstored{}}), &journal{}
 	i.AddEventHandler(j)

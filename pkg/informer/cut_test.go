@@ -16,7 +16,7 @@ type canceling struct {
 
 func (c canceling) OnUpdate(any, any) { c.cancel() }
 
-// A change that the process's end comes in between reaches all handlers, and nothing after it reaches any.
+// A change that is being delivered when the process ends reaches all handlers, and later changes reach none.
 func TestAStopWithinAChange(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

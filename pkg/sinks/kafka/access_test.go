@@ -43,7 +43,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestNotAllowed: a user without permissions on the topic is told which ones it needs.
+// TestNotAllowed: if a user has no permissions on the topic, the error names the required permissions.
 func TestNotAllowed(t *testing.T) {
 	broker := testkafka.NewForTest(t,
 		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS")

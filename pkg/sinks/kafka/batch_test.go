@@ -132,7 +132,7 @@ func attributesOf(m *event.Message) map[string]string {
 	return headers
 }
 
-// TestPreviewShowsTheRecord: the headers and the size of a preview are those of the record that is sent.
+// TestPreviewShowsTheRecord: a preview has the headers and the size of the record that is sent.
 func TestPreviewShowsTheRecord(t *testing.T) {
 	structured := change(event.Updated, "a", 1)
 	structured.Structured = true

@@ -88,8 +88,8 @@ func TestPermissionGranted(t *testing.T) {
 	}
 }
 
-// TestPermissionGrantedInDoubt: a batch of the producer without a fence is in doubt. A fence would not keep it out, so
-// it is settled before.
+// TestPermissionGrantedInDoubt: a batch of the producer without a fence is in doubt. The fence of another producer
+// would not reject the batch, so the batch is settled first.
 func TestPermissionGrantedInDoubt(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	denied := denyFence(fake, kmsg.InitProducerID)
@@ -165,8 +165,8 @@ func TestRenewalDenied(t *testing.T) {
 	waitUntil(t, func() bool { return renewed() && time.Since(p.fencedAt) < time.Minute })
 }
 
-// TestDeniedPartition: a permission is missing for one of two partitions that are fenced together. The other one keeps
-// its fence.
+// TestDeniedPartition: a permission is missing for one of two partitions that are fenced together. The other partition
+// keeps its fence.
 func TestDeniedPartition(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(2, "events"))
 	denyFence(fake, kmsg.InitProducerID)
