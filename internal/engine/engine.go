@@ -251,8 +251,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	return errors.Join(failure, http.Wait())
 }
 
-// notePositions has the last commit store the final positions of the sinks, so that the next process reads nothing back
-// that this one has sent. The drains must have ended.
+// notePositions makes the last commit store the final positions of the sinks, so that the next process does not read
+// back what this process has sent. The drains must have ended.
 func (e *Engine) notePositions() {
 	_ = e.tracker.Commit() // stores the positions that were noted before; an error is logged
 	for _, p := range e.pipelines {
@@ -299,9 +299,9 @@ func (e *Engine) read() error {
 	return e.set.Run(e.reading)
 }
 
-// awaitChanges tells the tracker when the informers have brought what the previous process may have sent. A resource
-// that can't be read when others have been read for some minutes is not waited for: otherwise the next process would
-// have to read back everything that is sent until then.
+// awaitChanges tells the tracker when the informers have delivered all changes that the previous process may have sent.
+// awaitChanges does not wait for a resource that still can't be read some minutes after other resources were read:
+// otherwise the next process would have to read back everything that is sent until then.
 func (e *Engine) awaitChanges() {
 	const interval, patience = 200 * time.Millisecond, 5 * time.Minute
 	var first time.Time // when the first informer had caught up
@@ -317,9 +317,10 @@ func (e *Engine) awaitChanges() {
 	}
 }
 
-// caughtUp reports whether some informer, and whether all, have brought what the previous process may have sent.
-// remembered contains the sources of that process that have no informer yet, because they are not served. A resource
-// that may not be read, and that the previous process could not read either, brings nothing.
+// caughtUp reports whether at least one informer, and whether all informers, have delivered all changes that the
+// previous process may have sent. remembered contains the sources of that process that have no informer yet, because
+// they are not served. A resource that RBAC forbids, and that the previous process could not read either, has no such
+// changes.
 func caughtUp(remembered []informer.Source, informers []*informer.Informer) (some, all bool) {
 	all = len(remembered) == 0
 	for _, i := range informers {

@@ -33,7 +33,7 @@ type enrichment struct {
 
 	mu      sync.Mutex
 	sources map[string]*informer.Informer // informers that are attached, by source
-	// informers of needed resources that have not reported their objects yet, by source
+	// by source: informers that enrichment waits for, because their initial list is not complete
 	pending map[string]*informer.Informer
 	// end of the wait for pending informers; zero until the first informer has reported
 	deadline time.Time

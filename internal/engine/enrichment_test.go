@@ -24,7 +24,7 @@ func about(resource, group string) *informer.Informer {
 	return informer.New(informer.Config{Source: informer.Source{Name: resource, Resource: gvr}})
 }
 
-// Who has learned waits for those that are needed, and no longer than is good.
+// An informer that has reported its objects waits for the needed informers, but not too long.
 func TestLearnedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -91,7 +91,7 @@ func TestNoEnrichment(t *testing.T) {
 	e.attach(about("pods", ""))
 }
 
-// Sinks are given what they ask for, whatever the others do.
+// Each sink receives the data that it requires, regardless of the other sinks.
 func TestEnrichedForEach(t *testing.T) {
 	e := enrichmentFor(t.Context(), enrich.Needs{Owner: true})
 	for _, asks := range []bool{true, false} {
@@ -101,8 +101,8 @@ func TestEnrichedForEach(t *testing.T) {
 	}
 }
 
-// What leaves a selector is not deleted as long as another informer has it: its fact stays. The last one that has it
-// buries it.
+// An object that leaves a selector is not deleted while another informer has it: its fact stays. When the last informer
+// that has the object reports its removal, the fact is marked as deleted.
 func TestLeftSelectorIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := enrichmentFor(t.Context(), enrich.Needs{Owner: true})

@@ -32,7 +32,8 @@ const exampleObject = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":
 // deletedObject is the same when it is deleted: with the resourceVersion of the deletion.
 var deletedObject = strings.Replace(exampleObject, "48213", "48390", 1)
 
-// The examples in docs/events.md are what the code makes: those on NATS with all headers, as a client reads them back.
+// The examples in docs/events.md are equal to the output of the code. The examples for NATS have all headers, as a
+// client reads them.
 func TestEventsPageExamples(t *testing.T) {
 	const path = "../../docs/events.md"
 	page, err := os.ReadFile(path)
@@ -142,7 +143,7 @@ func headersText(got jetstream.Msg, m *event.Message) string {
 	return text.String() + "\n"
 }
 
-// wrapped breaks the members of a JSON object, and those of its data, into lines that a page can show.
+// wrapped breaks the members of a JSON object, and the members of its data, into lines that fit on a page.
 func wrapped(document []byte) string {
 	const width = 120
 	text, line := "", ""

@@ -10,7 +10,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/metrics"
 )
 
-// A bridge that stops is alive but not ready, and its last counters can still be read.
+// A bridge that is shutting down is alive but not ready, and its last counters can still be read.
 func TestEndpointsDuringShutdown(t *testing.T) {
 	e := &Engine{metrics: metrics.New("1.2", "")}
 	e.reading, e.stopReading = context.WithCancel(t.Context())

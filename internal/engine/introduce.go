@@ -110,7 +110,7 @@ func (r *resyncer) introduce(
 				continue
 			}
 			n, err := p.introduceResource(ctx, sources, delivery)
-			if err != nil { // the informer has not listed yet or has ended, or ctx has ended: try again
+			if err != nil { // the informer has not finished its list or has ended, or ctx has ended: try again
 				all = false
 				continue
 			}

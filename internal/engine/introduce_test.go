@@ -34,9 +34,9 @@ func (d destinations) SetDestination(sink, name string) error {
 
 var newList = regexp.MustCompile("delivery [a-z2-7]{8}$")
 
-// A destination that is not the one that the checkpoint knows is sent what waits, and then everything that exists, as
-// an initial list; the checkpoint knows it only when all of that was delivered. Until then no destination is one that
-// has everything, the one before neither.
+// A destination that differs from the destination in the checkpoint is sent the waiting events, and then all existing
+// objects as an initial list. Only when all of them are delivered does the checkpoint contain the new destination.
+// Until then, no destination counts as complete, not even the previous one.
 func TestANewDestination(t *testing.T) {
 	introduced := []string{"deleted u1.deleted", "added u1.3", "added u1.4", "synced {pods 10 3}"}
 	for name, tt := range map[string]struct {
@@ -130,8 +130,8 @@ func TestANewDestination(t *testing.T) {
 	}
 }
 
-// A destination that is replaced while it is sent its initial list does not count as complete. The list for the next one
-// begins at once, and after it the sink can be resynced again.
+// A destination that is replaced during its initial list does not count as complete. The list for the next destination
+// begins at once. When it is delivered, the sink can be resynced again.
 func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipelineFor(t, roomy)
@@ -181,8 +181,8 @@ type resumer struct{ sinks.Sink }
 func (resumer) Resume(sinks.Resume)                {}
 func (resumer) Positions([]string) sinks.Positions { return sinks.Positions{"p": {Next: 7}} }
 
-// While a new destination has only a part of its initial list, its positions stay where the list begins, over a restart
-// too. Otherwise the next process would not find what was sent.
+// While a new destination has only a part of its initial list, its positions stay where the list begins, even after a
+// restart. Otherwise the next process would not find the part of the list that was sent.
 func TestPositionsDuringTheInitialListForADestination(t *testing.T) {
 	for destination, want := range map[string]int{"": 1, "stream B": 1, "part of stream B, delivery l1": 0} {
 		state := t.TempDir()

@@ -6,8 +6,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// A message says in which history of etcd its resourceVersion counts. A restated event has a delivery that no
-// other message has, not even one of another process.
+// A message contains the history of etcd to which its resourceVersion belongs. A restated event has a delivery that no
+// other message has, not even a message of another process.
 func TestLabel(t *testing.T) {
 	deliveries := map[string]bool{}
 	for _, run := range []string{"a-", "b-"} {

@@ -179,7 +179,7 @@ func (l *listener) OnPosition(resourceVersion string) {
 // isBehind reports whether the informer has not reached the floor.
 func (l *listener) isBehind() bool { return !tracker.Past(l.floor, l.position) }
 
-// CaughtUp implements informer.Resumer. What the previous process sent and did not commit comes after the floor.
+// CaughtUp implements informer.Resumer. Events that the previous process sent and did not commit come after the floor.
 func (l *listener) CaughtUp() bool {
 	return !l.isBehind() && time.Since(l.reached) >= informer.ResumeGrace
 }

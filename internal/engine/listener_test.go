@@ -141,8 +141,8 @@ func TestListenerAtTheFiltersBorder(t *testing.T) {
 	}
 }
 
-// Namespaces that are watched one by one are listed one by one, often at one resourceVersion: each says which it is,
-// under an id of its own.
+// Namespaces that are watched one by one are listed one by one, often at the same resourceVersion. Each synced event
+// names its namespace and has its own id.
 func TestEachNamespaceSaysThatItsListWasSent(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	var namespaces []string
@@ -257,7 +257,7 @@ func gaugesFollow(t *testing.T, overflow string) {
 	}
 }
 
-// settledBooks notes what was settled, by source and number.
+// settledBooks records the settled messages by source and number.
 type settledBooks map[string]map[uint64]bool
 
 func (b settledBooks) Settle(_ string, m *event.Message) { b[m.Origin.Source][m.Origin.Seq] = true }
@@ -279,8 +279,8 @@ type laterBooks struct{ noBooks }
 
 func (laterBooks) HasCaughtUp() bool { return true }
 
-// A gap event that stands for dropped events holds the place of the first one of each source: after a crash all of them
-// come again, or those of one source would be lost without a word.
+// A gap event that replaces dropped events keeps the position of the first dropped event of each source. After a crash,
+// all of them are delivered again. Otherwise, the events of one source would be lost without a gap event.
 func TestDroppedEventsAreHeldBySource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipelineFor(t, Buffer{Events: 6, Bytes: 1 << 20, Overflow: "drop-oldest", DiskBytes: 1})
@@ -314,7 +314,7 @@ func TestDroppedEventsAreHeldBySource(t *testing.T) {
 	})
 }
 
-// What is kept back is counted by what took it, and the next event has the state that it led to as its old one.
+// Suppressed changes are counted by reason. The next event has the suppressed state as its old state.
 func TestListenerSuppresses(t *testing.T) {
 	p := pipelineFor(t, roomy, filter.Rule{IgnoreChanges: []string{"status"}})
 	p.Encoder.Payload = event.PayloadChange
@@ -353,7 +353,8 @@ func TestListenerSuppresses(t *testing.T) {
 	}
 }
 
-// A sink that may know a part of the objects is sent the ones that left its filter before it is sent the initial list.
+// A sink that may know a part of the objects is sent the objects that left its filter before it is sent the initial
+// list.
 func TestAPartIsKnown(t *testing.T) {
 	p := pipelineFor(t, roomy, filter.Rule{When: `object.status.phase == "Running"`})
 	l := listen(t.Context(), p)

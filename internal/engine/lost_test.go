@@ -29,7 +29,7 @@ type rememberingBooks struct {
 
 func (b rememberingBooks) States() []ledger.State { return b.states }
 
-// What a damaged spill lost is announced for each resource that can be among it, and for no other.
+// Events that a damaged spill lost are announced for each resource that they can belong to, and for no other resource.
 func TestLossesOfASpillAreAnnounced(t *testing.T) {
 	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	p := pipelineFor(t, Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})

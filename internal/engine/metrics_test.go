@@ -27,7 +27,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
 )
 
-// docs/metrics.md holds what the code registers.
+// docs/metrics.md contains the metrics that the code registers.
 func TestMetricsPage(t *testing.T) {
 	dir := t.TempDir()
 	e, err := New(Options{
@@ -125,7 +125,7 @@ deltabridge_informer_synced{resource="required",selector="",watched_namespace=""
 	}
 }
 
-// An engine knows the gaps of its predecessor, so they show even if it ended before a scrape.
+// An engine knows the gaps of the previous process, so they are visible even if that process ended before a scrape.
 func TestLastGapOfThePredecessor(t *testing.T) {
 	state := t.TempDir()
 	for _, want := range []int{0, 1} {

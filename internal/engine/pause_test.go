@@ -113,8 +113,8 @@ func (awaySink) Send(_ context.Context, _ []*event.Message, results []error) {
 	}
 }
 
-// A sink that has never connected makes the bridge unready. One whose destination became unavailable later does not,
-// and neither does a paused one, but /readyz and the metrics say so.
+// A sink that has never connected makes the bridge unready. A sink whose destination became unavailable later does not,
+// and neither does a paused sink, but /readyz and the metrics report both.
 func TestReadinessAndSinks(t *testing.T) {
 	state := t.TempDir()
 	if err := control.StorePaused(state, "paused", true); err != nil {
@@ -174,7 +174,7 @@ func TestReadinessAndSinks(t *testing.T) {
 	endEngine(t, e)
 }
 
-// A pause that cannot be read stops the start: the sink might be paused.
+// If the file of a pause cannot be read, the bridge does not start, because the sink might be paused.
 func TestAPauseThatCannotBeRead(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	p.Name, p.state = strings.Repeat("x", 1000), t.TempDir() // a file name that is too long

@@ -53,12 +53,13 @@ type pipeline struct {
 	// destinations contains the latest destination that the sink reported, until the destination is read from the channel.
 	destinations chan string
 	restating    chan struct{} // contains an element while objects are re-sent to the sink
-	// introducing is set while a new destination does not have its whole initial list. Positions in the destination then
-	// stay, so that the next process finds what was sent of the list.
+	// introducing is set while a new destination does not have its whole initial list. Until then, the positions in the
+	// destination do not advance, so that the next process finds the part of the list that was sent.
 	introducing atomic.Bool
 	parkedLost  chan struct{} // contains an element when parked events were lost, until announceLost receives it
 
-	// clusterUID and epoch are those of the messages that listeners encode. They are set before the first listener exists.
+	// clusterUID and epoch are copied to the messages that listeners encode. They are set before the first listener
+	// exists.
 	clusterUID, epoch string
 
 	metrics *metrics.Sink
@@ -145,7 +146,7 @@ func (p *pipeline) resume(t *tracker.Tracker) {
 	sink.Resume(t.Resumes(p.Name))
 	p.drain.ReadsBack = true
 	p.introducing.Store(strings.HasPrefix(t.Destination(p.Name), partOf))
-	spilled := p.queue.Last() // what earlier processes left, and may have sent
+	spilled := p.queue.Last() // the last of the events that earlier processes left on disk, and may have sent
 	p.drain.Hooks.Between = func() {
 		if t.NeedsBookmark(p.Name) && p.queue.Gone(spilled) && !p.introducing.Load() {
 			taken := p.queue.Taken()
@@ -188,8 +189,8 @@ func (p *pipeline) compileOld(text string) (*filter.Filter, error) {
 	return p.compile(rules, object.Slots) // a slot number beyond the last slot means that decisions are not cached
 }
 
-// label sets what a message contains in addition to its event. history is that of its source. delivery is
-// Event.Delivery.
+// label sets the fields that a message has in addition to its event. history is the history of the event's source.
+// delivery is Event.Delivery.
 func (p *pipeline) label(m *event.Message, history, delivery string) {
 	m.ClusterUID, m.Epoch, m.History = p.clusterUID, p.epoch, history
 	if history != "" { // an event from before etcd was restored can have the same id

@@ -19,14 +19,14 @@ type predecessor struct {
 	// ended is the last object that was sent as deleted because a list no longer contains it. If the list contains another
 	// object of this name, it is sent too, even if it is not newer than the floor: the deletion may have been repeated.
 	ended *object.Object
-	// former is the refilter of which the difference was sent, until all changes have come that the previous process may
-	// have sent.
+	// former is the refilter after its difference was sent. It is kept until the informer has delivered all changes
+	// that the previous process may have sent.
 	former *refilter
 }
 
 // hasSettled reports whether the sink had settled an event. inList reports whether the event is from a list. A deletion
-// that the watch did not report has no resourceVersion of its own, so that of the list is compared. If the list is
-// newer than the floor, the deletion is sent, perhaps again, with the same id.
+// that the watch did not report has no resourceVersion of its own, so the resourceVersion of the list is compared. If
+// the list is newer than the floor, the deletion is sent, perhaps again, with the same id.
 func (p *predecessor) hasSettled(ev event.Event, inList bool) bool {
 	ended := p.ended
 	p.ended = nil

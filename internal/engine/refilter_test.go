@@ -30,7 +30,8 @@ func labelled(t *testing.T, uid string, rv int, passes string) *object.Object {
 	return o
 }
 
-// refiltering is a listener of a sink that may know what is known by earlier filters, and now has the filter "3".
+// refiltering returns a listener of a sink that now has the filter "3", and that may know the known objects that pass
+// earlier filters.
 func refiltering(
 	t *testing.T,
 	floor string,
@@ -71,8 +72,9 @@ func expectTaken(t *testing.T, p *pipeline, want ...string) {
 	}
 }
 
-// What the previous process sent before the filter was changed, and the checkpoint does not know, ends if the destination
-// has it, until all that this process may have sent has come.
+// The previous process may have sent objects before the filter was changed that the checkpoint does not contain. Their
+// leaves are sent if the destination has the objects, until the informer has delivered all changes that the previous
+// process may have sent.
 func TestRefilterOfWhatOnlyTheDestinationKnows(t *testing.T) {
 	p, l := refiltering(t, "10", true, nil, "1")
 	l.OnSynced("10", 0)
@@ -107,7 +109,8 @@ func TestRefilterOfWhatOnlyTheDestinationKnows(t *testing.T) {
 	)
 }
 
-// A filter that was changed twice: what either of the earlier ones let in and the present one does not is sent as left.
+// The filter was changed twice: objects that passed one of the earlier filters and do not pass the current one are sent
+// as left.
 func TestRefilterOfAChain(t *testing.T) {
 	known := map[string]*object.Object{}
 	for n, passes := range []string{"123", "1", "2", "3", "13", "23", "12", ""} {
@@ -132,15 +135,15 @@ func TestRefilterOfAChain(t *testing.T) {
 		t.Error("it does not end")
 	}
 
-	// A sink that does not know the source is sent all of it, and what it may have been sent of an initial list before
-	// leaves.
+	// A sink that does not know the source is sent all its objects, and leaves for objects that it may have been sent
+	// in an earlier initial list.
 	p, l = refiltering(t, "", false, map[string]*object.Object{"a": known["a"], "b": known["b"]}, "1")
 	l.OnSynced("10", 2)
 	expectTaken(t, p, "added a.1.filter.c initial", "deleted b.2.left.filter.c left at 2", "synced synced.c.pods.10")
 }
 
-// A sink that is ahead of the rows is sent the difference when the informer has reached it, made of states that are not
-// older than what the sink was sent.
+// A sink that is ahead of the rows is sent the difference when the informer has reached the floor. The states in the
+// difference are then not older than the states that the sink was sent.
 func TestRefilterWaitsForTheFloor(t *testing.T) {
 	rows := map[string]*object.Object{
 		"a": labelled(t, "a", 1, "1"),
@@ -182,7 +185,7 @@ func TestRefilterWaitsForTheFloor(t *testing.T) {
 	)
 }
 
-// The API server has lost its history before the floor: the list is compared by both filters.
+// The API server's history no longer reaches back to the floor: the objects in the list are compared by both filters.
 func TestRefilterOverAGap(t *testing.T) {
 	rows := map[string]*object.Object{
 		"a": labelled(t, "a", 1, "1"),
@@ -219,7 +222,7 @@ func TestRefilterOverAGap(t *testing.T) {
 	)
 }
 
-// A resource that the new filter leaves out as a whole leaves object by object.
+// If the new filter excludes a whole resource, a leave is sent for each object.
 func TestRefilterOfAResourceThatIsLeftOut(t *testing.T) {
 	o := labelled(t, "a", 1, "1")
 	p, l := refiltering(t, "10", true, map[string]*object.Object{"a": o}, "1")
@@ -238,8 +241,8 @@ func TestRefilterOfAResourceThatIsLeftOut(t *testing.T) {
 	}
 }
 
-// What is watched changes together with the filter: the difference is made of what the list shows, and what is not
-// watched any more leaves if any filter may have let it in.
+// The watched scope changes together with the filter: the difference is computed from the objects in the list. An
+// object that is no longer watched leaves if it may have passed any of the filters.
 func TestRefilterOfAnotherScope(t *testing.T) {
 	rows := map[string]*object.Object{}
 	for n, passes := range []string{"1", "1", "3", "2", "13"} {
@@ -266,8 +269,8 @@ func TestRefilterOfAnotherScope(t *testing.T) {
 	}
 }
 
-// What a changed watch adds or makes leave has ids of its own, as with a changed filter; what changed besides, and what
-// comes after the list, has not.
+// Additions and leaves that a changed watch causes have ids of their own, as with a changed filter. Other changes in
+// the list, and changes after the list, have ordinary ids.
 func TestIDsOfAnotherScope(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	l := listen(t.Context(), p)
@@ -298,8 +301,8 @@ func TestIDsOfAnotherScope(t *testing.T) {
 	)
 }
 
-// The checkpoint gives an earlier filter back as it was: one that let everything pass would make objects leave that
-// were never sent.
+// The earlier filter in the checkpoint is restored unchanged. If it let everything pass, leaves would be sent for
+// objects that were never sent.
 func TestAnEarlierFilterIsReadBack(t *testing.T) {
 	text := filterText([]filter.Rule{{Resources: []string{"pods"}, When: `object.passes.contains("1")`}})
 	if want := `[{"Resources":["pods"],"Namespaces":null,"Operations":null,"When":"object.passes.contains(\"1\")","IgnoreChanges":null,"OnlyChanges":null,"Preset":""}]`; text != want {

@@ -30,8 +30,8 @@ type restating struct {
 var _ informer.Restater = (*restating)(nil)
 
 // MayRestate implements informer.Restater. It returns false if re-sent objects could fill the queue, because a full
-// queue delays or drops changes. It also returns false until the informer has brought everything that the sink was sent
-// before a restart.
+// queue delays or drops changes. It also returns false until the informer has delivered all changes that the sink was
+// sent before a restart.
 func (r *restating) MayRestate() bool {
 	return r.ctx.Err() == nil && r.refilter == nil && r.CaughtUp() && r.pipeline.hasRoom()
 }
@@ -104,8 +104,8 @@ func (p *pipeline) hasRoom() bool {
 }
 
 // lossCheck returns a function that returns an error if, since lossCheck was called, events did not reach the
-// destination in the form and order in which they were pushed. The queue counts drops and merges for all resources;
-// rejections are those of the resource.
+// destination in the form and order in which they were pushed. Drops and merges are counted for all resources of the
+// queue, and rejections for each resource.
 func (p *pipeline) lossCheck(resource *metrics.Resource) func() error {
 	before, rejected := p.queue.Stats(), resource.NotSent.Load()
 	return func() error {

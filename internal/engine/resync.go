@@ -16,8 +16,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
-// resyncer re-sends all known objects to sinks, at the configured intervals and on request, and handles the requests of
-// other commands. It is safe for concurrent use.
+// resyncer re-sends all known objects to sinks, at the configured intervals and on request, and serves the control
+// socket. It is safe for concurrent use.
 type resyncer struct {
 	// ctx ends when no more changes are read. Its end also ends all resyncs.
 	ctx       context.Context //nolint:containedctx // Run and resync are called without one

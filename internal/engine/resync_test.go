@@ -27,7 +27,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// What belongs to the sink is re-sent; positions stay where they are, and nothing counts as a change.
+// Objects that pass the sink's filter are re-sent. Positions do not change, and nothing counts as a change.
 func TestRestating(t *testing.T) {
 	p := pipelineFor(t, roomy, filter.Rule{When: "object.status.phase == 'Running'", Operations: []string{"updated"}})
 	l := listen(t.Context(), p)
@@ -66,7 +66,8 @@ func TestRestating(t *testing.T) {
 	}
 }
 
-// A restatement waits for room in the queue, and until the informer is past what the sink was told in an earlier life.
+// Re-sent objects wait for room in the queue, and until the informer has delivered all changes that the previous
+// process sent.
 func TestMayRestate(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	p.Buffer.Events, p.Buffer.Bytes = 16, 1<<20
@@ -143,7 +144,7 @@ func TestResyncAtIntervals(t *testing.T) {
 	})
 }
 
-// serveControl serves the socket of a new folder of state.
+// serveControl serves the control socket of a new state directory.
 func serveControl(t *testing.T, r *resyncer) (state string) {
 	t.Helper()
 	state = t.TempDir()
@@ -218,7 +219,7 @@ func TestRequestResync(t *testing.T) {
 	}
 }
 
-// A request for all sinks resyncs them at the same time, so one that cannot be resynced holds up no other.
+// A request for all sinks resyncs them at the same time, so a sink that cannot be resynced does not delay the others.
 func TestRequestResyncOfAllSinks(t *testing.T) {
 	a, b := pipelineFor(t, roomy), pipelineFor(t, roomy)
 	a.Name, b.Name = "a", "b"
@@ -281,7 +282,7 @@ func watching(t *testing.T, p *pipeline, namespace string, failure error, known 
 	return i
 }
 
-// The end is marked once for each resource, when all of it was told.
+// A synced event is sent once for each resource, when all its objects were re-sent.
 func TestEndOfAResync(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rule    filter.Rule

@@ -23,7 +23,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// pickySink takes everything but messages of some ids, and keeps what it took.
+// pickySink accepts all messages except some, by id, and keeps the accepted messages.
 type pickySink struct {
 	refuse string
 	took   []*event.Message
@@ -43,8 +43,8 @@ func (s *pickySink) Send(_ context.Context, batch []*event.Message, results []er
 	}
 }
 
-// draining delivers what is pushed to a pipeline, until the function that it returns is called, which gives what was
-// taken.
+// draining delivers the messages that are pushed to a pipeline until took is called. took returns the delivered
+// messages.
 func draining(t *testing.T, p *pipeline, refuse string) (took func() []*event.Message) {
 	t.Helper()
 	sink := &pickySink{refuse: refuse}
@@ -64,7 +64,7 @@ func draining(t *testing.T, p *pipeline, refuse string) (took func() []*event.Me
 	}
 }
 
-// What was restated has settled before its end is marked, and a loss meanwhile is told.
+// Re-sent objects are settled before the synced event is sent. A loss during the resync is reported.
 func TestDelivered(t *testing.T) {
 	for overflow, want := range map[string]string{
 		"block":       "",
@@ -120,7 +120,8 @@ func TestDelivered(t *testing.T) {
 	}
 }
 
-// What waits at the end is delivered after a restart, in order, whatever the policy was and is.
+// Events that wait when the bridge stops are delivered after a restart, in order, regardless of the overflow policies
+// before and after it.
 func TestWhatWaitsOutlivesTheQueue(t *testing.T) {
 	policies := []string{Block, Compact, DropOldest}
 	for n, before := range policies {
@@ -154,7 +155,8 @@ func TestWhatWaitsOutlivesTheQueue(t *testing.T) {
 	}
 }
 
-// Readers compare the time of events with since: a clock that goes back meanwhile must not make told objects look gone.
+// Consumers compare the time of events with since: if the clock is set back during a resync, re-sent objects must not
+// seem to be deleted.
 func TestSinceOfAClockThatGoesBack(t *testing.T) {
 	began := time.Now()
 	r := &restating{listener: listen(t.Context(), pipelineFor(t, roomy)), since: began}
@@ -166,8 +168,8 @@ func TestSinceOfAClockThatGoesBack(t *testing.T) {
 	}
 }
 
-// In the place of what can't be encoded stands a gap event, with a key where the sink has keys; the object counts as
-// not told.
+// A gap event replaces an event that can't be encoded. It has a key if the sink has keys. The object does not count as
+// re-sent.
 func TestUnencodable(t *testing.T) {
 	p := pipelineFor(t, roomy)
 	key, err := event.ParseTemplate("{resource}/{namespace}/{name}", event.EscapeNone)
@@ -197,7 +199,7 @@ func TestUnencodable(t *testing.T) {
 	}
 }
 
-// A floor that does not compare with positions holds nothing up, and keeps nothing back.
+// A floor that cannot be compared with positions delays nothing and suppresses nothing.
 func TestFloorThatDoesNotCompare(t *testing.T) {
 	for _, floor := range []string{"x7", "12"} {
 		p := pipelineFor(t, roomy)
@@ -216,8 +218,9 @@ func TestFloorThatDoesNotCompare(t *testing.T) {
 	}
 }
 
-// The changes that the previous process sent and did not settle follow the floor, which the watch may reach long after it
-// was opened, because another sink was behind. Until they have come, positions of the previous process stay.
+// The changes that the previous process sent and did not settle follow the floor. If another sink was behind, the watch
+// may reach the floor long after it was opened. Until these changes have arrived, the positions of the previous process
+// stay.
 func TestCaughtUpBehindTheFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, end := pipelineIn(t, t.TempDir(), roomy)
@@ -252,8 +255,9 @@ func TestCaughtUpBehindTheFloor(t *testing.T) {
 	})
 }
 
-// Positions of the previous process stay until each resource has brought what that process may have sent. This includes
-// resources that it could read, and this process can't: because they are not served, or forbidden.
+// The positions of the previous process stay until the informers of all resources have delivered the changes that it
+// may have sent. This includes resources that the previous process could read and this process can't read, because they
+// are not served or are forbidden.
 func TestCaughtUpWithResourcesThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -293,8 +297,9 @@ func TestCaughtUpWithResourcesThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// A list that is older than what a sink had settled brings the sink nothing: states that it missed before would come
-// behind newer ones. Of a newer list, a sink is sent what it had not settled, and what may have been deleted since.
+// If a list is older than the state that a sink had settled, nothing of the list is sent to the sink: states that it
+// missed before would arrive after newer ones. If the list is newer, the sink is sent the states that it had not
+// settled, and objects that may have been deleted since.
 func TestAListBelowTheFloor(t *testing.T) {
 	for _, c := range []struct {
 		to   string

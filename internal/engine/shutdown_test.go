@@ -38,7 +38,8 @@ func (s *slowSink) Send(ctx context.Context, batch []*event.Message, results []e
 	}
 }
 
-// A change that waits for room in the queue of one sink, when the process is stopped, is not lost for it.
+// If the process is stopped while a change waits for room in the queue of one sink, the change is not lost for that
+// sink.
 func TestAStopWhileASinkHoldsUpTheReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -63,7 +64,8 @@ func TestAStopWhileASinkHoldsUpTheReading(t *testing.T) {
 	})
 }
 
-// At the shutdown a sink that takes events may go on until shutdownTimeout; one that takes none is not waited for.
+// During the shutdown, a sink that accepts events may continue until shutdownTimeout. The engine does not wait for a
+// sink that accepts none.
 func TestFinishDelivery(t *testing.T) {
 	for name, test := range map[string]struct {
 		sink    *slowSink
@@ -112,7 +114,7 @@ func TestFinishDelivery(t *testing.T) {
 	}
 }
 
-// The chart's grace period leaves 15 seconds for what follows the delivery, however many sinks hang.
+// The chart's grace period leaves 15 seconds for the steps after the delivery, regardless of how many sinks hang.
 func TestSinksCloseAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &Engine{}

@@ -110,7 +110,8 @@ func TestDeepChain(t *testing.T) {
 	}
 }
 
-// Informers learn and ask at once. Each asks of what it has just told; the others' facts come and go.
+// Informers add facts and request contexts concurrently. Each informer requests the context of the object that it has
+// just added, while the facts of other informers come and go.
 func TestConcurrentInformers(t *testing.T) {
 	x := New(Options{Needs: all})
 	var group sync.WaitGroup

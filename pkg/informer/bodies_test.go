@@ -148,7 +148,7 @@ func TestBytesAreKeptElsewhere(t *testing.T) {
 	}
 	holdsNoBytes(t, i)
 
-	// A list anew: what is known already is not held, what is new is.
+	// Another list: the bytes of known objects are not kept, the bytes of new objects are.
 	again := listed(t, i, state(t, "a", "x", "u1", 4), state(t, "a", "z", "u3", 6))
 	if again[0].(*object.Object).Raw != nil || again[1].(*object.Object).Raw == nil {
 		t.Error("a list holds the bytes of what differs, and of nothing else")
@@ -163,7 +163,7 @@ func TestBytesAreKeptElsewhere(t *testing.T) {
 	}
 }
 
-// A full disk holds a first list up. It says so, and goes on when there is room.
+// A full disk delays a first list. The informer logs this, and continues when there is room.
 func TestAListWaitsUntilItsBytesAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := &shelf{states: map[string]string{}, refuses: errors.New("no space left on device")}
@@ -198,7 +198,7 @@ func TestAListWaitsUntilItsBytesAreKept(t *testing.T) {
 	})
 }
 
-// A watch-list may bring the end of an object before it is complete.
+// A watch-list may contain the deletion of an object before it is complete.
 func TestADeletionWithinAList(t *testing.T) {
 	kept := &shelf{states: map[string]string{}}
 	i := New(Config{Source: Source{Resource: configMaps}, Record: kept})
@@ -219,7 +219,7 @@ type unstored struct{ noRecord }
 
 func (unstored) FirstList([]*object.Object, string) bool { return false }
 
-// The process ends before the first list is stored: nothing of it is handed on.
+// If the process ends before the first list is stored, nothing of the list is delivered.
 func TestAFirstListThatIsNotStored(t *testing.T) {
 	i, j := New(Config{Source: Source{Resource: configMaps}, Record: unstored{}}), &journal{}
 	i.AddEventHandler(j)

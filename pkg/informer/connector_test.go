@@ -52,8 +52,8 @@ func (a *away) request(ctx context.Context, c *Connector, answer func() error) e
 	return answer()
 }
 
-// However long the API server was away, everything that waits for it asks again within an interval of its return, and
-// one probe serves all.
+// However long the API server was unavailable, all waiting requests are tried again within an interval after its
+// return, and one probe serves all of them.
 func TestConnectorNoticesTheReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const minutes = 10 * time.Minute
@@ -75,7 +75,7 @@ func TestConnectorNoticesTheReturn(t *testing.T) {
 	})
 }
 
-// Something that accepts connections and breaks them is asked four times a second, not more often.
+// A server that accepts connections and closes them is tried at most four times a second.
 func TestConnectorIsNotFooledByAListener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &away{}
@@ -132,8 +132,8 @@ func TestConnectorBacksOffFromAnswers(t *testing.T) {
 	})
 }
 
-// An informer whose watch breaks opens it where it was as soon as the API server can be reached, and lists at once
-// where its position is too old.
+// An informer whose watch breaks opens the watch again at the same position as soon as the API server can be reached.
+// If the position is too old, the informer lists at once.
 func TestInformerRecoversAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &away{}

@@ -16,7 +16,7 @@ type canceling struct {
 
 func (c canceling) OnUpdate(any, any) { c.cancel() }
 
-// A change that the process's end comes in between reaches all handlers, and nothing after it reaches any.
+// A change that is being delivered when the process ends reaches all handlers, and later changes reach none.
 func TestAStopWithinAChange(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -50,8 +50,8 @@ func TestAStopWithinAChange(t *testing.T) {
 	}
 }
 
-// A list after a watch that could not be continued is delivered as a whole: before its end there is no position, so the
-// next process would deliver its changes again, and not know what it added.
+// A list after a watch that could not be continued is delivered as a whole: there is no position before the end of the
+// list, so the next process would deliver its changes again, and would not know the objects that it added.
 func TestAStopWithinARelist(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -20,7 +20,7 @@ type Restater interface {
 }
 
 // Resumer is an optional interface of handlers that may have received changes after Config.ResumeAt from the previous
-// process. CaughtUp reports whether the informer has brought all of these again.
+// process. CaughtUp reports whether the informer has delivered all these changes again.
 type Resumer interface {
 	CaughtUp() bool
 }
@@ -51,8 +51,8 @@ func (i *Informer) Restate(ctx context.Context, r Restater) error {
 	if !i.HasSynced() {
 		return ErrNotSynced
 	}
-	// What is known is read when r accepts objects for the first time: r drops earlier changes, because the sink was sent
-	// them before a restart, but their objects must not be omitted.
+	// The known objects are read when r accepts objects for the first time. r drops earlier changes, because the sink
+	// was sent them before a restart, but the objects of these changes must not be omitted.
 	var objects []*object.Object
 	err := i.Turn(ctx, r, func(string) { objects = i.restateSome(r, sorted(i.indexer.List())) })
 	for err == nil && len(objects) > 0 {
@@ -75,7 +75,7 @@ func (i *Informer) restateSome(r Restater, objects []*object.Object) (rest []*ob
 	return nil
 }
 
-// CaughtUp reports whether the informer has brought all changes that the previous process may have sent: it has
+// CaughtUp reports whether the informer has delivered all changes that the previous process may have sent: it has
 // delivered a list, or the watch that continued from the checkpoint has been open for ResumeGrace, and all handlers
 // have caught up. While a handler blocks, CaughtUp waits.
 func (i *Informer) CaughtUp() bool {

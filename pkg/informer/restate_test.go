@@ -32,7 +32,8 @@ func (r *retold) restate(ctx context.Context, i *Informer) error {
 	return i.Turn(ctx, r, func(rv string) { r.note("restated, at %s", rv) })
 }
 
-// What is known is told in its state of that moment, changes come in between, and no state comes after a newer one.
+// Known objects are restated with their current state. Changes are delivered in between, and no state follows a newer
+// one.
 func TestRestate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i, j := New(Config{Source: Source{Resource: configMaps}}), &journal{}

@@ -63,8 +63,8 @@ func TestGraceBeginsWithTheWatch(t *testing.T) {
 	})
 }
 
-// A list of whatever a server has cached may be older than what is known: what is missing in it would be sent as
-// deleted. So an informer that knows something asks for the current state.
+// A list from a server's cache may be older than the known objects: objects that are missing in the list would be sent
+// as deleted. So an informer that knows objects requests the current state.
 func TestAListIsNotOlderThanWhatIsKnown(t *testing.T) {
 	refuses := func(context.Context, string) error { return ErrFutureVersion }
 	for _, tt := range []struct {

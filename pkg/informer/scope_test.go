@@ -86,8 +86,8 @@ func TestLeaves(t *testing.T) {
 	)
 }
 
-// What is watched is not what it was: known objects are compared with a list, and handlers that are new are given what
-// the list shows, and nothing of what was known before.
+// The watched scope has changed: known objects are compared with a list. New handlers receive the objects in the list,
+// and none of the objects that were known before.
 func TestAnotherScope(t *testing.T) {
 	for _, selected := range []bool{false, true} {
 		t.Run(fmt.Sprintf("selected by the API server %t", selected), func(t *testing.T) {

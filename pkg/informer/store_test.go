@@ -36,7 +36,7 @@ func state(t testing.TB, namespace, name, uid string, rv int) *object.Object {
 	return o
 }
 
-// journal is a handler that writes down what it is told.
+// journal is a handler that records its calls.
 type journal struct{ lines []string }
 
 func (j *journal) note(format string, args ...any) {
@@ -237,8 +237,8 @@ func TestDeleteAll(t *testing.T) {
 	}
 }
 
-// Whatever a server does, in whatever pieces it is seen, a handler that applies what it is told holds what the
-// server holds, and each step that it is told is possible: no addition of what is there, no update of what is not.
+// Whatever a server does, and however the watch is interrupted, a handler that applies all changes has the same objects
+// as the server. Each change is possible: no existing object is added, and no missing object is updated.
 func FuzzHandlersFollowTheServer(f *testing.F) {
 	f.Add([]byte{0, 17, 33, 255, 1, 2, 254, 40, 9, 9, 255})
 	f.Add([]byte{255, 255, 3, 200, 3, 254, 3, 255})
@@ -288,7 +288,7 @@ func FuzzHandlersFollowTheServer(f *testing.F) {
 	})
 }
 
-// replica applies what it is told.
+// replica is a handler that applies all changes to a map.
 type replica struct {
 	t       *testing.T
 	objects map[string]*object.Object

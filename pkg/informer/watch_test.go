@@ -90,8 +90,8 @@ func labelled(t *testing.T, namespace, labels, fields string) *informer.ListerWa
 	})
 }
 
-// Every revision that etcd committed arrives, in its order, at a handler from the start; a late one gets what is there
-// and then the rest.
+// A handler that was added at the start receives every revision that etcd committed, in order. A late handler receives
+// the existing objects, and then all later revisions.
 func TestHandlersSeeEveryRevision(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()

@@ -27,10 +27,10 @@
 //     that the destination is unavailable, again at most once a minute if the cause changes, and that it is available
 //     again. While there is nothing to send, it checks the destination every 15 seconds.
 //
-//   - A part of the destination (a topic, a partition, a subject) that takes no events does not delay the others if its
-//     events can be parked (Drain.Parked). Parked events wait on disk, in order. So do all later events for the same
-//     part, and control events of the same resource. When the part takes events again, the parked events are delivered
-//     first.
+//   - A part of the destination (a topic, a partition, a subject) that takes no events does not delay the other parts
+//     if its events can be parked (Drain.Parked). Parked events wait on disk, in order. All later events for the same
+//     part, and control events of the same resource, are parked too. When the part takes events again, the parked
+//     events are delivered first.
 //
 // # Errors
 //

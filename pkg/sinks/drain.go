@@ -235,7 +235,7 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 			d.items = nil
 			d.retryParked(ctx)
 			d.items = items
-			for i := range d.items { // what is not parked is tried again
+			for i := range d.items { // messages that are not parked are tried again
 				if it := &d.items[i]; !it.done {
 					it.park = d.parkedPart(it.orig)
 				}
@@ -320,8 +320,9 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 
 // collect fills d.out with the messages to send now. These are all messages that are not settled, up to the first
 // whose replacement can't be created now. It returns the error of that replacement. If a gap event replaces a message,
-// later messages of its object wait for it: a restart that finds one of these in the destination would not send the
-// gap event. Messages of an object also wait if their source has brought them again (repeatsLeft).
+// later messages of the object wait for the gap event: if the process restarted and found a later message in the
+// destination, it would not send the gap event. Messages of an object also wait if their source has delivered them
+// again (repeatsLeft).
 func (d *Drain) collect(ctx context.Context) (away error) {
 	d.out, d.outItem = d.out[:0], d.outItem[:0]
 	clear(d.left)
@@ -356,8 +357,8 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 }
 
 // repeatsLeft reports whether m is not newer than an event of the same object in d.out that an earlier process has left
-// on disk. Then its source has brought it again. When the other event is written, the sink knows that m must not be
-// sent (Found.Sent).
+// on disk. Then the source of m has delivered m again. When the event from the disk is written, the sink knows that m
+// must not be sent (Found.Sent).
 func (d *Drain) repeatsLeft(m *event.Message) bool {
 	if len(d.left) == 0 && m.Origin.Seq != 0 {
 		return false

@@ -45,8 +45,8 @@ func TestDrainDelivers(t *testing.T) {
 	})
 }
 
-// A destination that is away is tried at least every RetryInterval, without end; one that rejects what it is asked is
-// asked less and less often. Both are logged twice.
+// The drain tries an unavailable destination at least every RetryInterval, without end. If a destination rejects the
+// requests, the pauses between the attempts grow. Both failures are logged twice.
 func TestDrainTriesAgain(t *testing.T) {
 	t.Run("away", func(t *testing.T) {
 		testTriesAgain(t, errAway, 3*time.Minute, sinks.RetryInterval/2, sinks.RetryInterval)
@@ -126,7 +126,7 @@ func TestDrainLogsChangedCause(t *testing.T) {
 	})
 }
 
-// Progress resets the back-off: a broker that takes one message per attempt is not waited for longer each time.
+// Progress resets the back-off: if a broker accepts one message per attempt, the pauses do not grow.
 func TestDrainResetsBackoffOnProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 50
@@ -196,7 +196,7 @@ func TestDrainRetriesBeforeTakingMore(t *testing.T) {
 	})
 }
 
-// A message that is refused for good gives way to a gap event; if that is refused too, it is only counted.
+// A gap event replaces a rejected message. If the gap event is rejected too, the rejection is only counted.
 func TestDrainReplacesRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gapTries := 0
@@ -265,7 +265,7 @@ func TestDrainLimitsRefusalLog(t *testing.T) {
 	})
 }
 
-// A control event is a barrier: it goes alone, after everything before it is settled.
+// A control event is a barrier: it is sent alone, after all earlier messages are settled.
 func TestDrainControlEventsAreBarriers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := false
@@ -297,7 +297,7 @@ func TestDrainControlEventsAreBarriers(t *testing.T) {
 	})
 }
 
-// A Send that hangs ends with the context, and what it left is counted and stays in the queue.
+// A Send that hangs ends with the context. Its undelivered messages are counted and stay in the queue.
 func TestDrainEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &scriptSink{send: func(ctx context.Context, m *event.Message) error {
@@ -333,7 +333,7 @@ func TestDrainEndsWithContext(t *testing.T) {
 	})
 }
 
-// The context also ends the wait for a broker that is away, a back-off, and a wait for messages.
+// The end of the context also ends the wait for an unavailable broker, a back-off, and the wait for messages.
 func TestDrainContextEndsEveryWait(t *testing.T) {
 	away := func(context.Context) error { return errAway }
 	tests := map[string]struct {
@@ -376,7 +376,7 @@ func TestDrainContextEndsEveryWait(t *testing.T) {
 	}
 }
 
-// Over random failures of every class nothing is lost, each object keeps its order, only unclear failures repeat a
+// With random failures of every class, nothing is lost, each object keeps its order, only unclear failures repeat a
 // message, and each message is settled once.
 func TestDrainRandomFailures(t *testing.T) {
 	for seed := range uint64(200) {

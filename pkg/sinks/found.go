@@ -22,9 +22,9 @@ const maxFound = 1 << 18
 // even if the records of the others are gone because of compaction or retention, or were never written because they
 // were merged or rejected. Only an event for which the order of resourceVersions means nothing is recognized by its own
 // record: a control event, an addition or leave that a changed configuration caused, a deletion that a list showed, and
-// an event that is repeated on purpose. (Of the latter, each delivery has one for each object.)
+// an event of a delivery (Message.Delivery), which repeats each object once on purpose.
 //
-// If more objects were written than Found remembers, the others are sent again.
+// Found remembers at most maxFound objects and single events. If more were written, the others are sent again.
 type Found struct {
 	// Writer is the writer whose records count.
 	Writer string
@@ -35,7 +35,7 @@ type Found struct {
 	newest  uint64               // the highest resourceVersion
 	single  map[string]struct{}  // events that only their own record shows, by id, or by delivery and object
 	ended   map[event.Key]string // uids of objects whose deletion is sent again, by name
-	full    bool                 // reports whether records were not remembered because there were too many
+	full    bool                 // set when a record was discarded because the limit was reached
 }
 
 // last is the last state of an object that the destination was sent.
@@ -46,7 +46,7 @@ type last struct {
 	unique.Handle[origin]
 }
 
-// origin is what most records have in common.
+// origin contains the values that most records have in common.
 type origin struct {
 	history, epoch string
 	part           string // where the record is
@@ -59,12 +59,12 @@ type FoundRecord struct {
 	ID      string // the event's id
 	UID     string // the object's uid; empty for a control event
 	Version string // the resourceVersion
-	// Unknown is the attribute finalstateunknown: the deletion was found by a list, and Version is that of the last known
-	// state.
+	// Unknown is the attribute finalstateunknown: the deletion was found by a list, and Version is the resourceVersion
+	// of the last known state.
 	Unknown bool
 }
 
-// Identifies reports whether an attribute tells what event a record contains. A record that is read back has these
+// Identifies reports whether an attribute identifies the event of a record. A record that is read back has these
 // attributes as headers.
 func Identifies(name string) bool {
 	switch name {
@@ -74,7 +74,7 @@ func Identifies(name string) bool {
 	return false
 }
 
-// Set sets what an attribute says, if it identifies the event.
+// Set sets the field that belongs to an attribute. It ignores attributes that do not identify the event.
 func (r *FoundRecord) Set(name, value string) {
 	switch name {
 	case "id":
@@ -186,8 +186,8 @@ func endsObject(uid, id string) (left, deleted bool) {
 	return strings.HasSuffix(rest, leftPart), strings.HasSuffix(rest, deletedSuffix)
 }
 
-// controlID identifies a control event. With another configuration, or in another history of etcd, another one can have
-// the same id.
+// controlID identifies a control event. With another configuration, or in another history of etcd, another control
+// event can have the same id.
 func controlID(id, history, epoch string) string { return id + " " + history + " " + epoch }
 
 // deliveredID identifies an event of a delivery, which contains each object once. If the object has changed since it
@@ -208,7 +208,7 @@ func (f *Found) Has(m *event.Message) bool {
 	s, known := f.objects[uid]
 	switch {
 	case m.IfFound && !known:
-		return !f.full // otherwise the object may be one of those that were not remembered
+		return !f.full // if records were discarded, the object may be in one of them
 	case m.IfFound && (s.absent || s.Value().history != m.History):
 		return true
 	case m.Delivery != "":

@@ -60,7 +60,7 @@ func about(uid types.UID, m *event.Message) *event.Message {
 	return with(m, func(m *event.Message) { m.Identity.UID, m.ID = uid, string(uid)+m.ID[1:] })
 }
 
-// What has been read back decides which events are not sent again.
+// The records that were read back decide which events are not sent again.
 func TestFound(t *testing.T) {
 	restated := func(version int, delivery string) *event.Message {
 		return with(ev("update", version, ""), func(m *event.Message) { m.Type, m.Delivery = event.Restated, delivery })
@@ -223,7 +223,7 @@ func TestFound(t *testing.T) {
 	}
 }
 
-// What an earlier process left on disk, and this one has sent, comes again from its source.
+// An event that an earlier process left on disk, and that this process has sent, is delivered again by its source.
 func TestFoundOfThisProcess(t *testing.T) {
 	found := sinks.Found{Writer: writer}
 	found.Note(record(writer, about("other", ev("update", 99, ""))))
@@ -316,7 +316,7 @@ func FuzzFound(f *testing.F) {
 	})
 }
 
-// With another configuration, the end of a list has the id of an earlier one.
+// With another configuration, the synced event of a list has the id of an earlier one.
 func TestFoundControlEvents(t *testing.T) {
 	found := sinks.Found{Writer: writer}
 	gap := ev("gap", 12, "")
@@ -331,7 +331,7 @@ func TestFoundControlEvents(t *testing.T) {
 	}
 }
 
-// Found forgets nothing that it has room for, and says what it had no room for.
+// Found remembers as many records as it has room for, and logs a warning if there are more.
 func TestFoundIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads many records")
@@ -362,7 +362,7 @@ func TestFoundIsBounded(t *testing.T) {
 	}
 }
 
-// Found keeps nothing of a record but what tells its object.
+// Found keeps only the part of a record that identifies the object and its state.
 func TestFoundMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads many records")

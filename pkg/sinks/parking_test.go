@@ -35,7 +35,7 @@ func (r *routed) Send(ctx context.Context, batch []*event.Message, results []err
 	r.scriptSink.Send(ctx, batch, results)
 }
 
-// set makes a part fail; nil: it takes events again.
+// set makes a part fail with err. If err is nil, the part takes events again.
 func (r *routed) set(part string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,8 +138,8 @@ func (r *registered) Registered(context.Context, string) (sinks.Registration, er
 	return sinks.Registration{UID: "k1"}, r.err
 }
 
-// A destination that takes nothing, and names no part that the event belongs to, is away as a whole: the status and the
-// metric say so, the log once, and nothing is parked.
+// If a destination takes no events, and the error names no part that the event belongs to, the whole destination is
+// unavailable: the status and the metric show this, it is logged once, and nothing is parked.
 func TestUnavailableWithoutAPart(t *testing.T) {
 	for _, named := range []string{"", "another", "config"} {
 		t.Run(named, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestUnavailableWithoutAPart(t *testing.T) {
 	}
 }
 
-// A guard does not hide that its sink has parts. While the names of clusters can't be read nothing is sent and nothing
-// is parked, for that is no failure of one part.
+// A guard does not hide that its sink has parts. While the names of clusters can't be read, nothing is sent and nothing
+// is parked, because that is not a failure of one part.
 func TestAGuardedSinkHasParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &registered{routed: newRouted()}
@@ -217,8 +217,8 @@ func TestAGuardedSinkHasParts(t *testing.T) {
 	})
 }
 
-// A topic that does not exist holds up nothing else, not even for a moment. When it exists its events come, in order,
-// and before newer ones; also after a restart.
+// A topic that does not exist does not delay other events, not even for a moment. When the topic exists, its events are
+// delivered in order and before newer ones, even after a restart.
 func TestAMissingTopicStopsNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -293,8 +293,8 @@ func TestAMissingTopicStopsNothingElse(t *testing.T) {
 	})
 }
 
-// A partition that chooses a leader is waited for; one that has none for long is not. A destination that is away parks
-// nothing.
+// The drain waits for a partition that elects a leader, but not for a partition that has no leader for long. If the
+// whole destination is unavailable, nothing is parked.
 func TestWhatPassesIsNotParked(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -341,8 +341,8 @@ func TestWhatPassesIsNotParked(t *testing.T) {
 	}
 }
 
-// A control event comes after all that precedes it of its resource, wherever that is parked, and does not wait for
-// other resources.
+// A control event is delivered after all earlier events of its resource, wherever they are parked, and does not wait
+// for other resources.
 func TestControlEventsComeAfterWhatIsParked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newRouted()
@@ -369,8 +369,8 @@ func TestControlEventsComeAfterWhatIsParked(t *testing.T) {
 	})
 }
 
-// Without room for parked events, all events wait in the sink's queue, in order, until their part takes events again:
-// those that were parked before, and those that could not be parked, even if the spill has left room for none.
+// Without room for parked events, events wait in the sink's queue until their part takes events again. Parked and
+// waiting events are delivered in order, even if the spill has left no room for parked events at all.
 func TestNoRoomForParkedEvents(t *testing.T) {
 	for name, spilled := range map[string]int64{"room for some": 0, "room for none": 2000} {
 		t.Run(name, func(t *testing.T) {
@@ -409,7 +409,7 @@ func TestNoRoomForParkedEvents(t *testing.T) {
 	}
 }
 
-// The spill leaves no room for parked events. What could not be parked is tried on.
+// The spill leaves no room for parked events. The drain continues to try events that could not be parked.
 func TestSpillLeavesNoRoomForParkedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newRouted()

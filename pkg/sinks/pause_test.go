@@ -15,8 +15,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// While a sink is paused, its destination is neither connected to nor sent anything, also not at the end. Its messages
-// stay in the queue, and are sent in order when the sink is resumed.
+// While a sink is paused, the drain neither connects to its destination nor sends anything, not even at the end. The
+// sink's messages stay in the queue, and are sent in order when the sink is resumed.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connects := 0
@@ -65,8 +65,8 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// Pause returns when what is being sent has been answered, and not earlier. Between the attempts of an outage it
-// returns at once, and no further attempt is made.
+// Pause returns only when the running Send has returned. Between two attempts during an outage, Pause returns at once,
+// and no further attempt is made.
 func TestPauseWaitsForTheAttempt(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer error
@@ -121,7 +121,7 @@ func (c endedAt) Err() error {
 	return errEnded
 }
 
-// A drain that is ended at the moment at which it would check the destination returns why it was ended.
+// If a drain is ended at the moment at which it would check the destination, it returns the reason for the end.
 func TestEndAtACheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &sinks.Drain{Parked: noneParked(t), Logger: toTest(t), Sink: &scriptSink{}, Queue: queueOf(t)}

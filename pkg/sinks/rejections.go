@@ -14,7 +14,7 @@ type Outcome string
 // The possible outcomes.
 const (
 	OutcomeMetadata   Outcome = "metadata"   // the event was sent with only the metadata of its object
-	OutcomeClaimCheck Outcome = "claimCheck" // as OutcomeMetadata, and the payload store has the data
+	OutcomeClaimCheck Outcome = "claimCheck" // like OutcomeMetadata, and the payload store has the data
 	OutcomeDeadLetter Outcome = "deadLetter" // the message was kept as a dead letter, and a gap event was sent in its place
 	OutcomeGap        Outcome = "gap"        // a gap event was sent in its place
 	// OutcomeLost means that the message could not be kept as a dead letter; a gap event was sent in its place.

@@ -56,7 +56,7 @@ func (s *stores) Keep(_ context.Context, m *event.Message, reason string, cause 
 	return "box", s.keep("letter " + m.ID + " " + reason)
 }
 
-// tooLarge refuses what a broker with a limit refuses.
+// tooLarge rejects the messages that a broker with a size limit rejects.
 func tooLarge(_ context.Context, m *event.Message) error {
 	if len(m.Data) > limit {
 		return sinks.Permanent(fmt.Errorf("%w: %d bytes", sinks.ErrOversize, len(m.Data)))
@@ -252,7 +252,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// While the claim store is away nothing behind the large event is sent; then all goes on, in order.
+// While the payload store is unavailable, no event after the large event is sent. Afterwards, all events are sent in
+// order.
 func TestClaimStoreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
@@ -289,7 +290,8 @@ func TestClaimStoreAway(t *testing.T) {
 	})
 }
 
-// Over random failures of sink and stores, and random sizes, each object keeps its order, and nothing is missing.
+// With random failures of the sink and the stores, and with random sizes, each object keeps its order, and nothing is
+// missing.
 func TestRefusalsRandomFailures(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {

@@ -12,11 +12,11 @@ type Resumer interface {
 	Sink
 	// Resume is called once, before the first Connect. A sink for which it was not called reads nothing back.
 	Resume(from Resume)
-	// Positions returns the position of each part that this process has used: the place after the last record of this
-	// sink of which all records before it were acknowledged. No message is in flight when it is called, but some may
-	// have been perhaps written; these come after the position. parked contains the parts of the destination, as Part
-	// names them, of which events are parked: these events may have been written, so that Positions leaves out whatever
-	// can contain them.
+	// Positions returns the position of each part that this process has used. All records of this sink before the
+	// position were acknowledged. No message is in flight when Positions is called, but some messages were perhaps
+	// written without an acknowledgement; the position is before these messages. parked contains the parts of the
+	// destination, as Part names them, that have parked events. The parked events were perhaps written, so Positions
+	// leaves out all parts that can contain them.
 	Positions(parked []string) Positions
 }
 
@@ -56,13 +56,13 @@ func Mark(writer string, m *event.Message) string {
 	return strings.TrimRight(writer+" "+m.History+" "+configuration(m.Epoch)+" "+m.Delivery, " ")
 }
 
-// configuration returns the part of an epoch that tells the configuration.
+// configuration returns the part of an epoch that identifies the configuration.
 func configuration(epoch string) string {
 	epoch, _, _ = strings.Cut(epoch, ".")
 	return epoch
 }
 
-// Marks returns marks, and remembers the last one, because most messages of a sink have the same. The writer must
+// Marks returns marks. It remembers the last mark, because most messages of a sink have the same mark. The writer must
 // always be the same.
 type Marks struct{ history, epoch, delivery, text string }
 

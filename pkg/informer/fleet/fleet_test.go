@@ -118,8 +118,8 @@ func TestDiscoveryThatLacksAResource(t *testing.T) {
 	}
 }
 
-// The watched version is no longer served: another one is watched, nothing is handed on again, and what may have been
-// missed is announced. An edited definition starts nothing anew.
+// The watched version is no longer served: another version is watched, no object is delivered again, and a gap is
+// announced. An edited definition restarts no informer.
 func TestVersionNoLongerServed(t *testing.T) {
 	t.Parallel()
 	c, k := cluster.Shared(t), newKube(t)
@@ -452,7 +452,7 @@ func TestEventsAreWatchedOnce(t *testing.T) {
 	}
 }
 
-// Literal namespaces are watched one by one, and what RBAC forbids is said and harms no other.
+// Literal namespaces are watched one by one. Forbidden resources are reported, and do not affect other resources.
 func TestNamespacesAndForbiddenResources(t *testing.T) {
 	k := newKube(t)
 	first, second, third := k.namespace(), k.namespace(), k.namespace()
@@ -612,7 +612,7 @@ func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 	w.waitReady()
 }
 
-// It stops the API server of all tests for a while, and so is not one of those in parallel.
+// This test stops the API server of all tests for a while, so it does not run in parallel with other tests.
 func TestAPIServerIsAway(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()

@@ -170,8 +170,8 @@ func remember(t *testing.T, w *watching) *memory {
 	return m
 }
 
-// What is watched changes while nobody watches: what is known goes on to count. What stays is not handed on again, what
-// went is deleted, what is not watched any more has left, and what is new is added.
+// The scopes change while no process watches, and the known objects are kept. Objects that stay are not delivered
+// again, missing objects are deleted, objects that are no longer watched have left, and new objects are added.
 func TestScopesChange(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	names := func(namespaces ...string) fleet.Scope { return fleet.Scope{Namespaces: fleet.In(namespaces...)} }
@@ -290,7 +290,7 @@ func TestScopesChange(t *testing.T) {
 	}
 }
 
-// The API server does not serve a resource of its own when a process begins: what is known of it stays known.
+// The API server does not serve a built-in resource when a process starts: its known objects stay known.
 func TestBuiltInResourceIsAwayAtTheStart(t *testing.T) {
 	t.Parallel()
 	k := newKube(t)

@@ -108,7 +108,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestTLSFiles: what is wrong with each file is said with its key.
+// TestTLSFiles: the error of each invalid file contains the configuration key.
 func TestTLSFiles(t *testing.T) {
 	dir := t.TempDir()
 	authority, err := certs.New("authority")
@@ -150,7 +150,7 @@ func TestTLSFiles(t *testing.T) {
 	}
 }
 
-// Reach finds the address that accepts connections, and blames each of those that do not.
+// Reach finds the address that accepts connections, and explains why each other address does not accept any.
 func TestReach(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -43,7 +43,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestNotAllowed: a user without permissions on the topic is told which ones it needs.
+// TestNotAllowed: if a user has no permissions on the topic, the error names the required permissions.
 func TestNotAllowed(t *testing.T) {
 	broker := testkafka.NewForTest(t,
 		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS")
@@ -93,7 +93,7 @@ func TestNotAllowed(t *testing.T) {
 	mustSend(t, s, change(event.Added, "a", 1))
 }
 
-// TestFencePermissions: without the permissions for fences the sink writes all the same, and reports what is missing.
+// TestFencePermissions: without the permissions for fences, the sink writes anyway and reports the missing permissions.
 func TestFencePermissions(t *testing.T) {
 	broker := testkafka.NewForTest(t,
 		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS")

@@ -69,9 +69,9 @@ func TestOldProcessTakesNothing(t *testing.T) {
 		"u-"+in[2]+".2", "u-"+in[2]+".9")
 }
 
-// TestTakenByOlderProcess: an older process was confirmed to be the newest, and takes a partition when it is not any
-// more. The coordinator does the same to a process that hung while its transaction was open. The process fences the
-// partition again and goes on.
+// TestTakenByOlderProcess: an older process was confirmed to be the newest one, and takes a partition when it is no
+// longer the newest one. The coordinator has the same effect on a process that hung while its transaction was open. The
+// newest process fences the partition again and continues.
 func TestTakenByOlderProcess(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	cfg := Config{Brokers: []string{broker.Addr()}}
@@ -115,8 +115,8 @@ func TestTakenByOlderProcess(t *testing.T) {
 	}
 }
 
-// TestArbiterIsShared: partitions that are fenced at the same time do not ask the arbiter one by one. If it can't be
-// asked when the fences are renewed, this blocks nothing.
+// TestArbiterIsShared: partitions that are fenced at the same time do not query the arbiter one by one. If the arbiter
+// is unavailable when the fences are renewed, this blocks nothing.
 func TestArbiterIsShared(t *testing.T) {
 	const partitions = 30
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"))

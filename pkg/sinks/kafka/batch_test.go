@@ -132,7 +132,7 @@ func attributesOf(m *event.Message) map[string]string {
 	return headers
 }
 
-// TestPreviewShowsTheRecord: the headers and the size of a preview are those of the record that is sent.
+// TestPreviewShowsTheRecord: a preview has the headers and the size of the record that is sent.
 func TestPreviewShowsTheRecord(t *testing.T) {
 	structured := change(event.Updated, "a", 1)
 	structured.Structured = true
@@ -250,7 +250,8 @@ func TestBatchIsNeverLargerForBeingCompressed(t *testing.T) {
 	}
 }
 
-// FuzzBatch compares what is read back with what went in, whatever bytes keys, values and attributes hold.
+// FuzzBatch compares the records that are read from a batch with the records that were added, for arbitrary bytes in
+// keys, values and attributes.
 func FuzzBatch(f *testing.F) {
 	f.Add("key", []byte("value"), "name", uint16(100))
 	f.Add("", []byte{}, "", uint16(8000))

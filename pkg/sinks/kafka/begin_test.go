@@ -39,8 +39,8 @@ func readFrom(fake *kfake.Cluster) *atomic.Int64 {
 	return &lowest
 }
 
-// TestKilledBeforeTheFirstFence: a process is killed when it has used the transactional id of a new partition, and has
-// not fenced it yet. The next one does not read what others have written to the topic.
+// TestKilledBeforeTheFirstFence: a process is killed after it has used the transactional id of a new partition, and
+// before it has fenced the partition. The next process does not read the records of other producers in the topic.
 func TestKilledBeforeTheFirstFence(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	others := connected(t, Config{Brokers: fake.ListenAddrs()})
@@ -66,8 +66,8 @@ func TestKilledBeforeTheFirstFence(t *testing.T) {
 	}
 }
 
-// TestRestoredBeforeTheFirstUse: the state is that of a backup, from before the partition was first written to. The
-// whole partition is read, even if the first process that does so is killed.
+// TestRestoredBeforeTheFirstUse: the state is from a backup from before the partition was first written to. The whole
+// partition is read, even if the first process that does so is killed.
 func TestRestoredBeforeTheFirstUse(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	var at stored
@@ -138,8 +138,8 @@ func TestFirstProducerUnanswered(t *testing.T) {
 	}
 }
 
-// TestPositionsAreStoredBefore: the position of each partition is stored before its transactional id is used, with
-// those of other partitions.
+// TestPositionsAreStoredBefore: the position of each partition is stored before its transactional id is used, together
+// with the positions of other partitions.
 func TestPositionsAreStoredBefore(t *testing.T) {
 	const partitions = 200
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(partitions, "events"))

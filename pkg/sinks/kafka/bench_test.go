@@ -11,7 +11,7 @@ import (
 )
 
 // BenchmarkSend delivers events of 2.6 KB to a real broker, in batches as a busy drain sends them. It reports the CPU
-// time of this process for each event; the broker's is not in it.
+// time of this process for each event, without the CPU time of the broker.
 func BenchmarkSend(b *testing.B) {
 	broker := testkafka.ForTest(b)
 	for _, c := range []string{"none", "snappy", "lz4", "zstd", "gzip"} {

@@ -19,7 +19,7 @@ import (
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// TestTombstones: on a compacted topic the tombstone is what remains of a deleted object, and in the end nothing.
+// TestTombstones: on a compacted topic, only the tombstone of a deleted object remains, and later nothing.
 func TestTombstones(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "state", 1, map[string]string{
@@ -42,7 +42,7 @@ func TestTombstones(t *testing.T) {
 		t.Fatalf("before compaction (-want +got):\n%s", diff)
 	}
 
-	// New segments let the broker compact the older ones; what is written for that is left out of the comparison.
+	// New segments let the broker compact the older ones. The records that fill new segments are not compared.
 	want := []string{"u-kept.3", "u-back.8"}
 	var got []string
 	next := 100
@@ -61,7 +61,7 @@ func TestTombstones(t *testing.T) {
 	})
 }
 
-// TestCreateTopics: with the wanted partitions and settings, and what exists stays as it is.
+// TestCreateTopics: topics are created with the configured partitions and settings, and existing topics stay unchanged.
 func TestCreateTopics(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "made.by.hand", 2, nil)
@@ -102,8 +102,8 @@ func TestCreateTopics(t *testing.T) {
 	}
 }
 
-// TestMirrorTopics: with tombstones, topics are created compacted, unless the configuration says more; a restatement is
-// a record of its object, a control event is not.
+// TestMirrorTopics: with tombstones, topics are created compacted, unless the configuration has another policy. A
+// restated event is a record of its object, a control event is not.
 func TestMirrorTopics(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	for topic, c := range map[string]struct {
@@ -161,8 +161,8 @@ func topicConfig(t *testing.T, addr, topic, name string) string {
 	return ""
 }
 
-// TestSmallLimit: a topic that takes less than the default gets smaller batches; only what is too large alone is
-// refused, and by the broker's judgement of it as it was sent, compressed.
+// TestSmallLimit: a topic whose limit is below the default is sent smaller batches. Only a message that is too large by
+// itself is rejected. The broker compares its limit with the compressed size.
 func TestSmallLimit(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "small", 1, map[string]string{"max.message.bytes": "20000"})
@@ -197,7 +197,7 @@ func TestSmallLimit(t *testing.T) {
 	}
 }
 
-// TestNullKey: a compacted topic refuses a record without a key. The other objects' are written.
+// TestNullKey: a compacted topic rejects a record without a key. The records of other objects are written.
 func TestNullKey(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "nullkey", 1, map[string]string{"cleanup.policy": "compact"})
@@ -229,7 +229,7 @@ func TestNullKey(t *testing.T) {
 	}
 }
 
-// TestCompressions: what a real broker and an independent reader make of each kind.
+// TestCompressions: a real broker accepts every kind of compression, and an independent client can read the records.
 func TestCompressions(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	for _, c := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
@@ -249,7 +249,7 @@ func TestCompressions(t *testing.T) {
 	}
 }
 
-// TestPartitionsGrow: new partitions are used after the next reading of the metadata.
+// TestPartitionsGrow: new partitions are used after the metadata was read again.
 func TestPartitionsGrow(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "growing", 1, nil)
@@ -286,7 +286,7 @@ func passwordFile(t *testing.T, text string) string {
 	return path
 }
 
-// TestShortSessions: where the broker ends SASL sessions, the sink connects anew before that.
+// TestShortSessions: if the broker ends SASL sessions, the sink reconnects before its session ends.
 func TestShortSessions(t *testing.T) {
 	broker := testkafka.NewForTest(t, "connections.max.reauth.ms=1500")
 	testkafka.CreateTopic(t, broker.Addr(), "sessions", 1, nil)

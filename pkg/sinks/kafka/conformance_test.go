@@ -90,7 +90,7 @@ func (d *destination) Start(t testing.TB) {
 	}
 }
 
-// Divide implements sinktest.Divider: what follows is about the topics that begin with the destination's name.
+// Divide implements sinktest.Divider. After the call, the destination consists of the topics that begin with its name.
 func (d *destination) Divide(t *testing.T, resources []string) {
 	d.topics = []string{}
 	for _, resource := range resources {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestEpochUsedWithoutFence: a process had to raise the epoch without a fence. Its successor gets the same epoch from
-// the coordinator, and must not use it, because the broker would take its batches for those of the process before.
+// the coordinator, and must not use it, because the broker would take its batches for batches of the earlier process.
 func TestEpochUsedWithoutFence(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "unfenced", 1, nil)
@@ -88,8 +88,8 @@ func TestPermissionGranted(t *testing.T) {
 	}
 }
 
-// TestPermissionGrantedInDoubt: a batch of the producer without a fence is in doubt. A fence would not keep it out, so
-// it is settled before.
+// TestPermissionGrantedInDoubt: a batch of the producer without a fence is in doubt. The fence of another producer
+// would not reject the batch, so the batch is settled first.
 func TestPermissionGrantedInDoubt(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	denied := denyFence(fake, kmsg.InitProducerID)
@@ -110,8 +110,8 @@ func TestPermissionGrantedInDoubt(t *testing.T) {
 	}
 }
 
-// TestPermissionRevoked: a permission is missing when a fence must settle what was written. The partition then goes
-// without a fence, and is fenced when the permission is back.
+// TestPermissionRevoked: a permission is missing when a fence must settle whether a batch was written. The sink then
+// writes to the partition without a fence, and fences it when the permission is granted again.
 func TestPermissionRevoked(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	var at stored
@@ -165,8 +165,8 @@ func TestRenewalDenied(t *testing.T) {
 	waitUntil(t, func() bool { return renewed() && time.Since(p.fencedAt) < time.Minute })
 }
 
-// TestDeniedPartition: a permission is missing for one of two partitions that are fenced together. The other one keeps
-// its fence.
+// TestDeniedPartition: a permission is missing for one of two partitions that are fenced together. The other partition
+// keeps its fence.
 func TestDeniedPartition(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(2, "events"))
 	denyFence(fake, kmsg.InitProducerID)

@@ -30,8 +30,8 @@
 // If [Sink.Resume] was called, each partition is fenced before the first event is written to it. A fence ensures that
 // no earlier process writes to the partition any more, not even a request that is late in the network, and then reads
 // back what the earlier processes have written. Events that are found are not sent again ([sinks.ErrStored]). ADR 30
-// explains why, and the type fence how. It is the same after a batch in doubt: the sink takes a new producer epoch,
-// waits for its marker in the partition, and reads back whether the batch was written.
+// explains why, and the type fence explains how. After a batch in doubt, the sink also fences the partition: it takes a
+// new producer epoch, waits for its marker in the partition, and reads back whether the batch was written.
 //
 //   - Each partition has a transactional id: deltabridge.<writer>.<topic>.<partition>. A partition that is missing,
 //     forbidden or without a leader therefore delays only its own events. Fences run in the background. Send waits for
@@ -45,7 +45,7 @@
 //     claimed it may fence partitions. An older process, which hung for example, stops writing to all partitions when
 //     it wants to fence one or finds that it was fenced. The newest process fences a partition again if an older one
 //     has taken it.
-//   - Without the permissions for it, on a cluster that does not support transactional ids, and without Resume, all
+//   - Without the permissions for fences, on a cluster that does not support transactional ids, and without Resume, all
 //     partitions share an idempotent producer without a transactional id. Instead of a fence, the sink increments the
 //     producer's epoch for the partition after a batch in doubt. The broker then rejects batches with an older epoch
 //     (KIP-98, KIP-360). After a restart, events can be written again, with the same event ids, and a late request of

@@ -15,7 +15,7 @@ import (
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// The example in docs/events.md is what an independent client reads back from Kafka.
+// The example in docs/events.md is equal to the record that an independent client reads from Kafka.
 func TestEventsPageExample(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	o, err := object.New([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"settings","namespace":"shop",` +

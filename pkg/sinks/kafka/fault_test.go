@@ -23,8 +23,8 @@ import (
 
 var keysProduce = []kmsg.Key{kmsg.Produce}
 
-// TestErrorCodes: what each error code of a partition makes of the messages, and that everything arrives once, whether
-// or not the broker wrote the batch that it gave the code for.
+// TestErrorCodes: each error code of a partition has the expected effect on the messages, and every message is stored
+// once, whether or not the broker wrote the batch before it returned the code.
 func TestErrorCodes(t *testing.T) {
 	for _, c := range []struct {
 		err   *kerr.Error
@@ -78,8 +78,8 @@ func TestErrorCodes(t *testing.T) {
 	}
 }
 
-// TestUnclearBatchComesBackLonger: what was perhaps written is sent again as the batch that it was, whatever else waits
-// by now, and with whatever answer the broker says that it has it.
+// TestUnclearBatchComesBackLonger: a batch that was perhaps written is sent again unchanged, even if more messages wait
+// by now, and whatever answer the broker gives for a batch that it already has.
 func TestUnclearBatchComesBackLonger(t *testing.T) {
 	for _, again := range []*kerr.Error{nil, kerr.NotEnoughReplicas, kerr.DuplicateSequenceNumber} {
 		t.Run(fmt.Sprint(again), func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestUnclearBatchComesBackLonger(t *testing.T) {
 	}
 }
 
-// TestBrokerAway: a request that never left is certainly not written.
+// TestBrokerAway: if a request was never sent, its batch was certainly not written.
 func TestBrokerAway(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	s := connected(t, Config{Brokers: fake.ListenAddrs()})
@@ -126,7 +126,7 @@ func TestBrokerAway(t *testing.T) {
 	}
 }
 
-// TestRefusedAlone: an error that lasts refuses one message after the other, and no other.
+// TestRefusedAlone: a lasting error about some messages causes only these messages to be rejected, one by one.
 func TestRefusedAlone(t *testing.T) {
 	for _, err := range []*kerr.Error{kerr.MessageTooLarge, kerr.InvalidRecord} {
 		t.Run(err.Message, func(t *testing.T) {
@@ -191,7 +191,7 @@ func TestNoLeader(t *testing.T) {
 	}
 }
 
-// TestOnePartitionFails: the other partitions' messages are written all the same.
+// TestOnePartitionFails: the messages of the other partitions are written anyway.
 func TestOnePartitionFails(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(2), kfake.SeedTopics(6, "events"))
 	s := connected(t, Config{Brokers: fake.ListenAddrs()})
@@ -225,7 +225,7 @@ func TestOnePartitionFails(t *testing.T) {
 	}
 }
 
-// TestSilentBroker: a request without an answer ends after the time limit, and as perhaps written.
+// TestSilentBroker: a request without an answer ends after the time limit, and its batch was perhaps written.
 func TestSilentBroker(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	s := connected(t, Config{Brokers: fake.ListenAddrs(), RequestTimeout: 150 * time.Millisecond})
@@ -268,7 +268,7 @@ func TestCancellation(t *testing.T) {
 	}
 }
 
-// TestMissingTopic: without createTopics an error that says what to do, and the message goes out once it is done.
+// TestMissingTopic: without createTopics, the error contains a remedy. When the topic exists, the message is sent.
 func TestMissingTopic(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1))
 	s := newSink(t, Config{Brokers: fake.ListenAddrs(), Topic: "k8s.{resource}"})
@@ -306,7 +306,7 @@ func TestMissingTopic(t *testing.T) {
 	}
 }
 
-// TestInvalidTopicName: it can never be written to, so the messages are refused.
+// TestInvalidTopicName: a topic with an invalid name can never exist, so the messages are rejected.
 func TestInvalidTopicName(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	s := connected(t, Config{Brokers: fake.ListenAddrs(), Topic: strings.Repeat("x", 250) + "{name}"})
@@ -317,7 +317,7 @@ func TestInvalidTopicName(t *testing.T) {
 	}
 }
 
-// TestTopicRecreated: the producer's numbers of the old topic don't fit the new one.
+// TestTopicRecreated: the producer's sequence numbers in the old topic do not match the new topic.
 func TestTopicRecreated(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(3, "events"))
 	s := connected(t, Config{Brokers: fake.ListenAddrs()})
@@ -372,7 +372,7 @@ func TestNoProducerID(t *testing.T) {
 	}
 }
 
-// TestEpochsUsedUp: after the last epoch of a producer id comes a new id.
+// TestEpochsUsedUp: after the last epoch of a producer id, the sink requests a new producer id.
 func TestEpochsUsedUp(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	s := connected(t, Config{Brokers: fake.ListenAddrs()})

@@ -20,7 +20,7 @@ const (
 	transactionTimeout = time.Minute
 	// requestsAtOnce is the maximum number of requests of fences to one broker that are in flight.
 	requestsAtOnce = 16
-	// requestTimeout is the time limit of these requests. Other fences wait while a broker does not answer.
+	// requestTimeout is the time limit of a fence's request. Other fences wait while a broker does not answer.
 	requestTimeout = 10 * time.Second
 	// markerWait is how long a fence waits at the end of the log for its marker before it writes another one.
 	markerWait = time.Second
@@ -29,9 +29,9 @@ const (
 // A fence makes a partition safe to write to, and reads back what earlier processes wrote to it. If the partition has
 // no position, the fence stores one before it uses the transactional id. Then it has three steps:
 //
-//  1. InitProducerId returns a producer with a newer epoch. The process requests the epoch after its own. If it has
-//     none, or the coordinator has raised the epoch meanwhile, it requests a producer no matter who has the partition.
-//     Before and after that, the arbiter must confirm that there is no newer process.
+//  1. InitProducerId returns a producer with a newer epoch. The process requests the epoch after its own. If it has no
+//     epoch, or the coordinator has raised the epoch meanwhile, it requests a producer no matter which process has the
+//     partition. Before and after this request, the arbiter must confirm that there is no newer process.
 //  2. AddPartitionsToTxn and EndTxn begin and abort an empty transaction, so that the coordinator writes a marker (a
 //     control batch of this producer and epoch) to the partition. From then on, the partition rejects the batches of
 //     older epochs.
@@ -40,10 +40,10 @@ const (
 //
 // A process that could not fence the partition has perhaps raised the epoch itself (partition.unsettle), which the
 // coordinator does not know. The log is therefore also read before step 2. If it contains a batch of the producer's
-// epoch or of a later one, step 1 is repeated: the broker would take the next batches for repetitions of those in the
-// log, and the coordinator would wait forever for the marker of an epoch that is too old.
+// epoch or of a later one, step 1 is repeated: the broker would take the next batches for repetitions of the batches in
+// the log, and the coordinator would wait forever for the marker of an epoch that is too old.
 //
-// If the fence renews the fence of a producer, it has no step 1, and nothing is noted.
+// If the fence renews the fence of a producer, it has no step 1, and it does not record what it reads.
 type fence struct {
 	sink *Sink
 	wire.Partition
@@ -144,8 +144,8 @@ func (f *fence) attempt(ctx context.Context) error {
 }
 
 // begin sets f.next to the end of the log, because no position is stored: no process that knew one has used the
-// transactional id, and so none has written to the partition. begin stores this position, so that a process that is
-// killed as soon as it has used the id leaves one. It stores nothing if a permission is missing.
+// transactional id, and so none has written to the partition. begin stores this position before the id is used, so that
+// even a process that is killed soon after that leaves a position. It stores nothing if a permission is missing.
 func (f *fence) begin(ctx context.Context) error {
 	if err := f.findLeader(ctx); err != nil {
 		return err
@@ -181,14 +181,14 @@ func (f *fence) init(ctx context.Context) error {
 	if err != nil {
 		return f.judge(err)
 	}
-	if f.unused && int(p.Epoch) > f.unanswered { // The state is that of a backup from before the first use of the id.
+	if f.unused && int(p.Epoch) > f.unanswered { // The state is from a backup from before the first use of the id.
 		if err := f.sink.fences.store(f.part, sinks.Position{Partitions: f.count}); err != nil {
 			return err
 		}
 		f.next = 0
 	}
 	f.producer, f.unused = p, false
-	if f.after == wire.NoProducer() { // It may have been taken from a newer process.
+	if f.after == wire.NoProducer() { // The id may have been taken from a newer process.
 		f.asOf = time.Now()
 	}
 	return nil
@@ -207,7 +207,7 @@ func (f *fence) transact(ctx context.Context) error {
 	}
 	err = f.ask(ctx, func(ctx context.Context) error { return f.txn.End(ctx, f.producer) })
 	switch codeOf(err) {
-	case kafkago.InvalidTransactionState, kafkago.ConcurrentTransactions: // It has ended, or its marker is being written.
+	case kafkago.InvalidTransactionState, kafkago.ConcurrentTransactions: // The transaction has ended or is ending.
 		err = nil
 	}
 	f.ended = err == nil

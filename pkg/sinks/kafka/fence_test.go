@@ -22,7 +22,7 @@ import (
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// TestFenceRetries: errors that pass by themselves delay the first event, and nothing more.
+// TestFenceRetries: temporary errors delay the first event, and have no other effect.
 func TestFenceRetries(t *testing.T) {
 	const arbiter, partition = "deltabridge.w1", "deltabridge.w1.events.0"
 	for _, c := range []struct {
@@ -72,8 +72,8 @@ func TestFenceRetries(t *testing.T) {
 	}
 }
 
-// TestMissingMarker: a transaction that ended without a marker is no fence (KAFKA-20734). Nothing is written until
-// another one has left its marker.
+// TestMissingMarker: a transaction that ended without a marker is not a fence (KAFKA-20734). Nothing is written until
+// another transaction has left its marker.
 func TestMissingMarker(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	var at stored
@@ -95,7 +95,8 @@ func TestMissingMarker(t *testing.T) {
 	}
 }
 
-// TestFenceDelaysOnlyItsPartition: the others are written to, and the one too when the cause is gone.
+// TestFenceDelaysOnlyItsPartition: while the fence of one partition fails, events are written to the other partitions.
+// They are written to this partition too when the cause is gone.
 func TestFenceDelaysOnlyItsPartition(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(2), kfake.SeedTopics(6, "events"))
 	var at stored
@@ -138,7 +139,7 @@ func TestFenceDelaysOnlyItsPartition(t *testing.T) {
 	}
 }
 
-// TestNoPermissionToFence: the sink works as without fences, and says once what is missing. It does the same if the
+// TestNoPermissionToFence: the sink writes without fences, and logs once what is missing. It does the same if the
 // cluster does not support fences.
 func TestNoPermissionToFence(t *testing.T) {
 	for name, fault := range map[string]kfake.Fault{
@@ -194,8 +195,7 @@ func TestTransactionTimeout(t *testing.T) {
 	}
 }
 
-// TestHangingCoordinator: one of three brokers does not answer. The fences of which it is not the coordinator do not
-// wait for the others.
+// TestHangingCoordinator: one of three brokers does not answer. Fences with another coordinator do not wait for it.
 func TestHangingCoordinator(t *testing.T) {
 	const partitions = 120
 	fake := newFake(t, kfake.NumBrokers(3), kfake.SeedTopics(partitions, "events"))

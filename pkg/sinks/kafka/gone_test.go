@@ -16,8 +16,8 @@ import (
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// TestRenewalOfDeletedTopic: the renewal of a fence in a topic that no longer exists ends. If the topic comes back, it
-// is fenced again.
+// TestRenewalOfDeletedTopic: the renewal of a fence in a topic that no longer exists ends. If the topic is created
+// again, it is fenced again.
 func TestRenewalOfDeletedTopic(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "t-a"))
 	var at stored
@@ -66,7 +66,7 @@ func (d *disk) store(sinks.Positions) error {
 	return nil
 }
 
-// TestStoreFailsForOnePartition: the position of a new partition can't be stored. The others take events.
+// TestStoreFailsForOnePartition: the position of a new partition can't be stored. The other partitions accept events.
 func TestStoreFailsForOnePartition(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "t-a", "t-b"))
 	s := newSink(t, Config{Brokers: fake.ListenAddrs(), Topic: "t-{name}"})
@@ -87,8 +87,8 @@ func TestStoreFailsForOnePartition(t *testing.T) {
 	sendAll(t, s, change(event.Added, "b", 2))
 }
 
-// TestRenewalMovesPosition: others write to the partition, and the sink rarely does. The next process does not have to
-// read all that.
+// TestRenewalMovesPosition: other producers write many records to the partition, and the sink rarely does. The next
+// process does not have to read all these records.
 func TestRenewalMovesPosition(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "events"))
 	others := connected(t, Config{Brokers: fake.ListenAddrs()})

@@ -95,7 +95,8 @@ func TestPartitionsAddedInDoubt(t *testing.T) {
 	wantOnce(t, broker, "doubt", first, more)
 }
 
-// TestLeftAndRepeated: an event that an earlier process has left on disk is written, and then its source brings it again.
+// TestLeftAndRepeated: an event that an earlier process has left on disk is written, and then its source delivers it
+// again.
 func TestLeftAndRepeated(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "left", 1, nil)

@@ -18,8 +18,8 @@ import (
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// TestLateRequestIsFenced: a request that was given up, and lay in the network until newer events were written, is
-// not written any more.
+// TestLateRequestIsFenced: a request that was given up is delayed by the network until newer events are written. The
+// broker then rejects the request.
 func TestLateRequestIsFenced(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	fake := newFake(t, kfake.NumBrokers(1))
@@ -58,7 +58,8 @@ func TestLateRequestIsFenced(t *testing.T) {
 	}
 }
 
-// TestLateRequestOfOthers: the same, where the messages do not come again, but others come in their place.
+// TestLateRequestOfOthers: like TestLateRequestIsFenced, but the messages are not sent again, and other messages are
+// sent instead.
 func TestLateRequestOfOthers(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "others", 1, nil)

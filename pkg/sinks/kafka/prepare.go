@@ -91,8 +91,8 @@ func (s *Sink) findUnread(t *topic) {
 	}
 }
 
-// decidable returns the messages up to the first whose result depends on partitions that are not read yet. This can be
-// a message with IfFound if the events of an object can be in several partitions.
+// decidable returns the messages up to the first whose result depends on partitions that have not been read yet. This
+// can be a message with IfFound if the events of an object can be in several partitions.
 func (s *Sink) decidable(ctx context.Context, batch []*event.Message, results []error) []*event.Message {
 	first := slices.IndexFunc(batch, func(m *event.Message) bool { return m.IfFound })
 	if first < 0 || !s.volatile || s.fences.resume == nil || time.Now().Before(s.fences.deniedUntil) {

@@ -25,8 +25,8 @@ const (
 	rivalTimeout = 5 * time.Second
 )
 
-// read reads the log up to the marker, or up to the end before the transaction, and notes the records. If the marker is
-// not there, the next attempt writes another one.
+// read reads the log and passes the records to note. Before the transaction, it reads up to the end of the log, and
+// after the transaction up to the marker. If the marker is missing, the next attempt writes another one.
 func (f *fence) read(ctx context.Context) error {
 	var atEnd time.Time // since when everything is read
 	for {
@@ -56,8 +56,8 @@ func (f *fence) read(ctx context.Context) error {
 	}
 }
 
-// fetch reads from f.next on. If f.next is not in the log, fetch begins at the start: either the records are deleted,
-// or the topic is another one.
+// fetch reads from f.next on. If f.next is not in the log, fetch reads from the start of the log: either the records
+// were deleted, or the topic was deleted and created again.
 func (f *fence) fetch(ctx context.Context) (found *fetch.ResponsePartition, err error) {
 	for {
 		if err := f.findLeader(ctx); err != nil {
@@ -87,7 +87,7 @@ func (f *fence) offset(ctx context.Context, at int64) (offset int64, err error) 
 	return offset, f.readError(err)
 }
 
-// readError forgets the leader after an error, because it may have moved.
+// readError forgets the leader after an error, because another broker may be the leader now.
 func (f *fence) readError(err error) error {
 	switch {
 	case err == nil:
@@ -118,7 +118,7 @@ func (f *fence) findLeader(ctx context.Context) error {
 	return nil
 }
 
-// isUsed reports whether there are batches with the fence's epoch of the producer, or a later one.
+// isUsed reports whether found contains batches of the fence's producer with the fence's epoch or a later one.
 func (f *fence) isUsed(found *fetch.ResponsePartition) bool {
 	stream, _ := found.RecordSet.Records.(*protocol.RecordStream)
 	return stream != nil && !f.renewal && slices.ContainsFunc(stream.Records, func(r protocol.RecordReader) bool {
@@ -170,7 +170,7 @@ func (f *fence) take(found *fetch.ResponsePartition, note func(*protocol.Record)
 	return false, nil
 }
 
-// note notes a record if it has the sink's header.
+// note adds a record to the found records if it has the header of a sink.
 func (f *fence) note(record *protocol.Record) {
 	if f.renewal {
 		return
@@ -188,8 +188,8 @@ func (f *fence) note(record *protocol.Record) {
 	}
 }
 
-// rival returns the error of a partition that another process has taken over. If the partition shows since when, rival
-// says so, and names the source of the first record that the other process wrote.
+// rival returns the error of a partition that another process has taken over. If the partition shows since when, the
+// error contains this time, and the source of the first record that the other process wrote.
 func (f *fence) rival(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(ctx, rivalTimeout)
 	defer cancel()

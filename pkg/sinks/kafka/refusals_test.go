@@ -23,7 +23,7 @@ func bigObject(typ event.Type, name string, version int) *event.Message {
 	return m
 }
 
-// TestRefusalsInOrder: in each mode what takes the place of an event keeps its place, and a deletion keeps its
+// TestRefusalsInOrder: in each mode, the replacement of an event keeps the event's place, and a deletion keeps its
 // tombstone.
 func TestRefusalsInOrder(t *testing.T) {
 	broker := testkafka.ForTest(t)
@@ -107,8 +107,8 @@ func TestRefusalsInOrder(t *testing.T) {
 	}
 }
 
-// TestRefusedDeletionIsForgotten: where the topic says which object it is, the tombstone of a refused deletion is in
-// the topic of the object.
+// TestRefusedDeletionIsForgotten: if the topic identifies the object, the tombstone of a rejected deletion is in the
+// topic of the object.
 func TestRefusedDeletionIsForgotten(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	s := connected(t, Config{

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// relay connects a sink to its broker over connections whose bytes to the broker can be held back: those of the
-// connections that are open, while new ones work. A congested network does that to an old connection.
+// relay connects a sink to its broker. It can delay the bytes that open connections send to the broker, while new
+// connections work. A congested network has this effect on an old connection.
 type relay struct {
 	mu    sync.Mutex
 	gates []chan struct{} // one for each connection; closed while bytes may pass

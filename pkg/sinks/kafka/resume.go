@@ -14,7 +14,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-// storeDelay is how long the position of a new partition waits for those of others. A Store waits for the disk.
+// storeDelay is how long the position of a new partition waits for the positions of other new partitions. They are
+// stored together, because each Store waits for the disk.
 const storeDelay = 10 * time.Millisecond
 
 // fences contains what the fences of a sink share.
@@ -79,7 +80,7 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 // partName returns the name of a partition in [sinks.Positions].
 func (s *Sink) partName(p *partition) string { return s.client.ClusterID() + "/" + p.destination() }
 
-// writer returns what identifies the sink in its records, or an empty string if they are not read back.
+// writer returns what identifies the sink in its records, or an empty string if the records are not read back.
 func (s *fences) writer() string {
 	if s.resume == nil {
 		return ""
@@ -107,7 +108,7 @@ func (s *fences) position(part string) (p sinks.Position, known bool) {
 	return p, known
 }
 
-// store stores the position of a partition, together with those that other fences want to store at this time.
+// store stores the position of a partition, together with the positions that other fences store at this time.
 func (s *fences) store(part string, p sinks.Position) error {
 	s.mu.Lock()
 	if s.group == nil {

@@ -145,7 +145,7 @@ func TestResumeOverPartitions(t *testing.T) {
 	}
 }
 
-// TestZombie: the process before is still there. It must stop, and say so.
+// TestZombie: the previous process is still running. It must stop writing, and report this.
 func TestZombie(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "zombie", 1, nil)
@@ -179,7 +179,7 @@ func TestZombie(t *testing.T) {
 	wantIDs(t, broker, "zombie", "u-a.1", "u-a.2", "u-a.4")
 }
 
-// TestSettledByReading: a batch that was written, without an acknowledgement, and does not come again as it was.
+// TestSettledByReading: a batch was written without an acknowledgement, and is not sent again unchanged.
 func TestSettledByReading(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "settled", 1, nil)
@@ -233,7 +233,7 @@ func TestLateRequestIsFencedByMarker(t *testing.T) {
 	wantIDs(t, broker, "marker", "u-a.1", "u-a.3")
 }
 
-// TestPositionOutOfRange: the stored position is not in the log any more.
+// TestPositionOutOfRange: the log no longer contains the stored position.
 func TestPositionOutOfRange(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	for name, prepare := range map[string]func(topic string){
@@ -339,8 +339,8 @@ func TestRenewal(t *testing.T) {
 	wantIDs(t, broker, "renewed", "u-a.1", "u-a.2", "u-a.3")
 }
 
-// TestStartWithoutFence: Kafka has forgotten the transactional id. This is reported, and what the old producer wrote
-// counts.
+// TestStartWithoutFence: Kafka has forgotten the transactional id. This is reported, and the records of the old
+// producer are read back.
 func TestStartWithoutFence(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "forgotten", 1, nil)

@@ -93,8 +93,8 @@ func (s *Sink) partUnavailable(p *partition, err error) error {
 	return sinks.Unavailable(p.destination(), err)
 }
 
-// isReady reports whether events can be written to the partition, unless others must be read back before
-// (topic.unread).
+// isReady reports whether events can be written to the partition, unless other partitions of the topic must be read
+// back first (topic.unread).
 func (p *partition) isReady() bool {
 	return p.producer.id >= 0 && !p.unsettled && (p.fence == nil || p.fence.renewal)
 }

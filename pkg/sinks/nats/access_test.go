@@ -197,7 +197,7 @@ func TestRightAccess(t *testing.T) {
 	}
 }
 
-// TestWrongAccess: who may not connect is told why, and what to look at.
+// TestWrongAccess: if the client may not connect, the error contains the reason and the configuration key to look at.
 func TestWrongAccess(t *testing.T) {
 	p, other := newPKI(t, "authority"), newPKI(t, "another authority")
 	plain := secured(t, func(*server.Options) {})

@@ -108,8 +108,8 @@ func BenchmarkSendSingle(b *testing.B) {
 	}
 }
 
-// The same with nats.go's own asynchronous publisher: the same headers, made anew for each message, since it keeps
-// the message until the acknowledgement.
+// The same with the asynchronous publisher of nats.go. The headers are the same, but are created for each message,
+// because nats.go keeps the message until the acknowledgement.
 func BenchmarkPublishMsgAsync(b *testing.B) {
 	srv := benchBroker(b)
 	connect(b, srv) // creates the stream

@@ -29,7 +29,8 @@ const (
 	warnMemory  = "warn stream stream K8S: its storage is memory: a restart of the server removes its messages -> use storage: file"
 )
 
-// TestCheckStream: the stream against the promises, whether it is there or would be created. Nothing is created.
+// TestCheckStream: the check compares the stream with the guarantees, whether it exists or would be created. It creates
+// nothing.
 func TestCheckStream(t *testing.T) {
 	b := secured(t, func(o *server.Options) { o.MaxPayload = 4 << 20 })
 	js := b.js(t)
@@ -106,7 +107,8 @@ func TestCheckStream(t *testing.T) {
 	}
 }
 
-// TestCheckPermissions: what the server denies is found before an event is lost in it, and Connect says the same.
+// TestCheckPermissions: missing permissions are found before an event is lost, and Connect reports the same
+// permissions.
 func TestCheckPermissions(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -202,8 +204,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestCheckServers: a server that does not do ends its own way only; certificates and credentials that end soon are
-// told.
+// TestCheckServers: a server that fails does not end the checks of the other servers. Certificates and credentials that
+// expire soon are reported.
 func TestCheckServers(t *testing.T) {
 	p := newPKI(t, "authority")
 	op := new(operator)
@@ -244,7 +246,7 @@ func TestCheckServers(t *testing.T) {
 	}
 }
 
-// TestCheckEmbedded: a server of the bridge's own is not started; what would stand in its way is found.
+// TestCheckEmbedded: the check does not start an embedded server, but finds the problems that would prevent its start.
 func TestCheckEmbedded(t *testing.T) {
 	l := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer l.Close()

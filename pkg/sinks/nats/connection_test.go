@@ -91,7 +91,7 @@ func TestPasswordAndToken(t *testing.T) {
 	}
 }
 
-// A password that is changed while the bridge runs takes it away until the file has the new one.
+// If the password is changed while the bridge runs, the sink is disconnected until the file contains the new password.
 func TestRotatedPassword(t *testing.T) {
 	password := writeFile(t, "password", []byte("one"))
 	b := secured(t, func(o *server.Options) { o.Username, o.Password = "bridge", "one" })

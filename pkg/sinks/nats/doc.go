@@ -2,10 +2,11 @@
 //
 // # Messages
 //
-// The sink publishes every event with acknowledgement. The header Nats-Msg-Id is <cluster>/<event id>.<epoch> (see
-// event.Message), and Nats-Expected-Stream is the name of the stream. In binary mode, the CloudEvents attributes are
-// headers named ce-<name>, percent-encoded where needed. In structured mode, the header content-type is set, and the
-// body is the CloudEvent as JSON (CloudEvents NATS Protocol Binding, working draft after 1.0.2, which added headers).
+// The sink waits for JetStream's acknowledgement of every event. The header Nats-Msg-Id is <cluster>/<event id>.<epoch>
+// (see event.Message), and Nats-Expected-Stream is the name of the stream. In binary mode, the CloudEvents attributes
+// are headers named ce-<name>, percent-encoded where needed. In structured mode, the header content-type is set, and
+// the body is the CloudEvent as JSON (CloudEvents NATS Protocol Binding, working draft after 1.0.2, which added
+// headers).
 //
 // Restated events, and events that are sent again to a new destination, have a different Nats-Msg-Id, which contains
 // Message.Delivery. The stream must store such a message even if it already has the same event.
@@ -16,20 +17,21 @@
 // # Nothing twice
 //
 // Before the first message, the sink reads the headers of all messages from the stored position to the end of the
-// stream. It does not send an event that the stream has, or of whose object the stream has a later event (sinks.Found).
-// After an unclear failure, it does the same with the messages that this process wrote. The stored position is before
-// every message that was perhaps written.
+// stream. The sink does not send an event if the stream has the event, or has a later event of the same object
+// (sinks.Found). After an unclear failure, it does the same with the messages that this process wrote. The stored
+// position is before every message that was perhaps written.
 //
 // The end of the stream includes what the stream's leader has received but not stored yet, which can be thousands of
-// messages of a process that was killed. To find it out, the sink publishes an empty message with a last sequence that
-// no stream can have (Nats-Expected-Last-Sequence). The stream refuses it and answers with the sequence of the last
-// message before it; the sink waits until the stream has that message. Subscribers outside JetStream receive the empty
-// message, with the character _ in place of all variables of the subject. If the stream refuses the message for another
-// reason or the client has no permission to publish it, the sink warns and reads what is stored. Messages of another
-// process that the leader receives later are dropped by their Nats-Msg-Id, within the duplicate window.
+// messages of a process that was killed. To find the end, the sink publishes an empty message with a last sequence that
+// no stream can have (Nats-Expected-Last-Sequence). The stream refuses the empty message and answers with the sequence
+// of the last message before it; the sink waits until the stream has stored that last message. Subscribers outside
+// JetStream receive the empty message, with the character _ in place of all variables of the subject. If the stream
+// refuses the message for another reason or the client has no permission to publish it, the sink warns and reads what
+// is stored. Messages of another process that the leader receives later are dropped by their Nats-Msg-Id, within the
+// duplicate window.
 //
-// This is not possible without the permission to create consumers, or if consumers remove what they read (retention
-// interest and workqueue). Then only the duplicate window remains.
+// The sink can't read back without the permission to create consumers, or if consumers remove what they read (retention
+// interest and workqueue). Then only the duplicate window prevents repetitions.
 //
 // # Latest-state streams
 //
@@ -40,8 +42,8 @@
 // one, there is nothing to send. Otherwise, the sink sends its message again with the sequence of that message.
 // Therefore a process that continues while its successor runs cannot replace a newer state by an older one, and a
 // repetition of a change is never stored twice. The exceptions are in docs/delivery.md: a process with an older filter,
-// a process from before a restored etcd, and a deletion that has expired. If messages cannot be
-// looked up, because of a permission or an export, the last writer wins. Without Sink.Resume, it also does, and every
+// a process from before a restored etcd, and a deletion that has expired. If messages cannot be looked up, because of a
+// permission or an export, the last writer wins. If Sink.Resume was not called, the last writer wins as well, and every
 // message has a Nats-Msg-Id.
 //
 // Deletions have a TTL if the stream allows TTLs. With Config.Bucket, the stream is a key-value bucket, and a deletion

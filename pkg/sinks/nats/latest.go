@@ -30,8 +30,8 @@ const (
 	maxRefusals = 16
 )
 
-// latest is what the sink knows of the last message of each subject of a latest-state stream. If that is too little or
-// wrong, the stream refuses a message, and the last message of its subject is looked up.
+// latest contains what the sink knows of the last message of each subject of a latest-state stream. If an entry is
+// missing or wrong, the stream refuses a message, and the last message of its subject is looked up.
 type latest struct {
 	writer string
 	seed   maphash.Seed
@@ -66,8 +66,8 @@ func (l *latest) replaceable(hash, sequence uint64) {
 	l.sequences[hash] = sequence
 }
 
-// note records the last message of a subject, which must be compared with a message of the sink before it is replaced
-// if it is recent and from a process with the same writer.
+// note records the last message of a subject. If that message is recent and from a process with the same writer, the
+// sink compares its own message with it before it replaces it.
 func (l *latest) note(subject string, sequence uint64, r sinks.FoundRecord) {
 	hash := maphash.String(l.seed, subject)
 	if writer, _, _ := strings.Cut(r.Mark, " "); writer != l.writer || sequence < l.recent {
@@ -79,7 +79,7 @@ func (l *latest) note(subject string, sequence uint64, r sinks.FoundRecord) {
 	l.records[hash] = lastRecord{r, subject, sequence}
 }
 
-// makeRoom removes an entry if a map has as many as it may have.
+// makeRoom removes an entry if a map has reached its limit.
 func makeRoom[V any](m map[uint64]V, limit int) {
 	for key := range m {
 		if len(m) >= limit {
@@ -100,11 +100,11 @@ func (l *latest) expect(hash uint64, subject []byte, m *event.Message) (sequence
 	case compare:
 		return r.sequence, nil
 	case !m.IfFound:
-		return sequence, nil // if it is wrong, the stream refuses m, and the last message is looked up
+		return sequence, nil // if the sequence is wrong, the stream refuses m, and the last message is looked up
 	case known:
 		return 0, sinks.ErrStored
 	}
-	return math.MaxInt64, nil // no message has it, so the last message is looked up in any case
+	return math.MaxInt64, nil // no message has this sequence, so the last message is looked up in any case
 }
 
 // covers reports whether a record is that of the event or of a newer event of the same subject. A message that is
@@ -112,7 +112,7 @@ func (l *latest) expect(hash uint64, subject []byte, m *event.Message) (sequence
 // resource that is watched again, or a restored checkpoint, begins without a history although etcd was restored before.
 func (l *latest) covers(r sinks.FoundRecord, m *event.Message) bool {
 	c := *m
-	c.Origin.Seq = 0 // this process may be an earlier one than that of the record
+	c.Origin.Seq = 0 // this process may have started before the process that sent the record
 	if r.UID != "" && !m.Type.IsControl() && r.Version != m.Identity.ResourceVersion {
 		c.Delivery = ""
 		if uid := string(m.Identity.UID); uid != r.UID { // another object had the name; the order of versions decides
@@ -187,7 +187,7 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 	case err != nil || answer.Type != lastMessageType: // a late answer of another stream to the message itself
 	case answer.Error != nil && answer.Error.ErrorCode == jetstream.ErrorCode(server.JSNoMessageFoundErr):
 		s.progress.failing = time.Time{}
-		s.latest.replaceable(e.hash, e.sequence) // it was removed, but the stream may still expect its sequence
+		s.latest.replaceable(e.hash, e.sequence) // the message is gone, but the stream may still expect its sequence
 		f.again(i)
 	case answer.Error != nil:
 		f.settle(i, natsack.Rejection(answer.Error).Err)
@@ -199,7 +199,7 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 			s.lookUpLast(i, jetstreamGet{LastFor: subject})
 			return
 		}
-		headers, _ := natsgo.DecodeHeadersMsg(answer.Message.Headers) // none: it is not from the bridge
+		headers, _ := natsgo.DecodeHeadersMsg(answer.Message.Headers) // without headers, the bridge has not sent it
 		s.latest.note(subject, answer.Message.Sequence, foundRecord(headers))
 		f.again(i)
 	}

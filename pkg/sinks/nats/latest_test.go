@@ -92,8 +92,8 @@ func TestMirror(t *testing.T) {
 	expectHeld(t, b, "updated uid-a.1002", "updated uid-c.1003")
 }
 
-// A restatement is written although the stream knows the event, also where it has lost it; one that is sent again is
-// not written twice.
+// A restated event is stored although the stream has the event, and even if the stream has lost it. A restated event
+// that is sent again is not stored twice.
 func TestRestatement(t *testing.T) {
 	b := newBroker(t)
 	sink := connect(t, b)
@@ -180,7 +180,7 @@ func judged(t *testing.T, b *broker) (warnings []string, failed string) {
 	return warnings, failed
 }
 
-// TTLs that the stream ceases to take while the bridge runs are left out from then on.
+// If the stream no longer accepts TTLs while the bridge runs, they are left out from then on.
 func TestMirrorLosesTTLs(t *testing.T) {
 	b := newBroker(t)
 	b.edit = func(c *nats.Config) {
@@ -210,7 +210,7 @@ func TestMirrorLosesTTLs(t *testing.T) {
 	expectHeld(t, b, "deleted uid-a.deleted")
 }
 
-// In a bucket the clients' own view of it is the current state.
+// In a bucket, key-value clients see the current state.
 func TestBucket(t *testing.T) {
 	b := newBroker(t)
 	b.edit = func(c *nats.Config) {

@@ -50,8 +50,8 @@ func (s *Sink) PayloadStore(cfg PayloadConfig) *PayloadStore {
 	return &PayloadStore{cfg: cfg, client: &s.client, log: s.cfg.Logger}
 }
 
-// NewPayloadStore returns a payload store with a separate connection. It ignores the stream and the subject of
-// connection. It does no I/O.
+// NewPayloadStore returns a payload store with a separate connection. connection.Stream and connection.Subject are
+// ignored. NewPayloadStore does no I/O.
 func NewPayloadStore(connection Config, cfg PayloadConfig) *PayloadStore {
 	connection.Stream, connection.Subject = StreamConfig{Name: cfg.Bucket}, cfg.Bucket
 	p := New(connection).PayloadStore(cfg)

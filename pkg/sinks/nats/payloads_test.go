@@ -284,7 +284,7 @@ func objects(t *testing.T, store jetstream.ObjectStore) []*jetstream.ObjectInfo 
 	return all
 }
 
-// checked fails the test if a check, which makes nothing, does not end with what is wanted.
+// checked fails the test if the result of a check, which creates nothing, differs from want.
 func checked(t *testing.T, payloads *nats.PayloadStore, want string) {
 	t.Helper()
 	findings := payloads.Check(t.Context())

@@ -91,7 +91,7 @@ func (p *progress) note(batch []*event.Message, results []error, before uint64) 
 func (s *Sink) readBack(ctx context.Context) error {
 	p := &s.progress
 	begun := p.part == s.destination
-	if s.resume == nil || begun && (!p.unsure || s.headers.latest) { // a latest-state stream refuses what it has
+	if s.resume == nil || begun && (!p.unsure || s.headers.latest) { // a latest-state stream refuses repetitions
 		return nil
 	}
 	last, err := s.end(ctx)
@@ -108,13 +108,13 @@ func (s *Sink) readBack(ctx context.Context) error {
 	return nil
 }
 
-// begin reads a stream back that this process has not written to. last is its last sequence.
+// begin reads back a stream that is new to this process. last is the last sequence of the stream.
 func (s *Sink) begin(ctx context.Context, last uint64) error {
 	stored, known := s.resume.Positions[s.destination]
 	next := uint64(stored.Next)
 	switch {
 	case known:
-	case s.headers.latest, s.progress.part != "": // this process may have written to the stream before it noticed it
+	case s.headers.latest, s.progress.part != "": // the process may have written before it noticed the new stream
 		next = 1
 	default:
 		next = last + 1
@@ -134,8 +134,8 @@ func (s *Sink) begin(ctx context.Context, last uint64) error {
 	return nil
 }
 
-// read notes the messages of earlier processes from one sequence to another. It also returns nil if the stream cannot
-// be read back.
+// read records the messages that earlier processes stored in the sequences from next to last. It also returns nil if
+// the stream cannot be read back.
 func (s *Sink) read(ctx context.Context, next, last uint64) error {
 	if next > last {
 		return nil
@@ -144,8 +144,8 @@ func (s *Sink) read(ctx context.Context, next, last uint64) error {
 	return s.tryToRead(ctx, natscheck.OnlyWindow, do, s.client.API()+".CONSUMER.")
 }
 
-// tryToRead calls do, which sends requests about the stream, and others whose subjects begin with prefix. If the stream
-// cannot be read back, tryToRead logs the effect, and returns nil.
+// tryToRead calls do, which sends requests about the stream, and requests whose subjects begin with prefix. If the
+// stream cannot be read back, tryToRead logs the effect, and returns nil.
 func (s *Sink) tryToRead(ctx context.Context, effect string, do func(context.Context) error, prefix string) error {
 	err, final := errors.New("its retention is by consumption"), true
 	if s.info.Config.Retention == jetstream.LimitsPolicy {
@@ -158,7 +158,7 @@ func (s *Sink) tryToRead(ctx context.Context, effect string, do func(context.Con
 	case err == nil:
 	case ctx.Err() != nil || !final:
 		return s.stream.Error(fmt.Errorf("read back: %w", err))
-	case !s.headers.latest: // the refusals of a latest-state stream tell the same
+	case !s.headers.latest: // a latest-state stream refuses repetitions even if it is not read back
 		s.warn(effect, err)
 	}
 	return nil
@@ -184,7 +184,7 @@ func (s *Sink) cannotRead(err error) bool {
 }
 
 func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
-	// An ordered consumer of nats.go is the same, but it recovers by itself, even after ctx has ended.
+	// An ordered consumer of nats.go is similar, but it recovers by itself, even after ctx has ended.
 	consumer, err := s.client.JetStream().CreateConsumer(ctx, s.cfg.Stream.Name, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next, FilterSubjects: s.readFilter(),
 		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, MemoryStorage: true, Replicas: 1,
@@ -258,8 +258,8 @@ func mayLack(stream *jetstream.StreamInfo, consumer *jetstream.ConsumerInfo, las
 		})
 }
 
-// readFilter returns the filter of the consumer that reads the stream back. Without a filter it is faster, unless there
-// are many messages of others.
+// readFilter returns the filter of the consumer that reads the stream back. A consumer without a filter is faster,
+// unless the stream has many messages that are not from this sink.
 func (s *Sink) readFilter() []string {
 	c, own := &s.info.Config, []string{s.stream.Wildcard}
 	if c.SubjectTransform != nil || slices.Equal(c.Subjects, own) || !natscheck.Covers(c.Subjects, s.stream.Wildcard) {
@@ -268,7 +268,7 @@ func (s *Sink) readFilter() []string {
 	return own
 }
 
-// warn logs once what follows from the error of a request to read messages.
+// warn logs the effect of the error of a request to read messages, once for each effect.
 func (s *Sink) warn(effect string, err error) {
 	if !s.warned[effect] {
 		s.warned[effect] = true

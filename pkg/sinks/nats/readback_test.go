@@ -37,7 +37,7 @@ func (w *warnings) count(text string) int {
 	return strings.Count(w.text.String(), text)
 }
 
-// Where nothing can be read back, the sink works as without positions, and says so once.
+// If nothing can be read back, the sink sends events without reading back, and logs one warning.
 func TestNothingCanBeReadBack(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T) *broker{
 		"no permission": func(t *testing.T) *broker {

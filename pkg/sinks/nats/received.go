@@ -40,8 +40,8 @@ func (s *Sink) awaitReceived(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// The number is too high if the stream refuses or loses messages before it stores them. A later one is not, but
-		// it also counts later messages.
+		// The number is too high if the stream refuses or loses messages before it stores them. A number that is
+		// requested later is not too high, but it also counts later messages.
 		received = min(received, last)
 		stream, err := s.lookUp(ctx)
 		if err != nil {

@@ -80,7 +80,7 @@ func (in *installation) next(t testing.TB) int64 {
 	return 0
 }
 
-// expectStored sends a batch of which the destination has exactly those messages for which stored is 1.
+// expectStored sends a batch. It expects the destination to have exactly the messages for which stored contains 1.
 func expectStored(t testing.TB, sink *nats.Sink, stored string, batch ...*event.Message) {
 	t.Helper()
 	got := ""
@@ -129,7 +129,7 @@ func repeated(m *event.Message, delivery string) *event.Message {
 }
 
 // A process that is killed leaves messages behind its stored position, and one message in the middle that it could not
-// send. The next process sends only that one and what is new, long after the stream has forgotten the ids.
+// send. The next process sends only this message and new messages, long after the stream has forgotten the ids.
 func TestNothingTwice(t *testing.T) {
 	for _, structured := range []bool{false, true} {
 		in := install(newBroker(t))

@@ -45,7 +45,7 @@ func TestRotatedFiles(t *testing.T) {
 		server func(*server.Options)
 		client func(*nats.Config) // writes the files
 		revoke func(*server.Options)
-		rotate func() // writes them anew
+		rotate func() // writes the files with new credentials
 		key    string
 	}{
 		"token": {

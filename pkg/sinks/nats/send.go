@@ -44,7 +44,7 @@ type flight struct {
 	expected []expected // only for latest-state streams
 }
 
-// expected is what is known of the message that a message replaces.
+// expected contains what the sink knows of the message that a message replaces.
 type expected struct {
 	hash     uint64 // of the subject
 	sequence uint64 // from the last refusal

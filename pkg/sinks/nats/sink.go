@@ -23,7 +23,7 @@ type Sink struct {
 	subject *event.Template
 	client  natsconn.Client
 	server  *embedded.Server // the running embedded server; nil without Config.Embedded
-	stream  natscheck.Stream // the requirements on the stream
+	stream  natscheck.Stream // what the sink requires of the stream
 
 	answered *natsgo.Conn     // the connection whose answers are sent to acks
 	inbox    string           // prefix of the reply subjects

@@ -17,7 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
 
-// A stream that is there is not changed; what is wrong with it is an error or a warning that says what to do.
+// An existing stream is not changed. Each problem of the stream is an error or a warning with a remedy.
 func TestExistingStreamIsChecked(t *testing.T) {
 	tests := map[string]struct {
 		stream jetstream.StreamConfig

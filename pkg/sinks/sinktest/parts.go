@@ -20,8 +20,8 @@ type Divider interface {
 	Add(t *testing.T, resource string)
 }
 
-// testMissingPart tests that a missing part delays no other part. Its events are parked, and they are delivered in
-// order when the part exists, even after a restart.
+// testMissingPart tests that a missing part does not delay the other parts. The events of the missing part are parked,
+// and they are delivered in order when the part exists, even after a restart.
 func testMissingPart(t *testing.T, _ Harness, d Destination) {
 	divider, ok := d.(Divider)
 	if !ok {

@@ -298,8 +298,8 @@ func TestCheckAdvertised(t *testing.T) {
 	}
 }
 
-// TestCheckFence: what is missing to fence earlier processes, and to read back what they wrote, is a warning, because
-// events are delivered without it.
+// TestCheckFence: if the sink can't fence earlier processes or read back their records, the check only warns, because
+// events are delivered anyway.
 func TestCheckFence(t *testing.T) {
 	broker := testkafka.NewForTest(t,
 		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS",

@@ -61,11 +61,11 @@ func (c *Check) fence(ctx context.Context) []diagnose.Finding {
 	return findings
 }
 
-// stateTopic is the topic in which the coordinators store who has which transactional id.
+// stateTopic is the topic in which the coordinators store the owner of each transactional id.
 const stateTopic = "__transaction_state"
 
 // stateProblem returns what is wrong with the topic stateTopic. If it does not exist yet, or is not known, the settings
-// of the brokers tell how many replicas it will have.
+// of the brokers determine how many replicas it will have.
 func stateProblem(t *topic, brokers wire.Settings) (detail, remedy string) {
 	const setting = "transaction.state.log.replication.factor"
 	replicas, _, leaderless := t.replication()

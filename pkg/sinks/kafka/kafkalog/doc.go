@@ -9,8 +9,8 @@
 // not they belong to a transaction. The offset in the acknowledgement is therefore the end of what earlier processes
 // can have written. The next leader knows the epoch too, because it has the record (acks=all).
 //
-// Only the bridge reads a state log. Therefore the fence can be a record. That of a sink is the marker of an empty
-// transaction, because it must be invisible to consumers: it must be read back, and can be missing (KAFKA-20734). See
+// Only the bridge reads a state log. Therefore the fence can be a record. The fence of a sink must be invisible to
+// consumers, so it is the marker of an empty transaction, which must be read back and can be missing (KAFKA-20734). See
 // the type fence of package kafka.
 //
 // # Append
@@ -29,9 +29,9 @@
 //
 // A partition forgets a producer that has written nothing for a day (producer.id.expiration.ms), and then accepts older
 // epochs. A coordinator forgets a transactional id that was not used for a week (transactional.id.expiration.ms), and
-// then grants another producer id, which is no fence for the previous one. Both are harmless: a process whose last
+// then grants another producer id, which does not fence the previous one. Both are harmless: a process whose last
 // InitProducerId is more than [wire.FenceInterval] ago requests its next epoch before it appends, and the coordinator
-// refuses that if there is a newer process. A log to which nothing is appended requires no renewal.
+// refuses this request if there is a newer process. A log to which nothing is appended requires no renewal.
 //
 // The epoch must stay the same while a record is in doubt. If that takes twice the interval, Append returns
 // ErrConflict, because the partition may forget the sequence number. Read then shows whether the record was written.
@@ -39,11 +39,11 @@
 // # Truncate
 //
 // Truncate deletes the records before an offset with DeleteRecords, at once and exactly. It requires the permission
-// Delete. Tombstones in a compacted topic would not, but each record would need a key and a tombstone. Kafka would
-// remove them late and segment by segment, and never from the active segment. Kafka rejects DeleteRecords for topics
-// with cleanup.policy=compact, so the topic must have cleanup.policy=delete and unlimited retention. Kafka frees the
-// disk space of whole segments, so a topic that the log creates has segments of 64 MiB. DeleteRecords is not fenced,
-// but an earlier process only knows earlier positions.
+// Delete. Tombstones in a compacted topic would not require it, but each record would need a key and a tombstone. Kafka
+// would remove them late and segment by segment, and never from the active segment. Kafka rejects DeleteRecords for
+// topics with cleanup.policy=compact, so the topic must have cleanup.policy=delete and unlimited retention. Kafka frees
+// the disk space of whole segments, so a topic that the log creates has segments of 64 MiB. DeleteRecords is not
+// fenced, but an earlier process only knows earlier positions.
 //
 // # Failures
 //
@@ -53,7 +53,7 @@
 // The log requires the permissions Describe, Read, Write and Delete on the topic, and Describe and Write on the
 // transactional id. With DescribeConfigs, it checks the retention. Config.CreateTopics requires Create.
 //
-// Sources: the Kafka protocol guide; KIP-98 (idempotent producers, epochs), KIP-360 (InitProducerId with the own epoch;
-// producers outlive their records), KIP-107 (DeleteRecords), KIP-207 (the end of a partition does not go back when the
-// leader changes).
+// Sources: the Kafka protocol guide; KIP-98 (idempotent producers, epochs), KIP-360 (InitProducerId with the producer's
+// current epoch; producers outlive their records), KIP-107 (DeleteRecords), KIP-207 (the end of a partition does not go
+// back when the leader changes).
 package kafkalog

@@ -83,7 +83,7 @@ func (l *Log) Fence(ctx context.Context) (end int64, err error) {
 	return base + 1, nil
 }
 
-// initProducer requests a producer, or the next epoch of the own one.
+// initProducer requests a producer, or the next epoch of the log's producer.
 func (l *Log) initProducer(ctx context.Context, own wire.Producer) error {
 	began := time.Now().Round(0)
 	p := wire.NoProducer()
@@ -153,7 +153,7 @@ func (l *Log) Append(ctx context.Context, after int64, record []byte) (end int64
 // start at 0 again.
 func (l *Log) advance() { l.sequence, l.unclear = (l.sequence+1)&math.MaxInt32, false }
 
-// find returns the offset of a record, or -1 if it is not there.
+// find returns the offset of a record, or -1 if the log does not contain the record.
 func (l *Log) find(ctx context.Context, from int64, record []byte) (int64, error) {
 	found := int64(-1)
 	errFound := errors.New("found")

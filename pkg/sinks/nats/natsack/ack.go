@@ -27,7 +27,8 @@ var ErrFullSubject = errors.New("the stream has reached its maximum number of me
 type Ack struct {
 	Err     error // an error of one of the classes of package sinks, or nil
 	Recheck bool  // the stream has changed and must be checked before the next batch
-	// Sequence is the sequence of the message, or, if the message was refused, that of the last message of its subject.
+	// Sequence is the sequence of the message. If the message was refused, it is the sequence of the last message of
+	// the subject.
 	Sequence uint64
 	// Duplicate reports whether the stream had the message already.
 	Duplicate bool
@@ -47,7 +48,7 @@ type Reader struct {
 	plain []byte
 }
 
-// NewReader returns a Reader for a stream, in a domain unless it is empty.
+// NewReader returns a Reader for a stream. domain is the JetStream domain of the stream; it may be empty.
 func NewReader(stream, domain string) Reader {
 	text := `{"stream":` + strconv.Quote(stream)
 	if domain != "" {
@@ -101,7 +102,7 @@ func Rejection(e *jetstream.APIError) Ack {
 		err := fmt.Errorf("another stream has this subject: assign the subject only to the expected stream: %w", e)
 		return Ack{Err: sinks.Rejected(err), Recheck: true, OtherSubject: true}
 	case server.JSStreamWrongLastSequenceErrF, server.JSStreamWrongLastSequenceConstantErr:
-		_, number, _ := strings.Cut(e.Description, ": ") // the answer has no field for it
+		_, number, _ := strings.Cut(e.Description, ": ") // the answer has no field for the sequence
 		sequence, err := strconv.ParseUint(number, 10, 64)
 		return Ack{Err: e, Refused: true, Sequence: sequence, Numbered: err == nil}
 	case server.JSStreamDuplicateMessageConflict: // an earlier attempt is being replicated

@@ -97,8 +97,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// With Follow, what is published later comes too, and the end of the context is no error. Since leaves out what is
-// older.
+// With Follow, Read also returns messages that are published later, and the end of the context is not an error. With
+// Since, older messages are left out.
 func TestFollowSince(t *testing.T) {
 	url := startServer(t, nil)
 	js := openJetStream(t, url)

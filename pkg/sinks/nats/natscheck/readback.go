@@ -10,7 +10,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// What follows if the sink cannot read the stream after a crash.
+// The effects if the sink cannot read the stream after a crash.
 const (
 	OnlyWindow  = "repeated events are only recognized within the duplicate window"
 	Replicating = "events that the servers are still replicating can be stored twice"
@@ -61,8 +61,8 @@ func (s *Stream) readBackWarnings(
 	return found
 }
 
-// EndSubject returns a subject of the stream that no event has, unless all events have the same. subjects are those of
-// the stream.
+// EndSubject returns a subject of the stream that no event has, unless all events have the same subject. subjects
+// contains the subjects of the stream.
 func (s *Stream) EndSubject(subjects []string) string {
 	text := s.Wildcard
 	if !Covers(subjects, text) { // the stream has only a part of the subjects

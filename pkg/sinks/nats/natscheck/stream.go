@@ -27,7 +27,7 @@ const (
 	shortWindow = 2 * time.Minute
 )
 
-// Stream contains the requirements of a sink on its stream.
+// Stream describes what a sink requires of its stream.
 type Stream struct {
 	Access *natsconn.Access
 	// Config contains the settings to create the stream with. If MaxMsgsPerSubject is 1, it must be 1 in an existing

@@ -36,8 +36,8 @@ type credential struct {
 	option natsgo.Option // lets nats.go read the file for every connection; nil without authentication
 }
 
-// read reads and checks the file with the secret. If it returns an error, c lacks only the details from the content of
-// the file. The error contains nothing from the content of the file.
+// read reads and checks the file with the secret. On error, c is complete except for what is read from the file. The
+// error contains nothing from the content of the file.
 func (a *Auth) read() (c credential, err error) {
 	current := func() string { // if the file is missing, the secret is empty and the server rejects it
 		secret, _ := access.Secret(c.key, c.file)

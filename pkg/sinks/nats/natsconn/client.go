@@ -85,8 +85,8 @@ func (c *Client) open() error {
 }
 
 // await waits until the connection is established. If that takes too long, it also tries every server, and returns the
-// causes if no server can be used. It tries them in the background, because a server that does not respond must not
-// delay the return if another one does.
+// causes if no server can be used. It tries the servers in the background, because a server that does not respond must
+// not delay the return if another server responds.
 func (c *Client) await(ctx context.Context, conn *natsgo.Conn) error {
 	up := conn.StatusChanged(natsgo.CONNECTED)
 	defer conn.RemoveStatusListener(up)

@@ -236,7 +236,7 @@ func TestInterruptAndClose(t *testing.T) {
 	mustConnect(t, c)
 }
 
-// What the server denies reaches those who ask, and those who publish.
+// Requests and publications get the error if the server denies them.
 func TestClientDenials(t *testing.T) {
 	_, addr := startServer(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "bridge", Password: "secret", Permissions: &server.Permissions{

@@ -29,22 +29,22 @@ const (
 	defaultTimeout = 10 * time.Second
 	// requestsInTimeout is how many requests without an answer fit into the timeout.
 	requestsInTimeout = 4
-	// closeTimeout limits the farewell to a server that hangs.
+	// closeTimeout is the maximum duration of Close if the server does not respond.
 	closeTimeout = time.Second
 )
 
-// errNoLeader means that a replica has answered, which it does if it has not heard of a leader for some time.
+// errNoLeader means that a replica has answered. A replica answers if it has not heard of a leader for some time.
 var errNoLeader = errors.New("the stream has no leader")
 
 // Log implements [statelog.Log]. It connects when its first method is called.
 type Log struct {
-	stream  natscheck.Stream // the requirements on the stream
+	stream  natscheck.Stream // what the log requires of the stream
 	subject string
 	client  natsconn.Client
 	log     *slog.Logger
 	pause   *backoff.ExponentialBackOff // of repeat
 	limit   int                         // bytes of the largest message, including headers; 0 if it is not known
-	created time.Time                   // when the stream was created that is read; zero before the first Read
+	created time.Time                   // the creation time of the stream that was read; zero before the first Read
 }
 
 var _ statelog.Log = (*Log)(nil)
@@ -136,7 +136,8 @@ func (l *Log) publish(ctx context.Context, after int64, record []byte) error {
 	return nil
 }
 
-// resolve finds out whether a record was written although publish failed with cause. It returns cause if it was not.
+// resolve finds out whether a record was written although publish failed with cause. It returns cause if the record was
+// not written.
 func (l *Log) resolve(ctx context.Context, after int64, record []byte, cause error) error {
 	conflict := func(format string, args ...any) error {
 		return backoff.Permanent(fmt.Errorf("%w: %s", statelog.ErrConflict, fmt.Sprintf(format, args...)))
@@ -272,7 +273,7 @@ func (l *Log) request(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // repeat connects and calls do, again and again, until it succeeds, returns a [backoff.PermanentError], or has failed
-// for the configured timeout. do can extend that with l.pause.Reset.
+// for the configured timeout. do can extend this time with l.pause.Reset.
 func (l *Log) repeat(ctx context.Context, do func(context.Context) error) error {
 	var last error
 	err := backoff.Retry(func() error {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// few is the number of messages from which on a consumer is used.
+	// few is the maximum number of messages that are requested one by one. More messages are read with a consumer.
 	few = 10
 	// pullMessages and pullBytes limit what a server sends ahead of the reader.
 	pullMessages, pullBytes = 1024, 16 << 20
@@ -67,13 +67,13 @@ func (l *Log) Read(
 type reader struct {
 	*Log
 	each       func(position int64, record []byte) error
-	refused    error    // the error that each has returned
-	next, last uint64   // what is left to read
-	consumers  []string // to be removed
+	refused    error    // the error that the function each has returned
+	next, last uint64   // the sequences of the first and the last message that are still to be read
+	consumers  []string // the names of the consumers that must be removed
 }
 
-// read reads the rest. If that is little, it requests the messages one by one: the creation of a consumer concerns all
-// servers of a cluster.
+// read reads the messages from next to last. If they are few, it requests them one by one, because creating a consumer
+// involves all servers of a cluster.
 func (r *reader) read(ctx context.Context) error {
 	if r.next+few <= r.last {
 		return r.readMany(ctx)
@@ -93,7 +93,7 @@ func (r *reader) read(ctx context.Context) error {
 	return nil
 }
 
-// readMany reads the rest with a consumer. After an error, r.next is the first message that it did not read.
+// readMany reads the messages with a consumer. After an error, r.next is the first message that it did not read.
 func (r *reader) readMany(ctx context.Context) error {
 	messages, err := r.consume(ctx)
 	if err != nil {
@@ -137,8 +137,8 @@ func (r *reader) deliver(sequence uint64, record []byte) error {
 	return nil
 }
 
-// isRead returns nil if the rest was removed. The consumer may be on a replica that does not have the rest yet, so the
-// leader must confirm that.
+// isRead returns nil if the remaining messages were removed. The consumer may be on a replica that does not have them
+// yet, so the leader must confirm that they were removed.
 func (r *reader) isRead(ctx context.Context) error {
 	m, err := r.get(ctx, server.JSApiMsgGetRequest{Seq: r.next, NextFor: ">"})
 	if err == nil && m != nil && m.Sequence <= r.last {
@@ -147,7 +147,7 @@ func (r *reader) isRead(ctx context.Context) error {
 	return err
 }
 
-// consume creates a consumer. An ordered consumer of nats.go is the same, but it recovers by itself, even after ctx has
+// consume creates a consumer. An ordered consumer of nats.go is similar, but it recovers by itself, even after ctx has
 // ended.
 func (r *reader) consume(ctx context.Context) (jetstream.MessagesContext, error) {
 	ctx, cancel := r.request(ctx)

@@ -151,7 +151,7 @@ func TestWho(t *testing.T) {
 	}
 }
 
-// TestCreateTopic: what exists stays, a dry run creates nothing, and what is created has leaders.
+// TestCreateTopic: existing topics stay unchanged, a dry run creates nothing, and new topics have leaders.
 func TestCreateTopic(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "k8s.old"))
 	c := newClient(t, Config{Brokers: fake.ListenAddrs()})

@@ -116,7 +116,7 @@ func (s *iamServer) verify(payload []byte) error {
 	return err
 }
 
-// signed computes the signature anew. Source: AWS, "Signature Version 4 for API requests", and the README of
+// signed recomputes the signature. Source: AWS, "Signature Version 4 for API requests", and the README of
 // aws-msk-iam-auth for the fields.
 func (s *iamServer) signed(f map[string]string) error {
 	credential := strings.Split(f["x-amz-credential"], "/") // key, date, region, service, aws4_request
@@ -163,7 +163,7 @@ func (s *iamServer) signed(f map[string]string) error {
 	return nil
 }
 
-// awsEnvironment clears what this machine may have, and sets what is given.
+// awsEnvironment removes the AWS settings of this machine from the environment, and sets the given variables.
 func awsEnvironment(t *testing.T, set map[string]string) {
 	t.Helper()
 	nowhere := filepath.Join(t.TempDir(), "none")

@@ -57,8 +57,8 @@ func (p *Partition) Offset(ctx context.Context, c *Client, at int64) (int64, err
 	return found.Offset, nil
 }
 
-// Fetch returns batches from the one that contains offset on. If there are none, it waits for them. If offset is not in
-// the log, the error wraps kafkago.OffsetOutOfRange.
+// Fetch returns batches, beginning with the one that contains offset. If there are none, it waits for them. If offset
+// is not in the log, the error wraps kafkago.OffsetOutOfRange.
 func (p *Partition) Fetch(
 	ctx context.Context, c *Client, offset int64, maxBytes int32, wait time.Duration,
 ) (*fetch.ResponsePartition, error) {
