@@ -52,7 +52,7 @@ type fence struct {
 	txn      wire.Transactions
 	producer wire.Producer
 	own      wire.Producer // the producer that the process had, or wire.NoProducer
-	after    wire.Producer // step 1 requests the epoch after this; wire.NoProducer: no matter who has the partition
+	after    wire.Producer // step 1 requests the epoch after this one, or any epoch if it is wire.NoProducer
 	asOf     time.Time     // the arbiter must be asked after this moment
 	renewal  bool          // reports whether the fence renews the fence of own
 	next     int64         // the offset of the next record to read, or wire.Latest
@@ -194,7 +194,7 @@ func (f *fence) init(ctx context.Context) error {
 	return nil
 }
 
-// startOver lets the next attempt request a producer, no matter who has the partition.
+// startOver lets the next attempt request a producer even if another process has the partition.
 func (f *fence) startOver() {
 	f.producer, f.after, f.asOf, f.ended = wire.NoProducer(), wire.NoProducer(), time.Now(), false
 }

@@ -47,7 +47,7 @@ func (*deleteRecordsRequest) ApiKey() protocol.ApiKey { return protocol.DeleteRe
 //nolint:staticcheck // the name is that of protocol.Message
 func (*deleteRecordsResponse) ApiKey() protocol.ApiKey { return protocol.DeleteRecords }
 
-//nolint:gochecknoinits // kafka-go's own requests are registered like this
+//nolint:gochecknoinits // Register writes to a table that every connection reads, so it must run before any of them
 func init() { protocol.Register(new(deleteRecordsRequest), new(deleteRecordsResponse)) }
 
 // DeleteBefore deletes the records before an offset. It requires the permission Delete on the topic.
