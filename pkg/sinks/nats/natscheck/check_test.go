@@ -283,6 +283,7 @@ func TestIsAnswer(t *testing.T) {
 		{jetstream.ErrNoStreamResponse, false},
 		{jetstream.ErrStreamNotFound, true},
 		{answer(400, server.JSMaximumStreamsLimitErr), true},
+		{answer(404, server.JSConsumerNotFoundErr), false},
 		{answer(503, server.JSClusterNotAvailErr), false},
 		{answer(503, server.JSClusterNotLeaderErr), false},
 		{answer(503, server.JSStreamStoreFailedF), true}, // the stream is full

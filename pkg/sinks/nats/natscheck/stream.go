@@ -165,11 +165,18 @@ func (s *Stream) Error(err error) error {
 	return e
 }
 
-// IsTemporary reports whether an error means that a server or cluster is not ready yet.
+// IsTemporary reports whether an error means that a server or cluster is not ready yet. A missing consumer is temporary
+// too: a server removes an ephemeral consumer if it does not notice a reader for some seconds, for example because the
+// cluster is electing leaders.
 func IsTemporary(e *jetstream.APIError) bool {
-	code := server.ErrorIdentifier(e.ErrorCode)
-	return e.Code == http.StatusServiceUnavailable && code != server.JSStreamStoreFailedF &&
-		code != server.JSInsufficientResourcesErr
+	switch code := server.ErrorIdentifier(e.ErrorCode); code {
+	case server.JSConsumerNotFoundErr:
+		return true
+	case server.JSStreamStoreFailedF, server.JSInsufficientResourcesErr:
+		return false
+	default:
+		return e.Code == http.StatusServiceUnavailable
+	}
 }
 
 // IsAnswer reports whether err is an answer of JetStream that will probably not change soon.
