@@ -90,7 +90,7 @@ func testStepDowns(t *testing.T, replicated func(*natslog.Config), urls []string
 	var end int64
 	failures := 0
 	for i, l := range writers {
-		end = fence(t, l)
+		end = fenceWhenReady(t, l)
 		for n := 0; n < perWriter || doubts.Load() == 0 && n < 20*perWriter; n++ {
 			text := fmt.Sprintf("writer %d record %d", i, n)
 			var failed int
@@ -149,6 +149,21 @@ func testNoReplication(t *testing.T, replicated func(*natslog.Config), urls []st
 		t.Errorf("append of the second: %v", err)
 	}
 	expectLog(t, second, end, after, "first true")
+}
+
+// fenceWhenReady calls Fence until it succeeds: while servers elect a leader, no server answers.
+func fenceWhenReady(t *testing.T, l *natslog.Log) int64 {
+	t.Helper()
+	for {
+		end, err := l.Fence(t.Context())
+		if err == nil {
+			return end
+		}
+		if t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+		t.Log("cannot fence yet:", err)
+	}
 }
 
 // persist appends a record until there is a result.
