@@ -134,7 +134,9 @@ func maxMessage(c *jetstream.StreamConfig, maxPayload int64) int64 {
 	return maxPayload
 }
 
-// Error explains why the stream could not be found or created.
+const leaderRemedy = "check whether the cluster has a JetStream leader (nats server report jetstream)"
+
+// Error explains why the stream could not be found, created or read back.
 func (s *Stream) Error(err error) error {
 	name := s.Config.Name
 	e := &sinks.ConnectError{Step: sinks.StepStream, Key: "nats.stream", Err: fmt.Errorf("stream %s: %w", name, err)}
@@ -156,7 +158,10 @@ func (s *Stream) Error(err error) error {
 		e.Remedy = "create it, correct nats.stream.name, or set nats.stream.create: true"
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Err = access.Words(err, "stream %s: JetStream does not respond within %v", name, s.Access.Timeout)
-		e.Remedy = "check whether the cluster has a JetStream leader (nats server report jetstream)"
+		e.Remedy = leaderRemedy
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		e.Err = access.Words(err, "stream %s: the server has removed the consumer that reads the stream back", name)
+		e.Remedy = leaderRemedy
 	case isAPI && api.APIError() != nil:
 		e.Err = access.Words(err, "cannot create stream %s: %s", name, api.APIError().Description)
 		e.Key, e.Remedy = creationRemedy(server.ErrorIdentifier(api.APIError().ErrorCode))

@@ -144,6 +144,10 @@ func TestError(t *testing.T) {
 		{jetstream.ErrStreamNotFound, said{"stream: stream K8S does not exist; create it, correct nats.stream.name, or set nats.stream.create: true", true}},
 		{context.DeadlineExceeded, said{"stream: stream K8S: JetStream does not respond within 1s; check whether the cluster has a JetStream leader (nats server report jetstream) (see nats.stream)", false}},
 		{
+			api(http.StatusNotFound, server.JSConsumerNotFoundErr, "consumer not found"),
+			said{"stream: stream K8S: the server has removed the consumer that reads the stream back; check whether the cluster has a JetStream leader (nats server report jetstream) (see nats.stream)", false},
+		},
+		{
 			api(http.StatusBadRequest, server.JSMaximumStreamsLimitErr, "too many"),
 			said{"stream: cannot create stream K8S: too many; raise the account's limit on streams, or use an existing stream (see nats.stream.create)", true},
 		},

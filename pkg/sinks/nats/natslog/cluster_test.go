@@ -151,15 +151,17 @@ func testNoReplication(t *testing.T, replicated func(*natslog.Config), urls []st
 	expectLog(t, second, end, after, "first true")
 }
 
-// fenceWhenReady calls Fence until it succeeds: while servers elect a leader, no server answers.
+// fenceWhenReady calls Fence until it succeeds, for at most a minute. While servers elect a leader, none answers.
 func fenceWhenReady(t *testing.T, l *natslog.Log) int64 {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for {
-		end, err := l.Fence(t.Context())
+		end, err := l.Fence(ctx)
 		if err == nil {
 			return end
 		}
-		if t.Context().Err() != nil {
+		if ctx.Err() != nil {
 			t.Fatal(err)
 		}
 		t.Log("cannot fence yet:", err)
