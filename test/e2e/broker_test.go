@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -28,6 +29,7 @@ type received struct {
 	attributes map[string]string
 	data       []byte
 	messageID  string // Nats-Msg-Id; empty on Kafka
+	place      string // where the record is, and who wrote it when; empty on JetStream
 }
 
 func (r received) id() string              { return r.attributes["id"] }
@@ -282,7 +284,9 @@ func kafkaTakes(ctx context.Context, addr, topic string) error {
 // receivedFrom returns the event of a record. A tombstone has no attributes.
 func receivedFrom(t *testing.T, record *kgo.Record) received {
 	t.Helper()
-	r := received{attributes: map[string]string{}, data: record.Value}
+	r := received{attributes: map[string]string{}, data: record.Value, place: fmt.Sprintf(
+		"partition %d, offset %d, producer %d, epoch %d, at %s",
+		record.Partition, record.Offset, record.ProducerID, record.ProducerEpoch, record.Timestamp.Format(time.StampMilli))}
 	if record.Value == nil {
 		return r
 	}

@@ -8,7 +8,7 @@ import (
 // once fails the test for each event that a reader gets more than once: control events included, ids and all.
 func once(t *testing.T, broker string, partitions ...[]received) {
 	t.Helper()
-	seen, repeats := map[string]bool{}, 0
+	seen, repeats := map[string]string{}, 0 // the place of each event
 	for _, partition := range partitions {
 		for _, r := range partition {
 			id := r.id()
@@ -18,12 +18,12 @@ func once(t *testing.T, broker string, partitions ...[]received) {
 			if r.data == nil { // a tombstone with the id of its deletion
 				id = "the tombstone of " + id
 			}
-			if seen[id] {
+			if first, again := seen[id]; again {
 				if repeats++; repeats <= 5 {
-					t.Errorf("%s: %s %s came twice", broker, r.attributes["operation"], id)
+					t.Errorf("%s: %s %s came twice: %s; %s", broker, r.attributes["operation"], id, first, r.place)
 				}
 			}
-			seen[id] = true
+			seen[id] = r.place
 		}
 	}
 	if repeats > 5 {

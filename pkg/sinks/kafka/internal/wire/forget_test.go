@@ -49,7 +49,8 @@ func TestWhatBrokersForget(t *testing.T) {
 	})
 	waitUntil(t, func() bool { // a request of an older epoch renews nothing
 		err := txn.Add(t.Context(), own, p.Topic, p.ID)
-		if !errors.Is(err, kafkago.ProducerFenced) && !errors.Is(err, kafkago.InvalidProducerIDMapping) {
+		if !errors.Is(err, kafkago.ProducerFenced) && !errors.Is(err, kafkago.InvalidProducerIDMapping) &&
+			!errors.Is(err, kafkago.ConcurrentTransactions) { // the coordinator is removing the id
 			t.Fatal(err)
 		}
 		return errors.Is(err, kafkago.InvalidProducerIDMapping)
