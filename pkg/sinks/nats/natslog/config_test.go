@@ -14,7 +14,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
 )
 
-// Each setting that a stream must not have is named, and nothing is changed.
+// Each setting that a stream must not have is named, and nothing is changed. Each stream has its own name: the server
+// may still be removing the files of a stream that is deleted.
 func TestExistingStream(t *testing.T) {
 	url := startServer(t, nil)
 	js := admin(t, url)
@@ -39,14 +40,15 @@ func TestExistingStream(t *testing.T) {
 		"purge":       {func(c *jetstream.StreamConfig) { c.DenyPurge = true }, "turn deny_purge off"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := jetstream.StreamConfig{Name: streamName, Subjects: []string{"deltabridge.state.STATE"}}
+			streamName := "STATE-" + strings.ReplaceAll(name, " ", "-")
+			config := jetstream.StreamConfig{Name: streamName, Subjects: []string{"deltabridge.state." + streamName}}
 			c.edit(&config)
 			stream, err := js.CreateStream(t.Context(), config)
 			if err != nil {
 				t.Fatal(err)
 			}
 			before := stream.CachedInfo().Config
-			l := open(t, nil, url)
+			l := open(t, func(c *natslog.Config) { c.Stream.Name = streamName }, url)
 			_, err = l.Fence(t.Context())
 			if _, waited := err, l.Wait(t.Context(), 2); (waited == nil) != (err == nil) {
 				t.Errorf("Wait: %v", waited)
