@@ -169,7 +169,8 @@ sources and watched namespaces, never objects. A source is what one watch covers
 The counters for each pair of sink and resource are created, with the value zero, when the resource is watched. All
 counters start at zero when the process starts.
 
-Use these for alerts. The Helm chart has alert rules for these and other metrics, each with a [runbook](operations.md#alerts):
+The Helm chart has alert rules with [runbooks](operations.md#alerts) for these and other metrics. If you write your own
+alerts, begin with these:
 
 - ` + "`deltabridge_sink_connected == 0 unless deltabridge_sink_paused == 1`" + ` for minutes: a broker is unavailable.
 - ` + "`time() - deltabridge_last_gap_timestamp_seconds < 900`" + `: the stream has a gap. This also fires if the gap was delivered
@@ -190,7 +191,7 @@ and all retries. It does not include:
   a change was committed: objects have times in whole seconds, and only for some changes.
 - the time that changes wait in the API server while the watch is blocked, because the queue of a sink is full
   (` + "`deltabridge_queue_blocked_total`" + ` grows);
-- events that were not acknowledged yet. ` + "`deltabridge_queue_age_seconds`" + ` shows the oldest of them.
+- events that have not been acknowledged yet. ` + "`deltabridge_queue_age_seconds`" + ` shows the oldest of them.
 
 Therefore an objective requires two rules. The first one counts the events that arrived. For example, this expression has a
 result if less than 99% of the events of 30 days arrived within 2.5 seconds:
@@ -207,7 +208,8 @@ max by (sink) (deltabridge_queue_age_seconds) > 60
 ` + "```" + `
 
 Events of an initial list and of a resync count as well: their time begins when they are queued.
-` + "`deltabridge_watermark_lag_seconds`" + ` is not a latency. An event that is on disk is settled, although it was not delivered yet.
+` + "`deltabridge_watermark_lag_seconds`" + ` is not a latency. An event that is on disk is settled, although it has not been
+delivered yet.
 
 ## All metrics
 

@@ -18,7 +18,7 @@ func (p *pipeline) restorePause() error {
 	}
 	if !since.IsZero() {
 		p.drain.Pause(since)
-		p.log.Warn("sink is still paused, bridge resume continues it", "since", since)
+		p.log.Warn("sink is still paused; run bridge resume to continue", "since", since)
 	}
 	return nil
 }

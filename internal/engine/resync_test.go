@@ -297,7 +297,7 @@ func TestEndOfAResync(t *testing.T) {
 		},
 		"a namespace is not known": {
 			failure: errors.New("forbidden"), want: []string{"restated u1.3"},
-			report: control.ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: the initial list is not delivered yet"}},
+			report: control.ResyncReport{Sink: "test", Objects: 1, Skipped: []string{"pods: the initial list has not been delivered yet"}},
 		},
 		"some are kept back": {
 			rule: filter.Rule{When: "operation == 'added' || object.status.phase == 'Running'"}, want: []string{"restated u1.3"},

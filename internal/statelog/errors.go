@@ -8,7 +8,7 @@ var (
 	// ErrNewer means that a later version of this program wrote to the log.
 	ErrNewer = errors.New("the state log was written by a newer version; run that version, or configure another log")
 	// ErrForeign means that the log belongs to another installation or cluster.
-	ErrForeign = errors.New("the state log is not that of this installation and cluster; configure another log")
+	ErrForeign = errors.New("the state log belongs to another installation or cluster; configure another log")
 	// ErrIncomplete means that commits are missing: the log was purged, deleted or damaged.
 	ErrIncomplete = errors.New("the state log is incomplete")
 	// ErrBehind means that the local copy does not have the last commit of the log, or that it is unknown whether the

@@ -39,7 +39,7 @@ type reader struct {
 	epoch  uint64 // highest epoch in the log; records of earlier epochs are dropped
 	number uint64 // highest number of a commit in the log
 	lost   error  // why commits are skipped
-	count  int    // commits that were applied since the last restart, or since Follower.Read began
+	count  int    // number of commits applied since the last call of restart, or since Follower.Read began
 	seen   bool   // whether the log has records
 
 	head     header // header of the last record, if its commit is not complete

@@ -39,7 +39,7 @@ func (s *Section) Has(key string) bool { return s.d.nodes[join(s.path, key)] != 
 // Fine reports whether the value of the key has no mistake so far.
 func (s *Section) Fine(key string) bool { return !s.d.broken[join(s.path, key)] }
 
-// Given returns the keys that the file contains with a non-empty or invalid value.
+// Given returns those of the keys that have a non-empty or invalid value in the file.
 func (s *Section) Given(keys ...string) (given []string) {
 	for _, key := range keys {
 		node := s.d.nodes[join(s.path, key)]

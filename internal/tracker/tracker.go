@@ -160,7 +160,7 @@ func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, c
 	var uid string
 	err := connector.Until(ctx, func() (err error) {
 		uid, err = ReadClusterUID(ctx, client)
-		if err != nil && ctx.Err() == nil && t.fail(fmt.Errorf("the API server does not answer: %w", err)) == nil {
+		if err != nil && ctx.Err() == nil && t.fail(fmt.Errorf("the API server does not respond: %w", err)) == nil {
 			t.log.Warn("API server does not respond, retrying", "err", err)
 		}
 		return err

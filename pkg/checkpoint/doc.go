@@ -82,6 +82,6 @@
 //	open and inspect          0.03 to 0.09 s
 //	file                      43 MB; 74 MB after half of the rows were replaced in one commit
 //
-// Without s2, the file has 84 MB (146 MB after the replacement). A commit of 10,000 rows then takes longer and
+// Without s2, the file is 84 MB (146 MB after the replacement). A commit of 10,000 rows then takes longer and
 // allocates three times as much. Only loading is slightly faster.
 package checkpoint

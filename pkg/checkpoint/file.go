@@ -181,7 +181,7 @@ func (t *transaction) fill(sources []string) error {
 func (s *Store) quarantine(reason, clusterUID string, why error) error {
 	log := s.opts.Log
 	if s.file == nil {
-		log = nil // the log was not read yet; its content will replace that of the new file
+		log = nil // the log has not been read yet; its content will replace that of the new file
 	}
 	return s.replace(s.emptyRecord(clusterUID), log, func(record storeRecord) error {
 		renamedTo, err := files.Quarantine(s.path, reason)

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// stored is a message in its stored form, without Data. It contains the tagged fields of Message, of its Identity and
-// of its Origin, and the components of the other fields. The JSON names are short because every stored message contains
+// stored is a message in its stored form, without Data. It embeds the tagged fields of Message, of its Identity and of
+// its Origin. The other fields, such as Resource, are stored as separate strings. The JSON names are short because every stored message contains
 // them.
 type stored struct {
 	Message

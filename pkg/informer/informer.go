@@ -20,7 +20,7 @@ type Config struct {
 	// Source says what to watch, and identifies it in a checkpoint.
 	Source Source
 	// Select reports whether the informer keeps and delivers an object. If it is nil, all objects are selected. An object
-	// that is no longer selected has left; see Leaver.
+	// that is no longer selected is reported as left; see Leaver.
 	Select func(*object.Object) bool
 	// Within reports whether an object passes Select and, as far as the object's JSON shows, the selectors that the API
 	// server evaluates. If Relist is set, the informer calls Within for the objects in Known. If Within is nil, all
@@ -181,7 +181,8 @@ func (i *Informer) Source() Source { return i.config.Source }
 // known.
 func (i *Informer) ResumesAt() string { return i.config.ResumeAt }
 
-// Relists reports whether the informer compares the state that is known when it starts with a list; see Config.Relist.
+// Relists reports whether the informer lists the objects when it starts, although it knows their previous states, and
+// compares the two; see Config.Relist.
 func (i *Informer) Relists() bool { return i.config.Relist }
 
 // Auxiliary reports whether only auxiliary scopes select the informer's objects; see fleet.Scope.
@@ -246,7 +247,7 @@ func (i *Informer) DeleteAll() {
 	}
 }
 
-// LeaveAll reports to the handlers that every known object has left. It must not be called while the informer runs.
+// LeaveAll reports every known object to the handlers as left. It must not be called while the informer runs.
 func (i *Informer) LeaveAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

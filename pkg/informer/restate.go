@@ -27,7 +27,7 @@ type Resumer interface {
 
 // Errors that Restate and Turn return if objects cannot be restated.
 var (
-	ErrNotSynced = errors.New("the initial list is not delivered yet")
+	ErrNotSynced = errors.New("the initial list has not been delivered yet")
 	ErrEnded     = errors.New("the resource is no longer watched")
 )
 

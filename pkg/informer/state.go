@@ -6,8 +6,8 @@ import "github.com/deltabridge/deltabridge/pkg/object"
 // State and its Records before they call any handler.
 type State interface {
 	// Remembered returns the sources that the previous process watched and this process has not resumed. Other sources may
-	// take over their objects. Objects that no scope selects any more have left. Objects whose definition was deleted are
-	// deleted.
+	// take over their objects. Objects that no scope selects any more are reported as left. Objects whose definition was
+	// deleted are reported as deleted.
 	Remembered() []Source
 	// TakeOver moves shares of remembered sources to another source, which then knows their objects. into.Scope is the
 	// scope of all objects that the source knows afterwards. TakeOver is called before Resume of that source, and returns

@@ -194,8 +194,8 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 }
 
 // remove deletes known from the index and reports this to the handlers that may know the object. last is its last
-// state. If now is nil, the object was deleted. Otherwise it has left, and now is its current state, or last if no
-// newer state was seen. The caller must hold mu.
+// state. If now is nil, the object was deleted. Otherwise it has left the scope, and now is its current state, or last
+// if no newer state was seen. The caller must hold mu.
 func (i *Informer) remove(known, last, now *object.Object) {
 	if !i.skip() {
 		i.take(known, last, now)

@@ -39,8 +39,8 @@ type Failure struct {
 
 // Wait blocks until one of the addresses accepts a connection, and returns that address. An address is dialed
 // immediately, unless another caller already waits for it. If ctx ends first, Wait returns an empty address, and the
-// last error for each address in order. Addresses for which no dial has ended yet are missing. It is safe for
-// concurrent use.
+// last error for each address in order. Addresses whose first dial has not ended yet are omitted. Wait is safe
+// for concurrent use.
 func (p *Prober) Wait(ctx context.Context, addrs ...string) (string, []Failure) {
 	addrs = slices.Compact(slices.Sorted(slices.Values(addrs)))
 	w := make(waiter, len(addrs))

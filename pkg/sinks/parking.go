@@ -46,7 +46,7 @@ type part struct {
 // UnavailablePart is a part of the destination that has parked events.
 type UnavailablePart struct {
 	parked.Queue
-	Cause error // why the part takes no events; nil if its events are being delivered or were not tried yet
+	Cause error // why the part takes no events; nil if its events are being delivered or have not been tried yet
 }
 
 // Unavailable returns the parts of the destination that have parked events. The part that has waited longest comes

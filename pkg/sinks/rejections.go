@@ -115,7 +115,7 @@ func (d *Drain) replace(ctx context.Context, it *item) error {
 			if it.outcome == OutcomeDeadLetter {
 				it.outcome = OutcomeLost
 				d.lostLog.Do(func() {
-					d.Logger.Error("event rejected, but not kept as a dead letter",
+					d.Logger.Error("event rejected and lost: cannot store its dead letter",
 						"id", it.orig.ID, "subject", it.orig.Subject(), "err", err)
 				})
 				continue

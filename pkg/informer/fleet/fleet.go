@@ -305,8 +305,8 @@ func (s *Fleet) Statuses() []informer.Status {
 }
 
 // NotReady returns the reasons why the fleet is not ready, or none if it is ready. The fleet is not ready if no
-// discovery has succeeded yet, if a resource that a scope names is not served or is forbidden, if an initial list was
-// not delivered yet, or if a watch is stale. Forbidden resources that only a wildcard matches do not count, but
+// discovery has succeeded yet, if a resource that a scope names is not served or is forbidden, if an initial list
+// has not been delivered yet, or if a watch is stale. Forbidden resources that only a wildcard matches do not count, but
 // Statuses includes them.
 func (s *Fleet) NotReady() []string {
 	s.mu.Lock()
@@ -343,7 +343,7 @@ func (r *running) notReady(name string) string {
 	case !status.Synced && status.LastError != "":
 		return fmt.Sprintf("%s has no initial list: %s", name, status.LastError)
 	case !status.Synced:
-		return name + ": initial list is not delivered yet"
+		return name + ": initial list has not been delivered yet"
 	case status.Stale:
 		return fmt.Sprintf("%s: nothing received on its watch since %s", name, status.LastContact.UTC().Format(time.RFC3339))
 	}

@@ -17,7 +17,7 @@ type Record struct {
 	// Stored is the time stamp of the message in the destination: on JetStream, when it was stored; on Kafka, by default,
 	// when it was sent.
 	Stored time.Time
-	// Behind is the number of messages in the destination that were not passed to the handler yet.
+	// Behind is the number of messages in the destination that have not been passed to the handler yet.
 	Behind int64
 	// Foreign is the reason why the message is not a CloudEvent; nil if it is one. For a Kafka tombstone, Foreign is nil,
 	// and the record has neither attributes nor data.

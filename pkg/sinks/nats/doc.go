@@ -54,8 +54,8 @@
 // Up to MaxInFlight messages wait for an acknowledgement at the same time, but never two messages of one object: the
 // second message is sent when the first one is acknowledged. After an unclear failure, a message is sent again with the
 // same id, unless the sink has read it back. Reading back is not sufficient if the connection breaks while the server
-// still has unread messages from that connection. The stream drops the later copy of such a message by its id, within
-// the duplicate window (two minutes by default).
+// still has unread messages from that connection. The stream recognizes the later copy of such a message by its id,
+// and drops it, within the duplicate window (two minutes by default).
 //
 // # The connection
 //

@@ -30,7 +30,7 @@ var errStalled = errors.New("the server stopped delivering messages")
 
 // progress is what the sink knows of the messages that it has written to one stream.
 type progress struct {
-	part  string // the identity of the stream; empty before the first stream was read back
+	part  string // the identity of the stream; empty until a stream has been read back
 	acked uint64 // the highest sequence that was acknowledged
 	// doubtful contains, for each object with a message that was perhaps written, the highest sequence that was
 	// acknowledged before that message was sent.

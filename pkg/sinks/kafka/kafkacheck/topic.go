@@ -133,7 +133,7 @@ func (t *topic) checkCreation(ctx context.Context) {
 		return
 	}
 	t.pass(sinks.StepTopic, "the topic does not exist; the cluster allows the bridge to create it")
-	brokers, _ := t.Client.BrokerSettings(ctx) // without the permission, only what is configured is known
+	brokers, _ := t.Client.BrokerSettings(ctx) // without DescribeConfigs on the cluster, only the configuration is known
 	t.checkCreated(brokers)
 }
 

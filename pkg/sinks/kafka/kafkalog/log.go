@@ -73,7 +73,7 @@ func (l *Log) Fence(ctx context.Context) (end int64, err error) {
 	}
 	base, err := l.produce(ctx, nil)
 	if err == nil && base < 0 {
-		err = errors.New("the broker does not report the offset of a record")
+		err = errors.New("the broker did not return the offset of the record")
 	}
 	if err != nil {
 		l.producer = wire.NoProducer()
@@ -112,7 +112,7 @@ func (l *Log) renew(ctx context.Context) error {
 		return nil
 	case !l.unclear:
 		return l.initProducer(ctx, l.producer)
-	case age < 2*wire.FenceInterval: // The record must be repeated with the same epoch.
+	case age < 2*wire.FenceInterval: // A record is in doubt, and must be sent again with the same epoch.
 		return nil
 	}
 	l.producer = wire.NoProducer()

@@ -85,7 +85,7 @@ func (l *Log) unfit(c *jetstream.StreamConfig) error {
 	case len(c.Sources) > 0:
 		err = errors.New("it has sources, whose messages are not part of the log: use another stream")
 	case c.Retention != jetstream.LimitsPolicy:
-		err = errors.New("consumers remove its messages: use retention: limits")
+		err = fmt.Errorf("its retention is %v, so consumers remove its messages: use retention: limits", c.Retention)
 	case c.Storage != jetstream.FileStorage:
 		err = errors.New("its storage is memory, which a restart of the servers clears: use storage: file")
 	case c.PersistMode == jetstream.AsyncPersistMode:

@@ -255,7 +255,7 @@ func TestIAMRefused(t *testing.T) {
 			map[string]string{"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "right-secret"},
 			blamed{
 				sinks.StepAuthenticate, "kafka.sasl.region",
-				"kafka broker ADDR: authenticate: the AWS region is unknown: set kafka.sasl.region, for example to eu-central-1, or AWS_REGION (see kafka.sasl.region)",
+				"kafka broker ADDR: authenticate: the AWS region is unknown: set kafka.sasl.region or the variable AWS_REGION, for example to eu-central-1 (see kafka.sasl.region)",
 			},
 		},
 		{
