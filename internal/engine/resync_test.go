@@ -202,7 +202,7 @@ func TestRequestResync(t *testing.T) {
 	r.informers = func() []*informer.Informer { return []*informer.Informer{unknown} }
 	reports, err = request(serveControl(t, r), "")
 	if err != nil || len(reports) != 1 || len(reports[0].Skipped) != 1 ||
-		!strings.HasPrefix(reports[0].Skipped[0], "pods: the initial list is not") {
+		!strings.HasPrefix(reports[0].Skipped[0], "pods: the initial list has not") {
 		t.Errorf("without a resource: %+v, %v", reports, err)
 	}
 	enough := errors.New("enough")

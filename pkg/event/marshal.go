@@ -11,8 +11,8 @@ import (
 )
 
 // stored is a message in its stored form, without Data. It embeds the tagged fields of Message, of its Identity and of
-// its Origin. The other fields, such as Resource, are stored as separate strings. The JSON names are short because every stored message contains
-// them.
+// its Origin. The other fields, such as Resource, are stored as separate strings. The JSON names are short because
+// every stored message contains them.
 type stored struct {
 	Message
 	Group      string `json:"g,omitempty"`

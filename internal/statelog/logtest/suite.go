@@ -121,7 +121,8 @@ func (s *suite) read(t *testing.T, l statelog.Log, from int64) (records []string
 	t.Helper()
 	end, err := l.Read(s.ctx, from, func(position int64, record []byte) error {
 		if position < from || len(at) > 0 && position <= at[len(at)-1] {
-			return fmt.Errorf("the record at position %d is out of order: read from %d, earlier positions %v", position, from, at)
+			return fmt.Errorf("the record at position %d is out of order: read from %d, earlier positions %v",
+				position, from, at)
 		}
 		records, at = append(records, string(record)), append(at, position)
 		return nil

@@ -306,8 +306,8 @@ func (s *Fleet) Statuses() []informer.Status {
 
 // NotReady returns the reasons why the fleet is not ready, or none if it is ready. The fleet is not ready if no
 // discovery has succeeded yet, if a resource that a scope names is not served or is forbidden, if an initial list
-// has not been delivered yet, or if a watch is stale. Forbidden resources that only a wildcard matches do not count, but
-// Statuses includes them.
+// has not been delivered yet, or if a watch is stale. Forbidden resources that only a wildcard matches do not count,
+// but Statuses includes them.
 func (s *Fleet) NotReady() []string {
 	s.mu.Lock()
 	reasons := slices.Clone(s.problems)

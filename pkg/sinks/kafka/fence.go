@@ -31,7 +31,8 @@ const (
 //
 //  1. InitProducerId returns a producer with a newer epoch. The process requests the epoch after its own. If it has no
 //     epoch, or the coordinator has raised the epoch, it requests a producer without naming an epoch, which succeeds
-//     even if another process has the partition. Before and after this request, the arbiter must confirm that there is no newer process.
+//     even if another process has the partition. Before and after this request, the arbiter must confirm that there is
+//     no newer process.
 //  2. AddPartitionsToTxn and EndTxn begin and abort an empty transaction, so that the coordinator writes a marker (a
 //     control batch of this producer and epoch) to the partition. From then on, the partition rejects the batches of
 //     older epochs.

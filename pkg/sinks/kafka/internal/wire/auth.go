@@ -136,7 +136,8 @@ func (c *Client) awsMechanism(ctx context.Context) (sasl.Mechanism, error) {
 		// If the region is empty, the SDK uses the region of the environment.
 		config, err := awsconfig.LoadDefaultConfig(ctx, awsconfig.WithRegion(c.Config.SASL.Region))
 		if err == nil && config.Region == "" {
-			err = errors.New("the AWS region is unknown: set " + keyRegion + " or the variable AWS_REGION, for example to eu-central-1")
+			err = errors.New("the AWS region is unknown: set " + keyRegion +
+				" or the variable AWS_REGION, for example to eu-central-1")
 		}
 		if err != nil {
 			return nil, &sinks.ConnectError{Step: sinks.StepAuthenticate, Key: keyRegion, Err: err}
