@@ -2,6 +2,7 @@ package sinks
 
 import (
 	"cmp"
+	"hash/maphash"
 	"log/slog"
 	"strconv"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// maxFound is the maximum number of objects and single events that a Found remembers. It uses about 145 bytes for each
+// maxFound is the maximum number of objects and single events that a Found remembers. It uses about 215 bytes for each
 // object, of which 48 are the uid (TestFoundMemory).
 const maxFound = 1 << 18
 
@@ -20,9 +21,10 @@ const maxFound = 1 << 18
 //
 // The events of an object are written in order. The last record of an object therefore decides for all events up to it,
 // even if the records of the others are gone because of compaction or retention, or were never written because they
-// were merged or rejected. Only an event for which the order of resourceVersions means nothing is recognized by its own
-// record: a control event, an addition or leave that a changed configuration caused, a deletion that a list showed, and
-// an event of a delivery (Message.Delivery), which repeats each object once on purpose.
+// were merged or rejected. So does a record of a newer object with the same name: compaction can have removed all
+// records of the older object. Only an event for which the order of resourceVersions means nothing is recognized by its
+// own record: a control event, an addition or leave that a changed configuration caused, a deletion that a list showed,
+// and an event of a delivery (Message.Delivery), which repeats each object once on purpose.
 //
 // Found remembers at most maxFound objects and single events. If more were written, the others are sent again.
 type Found struct {
@@ -31,11 +33,11 @@ type Found struct {
 	// Logger receives a warning if there are too many records.
 	Logger *slog.Logger
 
-	objects map[string]last      // by uid
-	newest  uint64               // the highest resourceVersion
-	single  map[string]struct{}  // events that only their own record shows, by id, or by delivery and object
-	ended   map[event.Key]string // uids of objects whose deletion is sent again, by name
-	full    bool                 // set when a record was discarded because the limit was reached
+	objects map[string]last     // by uid
+	names   map[uint64]uint64   // the highest resourceVersion of the objects with one name, by hashName
+	seed    maphash.Seed        // the seed of hashName
+	single  map[string]struct{} // events that only their own record shows, by id, or by delivery and object
+	full    bool                // set when a record was discarded because the limit was reached
 }
 
 // last is the last state of an object that the destination was sent.
@@ -43,6 +45,9 @@ type last struct {
 	version uint64
 	absent  bool // the last record is a deletion or a leave
 	deleted bool // the last record is a deletion, which nothing can follow
+	// sent is the id of the first event that this process sends after the record, which then no longer decides. It is
+	// empty if there is none.
+	sent string
 	unique.Handle[origin]
 }
 
@@ -55,6 +60,8 @@ type origin struct {
 // FoundRecord is a record in the destination, as far as Found needs it.
 type FoundRecord struct {
 	Part    string // the part of the destination; records in one part are in the order in which they were written
+	Place   string // the place: see Has
+	Subject string // the attribute subject: resource, namespace and name of the object
 	Mark    string // the header MarkHeader
 	ID      string // the event's id
 	UID     string // the object's uid; empty for a control event
@@ -68,7 +75,7 @@ type FoundRecord struct {
 // attributes as headers.
 func Identifies(name string) bool {
 	switch name {
-	case "id", "uid", "resourceversion", "finalstateunknown":
+	case "id", "uid", "subject", "resourceversion", "finalstateunknown":
 		return true
 	}
 	return false
@@ -81,6 +88,8 @@ func (r *FoundRecord) Set(name, value string) {
 		r.ID = value
 	case "uid":
 		r.UID = value
+	case "subject":
+		r.Subject = value
 	case "resourceversion":
 		r.Version = value
 	case "finalstateunknown":
@@ -88,11 +97,11 @@ func (r *FoundRecord) Set(name, value string) {
 	}
 }
 
-// RecordOf returns the record of a message that a writer has sent.
+// RecordOf returns the record of a message that a writer has sent, without its Part and Place.
 func RecordOf(writer string, m *event.Message) FoundRecord {
 	return FoundRecord{
 		Mark: Mark(writer, m), ID: m.ID, UID: string(m.Identity.UID), Version: m.Identity.ResourceVersion,
-		Unknown: m.FinalStateUnknown,
+		Subject: m.Subject(), Unknown: m.FinalStateUnknown,
 	}
 }
 
@@ -116,8 +125,8 @@ func (f *Found) Note(r FoundRecord) {
 	if r.UID == "" || err != nil {
 		return
 	}
-	s, known := f.objects[r.UID]
-	sameHistory := known && s.Value().history == history
+	s, remembered := f.objects[r.UID]
+	sameHistory := remembered && s.sent == "" && s.Value().history == history
 	left, gone := endsObject(r.UID, r.ID)
 	deleted := gone && r.ID == r.UID+deletedSuffix
 	switch {
@@ -125,13 +134,19 @@ func (f *Found) Note(r FoundRecord) {
 		return // the newer record is in another part of the destination that was read earlier
 	case sameHistory:
 		version = max(version, s.version) // a leave can have an older resourceVersion
-	case !known && !f.hasRoom():
+	case !remembered && !f.hasRoom():
 		return
 	}
 	if f.objects == nil {
-		f.objects, f.ended = map[string]last{}, map[event.Key]string{}
+		f.objects = map[string]last{}
 	}
-	f.newest = max(f.newest, version)
+	if r.Subject != "" {
+		if f.names == nil {
+			f.names, f.seed = map[uint64]uint64{}, maphash.MakeSeed()
+		}
+		name := f.hashName(r.Place, history, r.Subject)
+		f.names[name] = max(f.names[name], version)
+	}
 	f.objects[r.UID] = last{
 		version: version,
 		absent:  left || gone,
@@ -140,15 +155,17 @@ func (f *Found) Note(r FoundRecord) {
 	}
 }
 
-// Sent adds the record of a message that was written to a part just now. It must be called if an earlier process has
-// left the message on disk (its Origin has no number), because its source can bring the event again.
-func (f *Found) Sent(m *event.Message, part string) {
-	if before, ended := f.ended[m.Key()]; ended && before != string(m.Identity.UID) {
-		delete(f.ended, m.Key())
-	}
+// Sent adds the record of a message that was written just now. It must be called if an earlier process has left the
+// message on disk (its Origin has no number), because its source can bring the event again.
+func (f *Found) Sent(m *event.Message, part, place string) {
 	r := RecordOf(f.Writer, m)
-	r.Part = part
+	r.Part, r.Place = part, place
 	f.Note(r)
+}
+
+// hashName returns the hash of the name of an object, at one place and in one history of etcd.
+func (f *Found) hashName(place, history, subject string) uint64 {
+	return maphash.Comparable(f.seed, [...]string{place, history, subject})
 }
 
 func (f *Found) hasRoom() bool {
@@ -197,10 +214,13 @@ func deliveredID(delivery, uid, id string) string { return delivery + " " + cmp.
 // isConfigured reports whether the id is that of an addition or leave that a changed configuration caused.
 func isConfigured(id string) bool { return strings.Contains(id, filterPart) }
 
-// Has reports whether the event must not be sent, because the destination has it or a later event of the same object,
-// or because of Message.IfFound. If it returns false, the event is sent, and from then on no earlier record decides
-// about the object.
-func (f *Found) Has(m *event.Message) bool {
+// Has reports whether the event must not be sent, because the destination has it or a later event, or because of
+// Message.IfFound. If it returns false, the event is sent, and from then on no earlier record decides about the object.
+// If it could not be sent, Has can be called again.
+//
+// place is where the event is to be written: a partition, or a subject. Only the events at one place have a certain
+// order. A record of a newer object with the same name at this place shows that the event was settled before.
+func (f *Found) Has(m *event.Message, place string) bool {
 	if len(f.objects) == 0 && len(f.single) == 0 {
 		return m.IfFound
 	}
@@ -209,6 +229,8 @@ func (f *Found) Has(m *event.Message) bool {
 	switch {
 	case m.IfFound && !known:
 		return !f.full // if records were discarded, the object may be in one of them
+	case m.IfFound && s.sent != "":
+		return s.sent != m.ID // m may be sent again after a failure
 	case m.IfFound && (s.absent || s.Value().history != m.History):
 		return true
 	case m.Delivery != "":
@@ -219,24 +241,22 @@ func (f *Found) Has(m *event.Message) bool {
 		return f.hasSingle(controlID(m.ID, m.History, configuration(m.Epoch)))
 	case (configured || m.FinalStateUnknown) && f.hasSingle(m.ID):
 		return true
-	case known && s.covers(m, configured):
-		if before, ended := f.ended[m.Key()]; !ended || before == uid {
-			return true
-		}
-		delete(f.ended, m.Key())
-	case !known && m.Type == event.Deleted && !m.LeftFilter && f.mayPrecede(m):
-		f.ended[m.Key()] = uid
+	case known && s.sent == "" && s.covers(m, configured):
+		return true
+	case !known && f.isReplaced(m, place):
+		return true
 	}
-	delete(f.objects, uid)
+	if known && s.sent == "" {
+		s.sent = m.ID
+		f.objects[uid] = s
+	}
 	return false
 }
 
-// mayPrecede reports whether records of another object with the same name can be newer than the deletion m. If
-// compaction has removed the records of the deleted object, its deletion is sent again, and then all events of the
-// other object must follow it.
-func (f *Found) mayPrecede(m *event.Message) bool {
+// isReplaced reports whether a newer object with the same name has a record.
+func (f *Found) isReplaced(m *event.Message, place string) bool {
 	version, err := strconv.ParseUint(m.Identity.ResourceVersion, 10, 64)
-	return err == nil && version <= f.newest && f.objects != nil
+	return err == nil && f.names != nil && version < f.names[f.hashName(place, m.History, m.Subject())]
 }
 
 func (f *Found) hasSingle(id string) bool { _, found := f.single[id]; return found }

@@ -64,7 +64,7 @@ func (s *decidingSink) Send(ctx context.Context, batch []*event.Message, results
 	var rest []*event.Message
 	var places []int
 	for i, m := range batch {
-		if results[i] = sinks.ErrStored; !s.found.Has(m) {
+		if results[i] = sinks.ErrStored; !s.found.Has(m, "") {
 			rest, places = append(rest, m), append(places, i)
 		}
 	}
@@ -72,7 +72,7 @@ func (s *decidingSink) Send(ctx context.Context, batch []*event.Message, results
 	s.scriptSink.Send(ctx, rest, answers)
 	for k, err := range answers {
 		if results[places[k]] = err; err == nil && rest[k].Origin.Seq == 0 {
-			s.found.Sent(rest[k], "")
+			s.found.Sent(rest[k], "", "")
 		}
 	}
 }

@@ -48,7 +48,8 @@ const (
 type fence struct {
 	sink *Sink
 	wire.Partition
-	part     string // the name of the partition
+	part     string // the name of the partition, with the cluster's id
+	place    string // the name of the partition
 	count    int    // the number of partitions of the topic
 	txn      wire.Transactions
 	producer wire.Producer

@@ -179,7 +179,7 @@ func (s *Sink) beginFence(p *partition, renewal bool) {
 
 func (s *Sink) newFence(p *partition, renewal bool) *fence {
 	f := &fence{
-		sink: s, part: s.partName(p), count: len(p.topic.partitions),
+		sink: s, part: s.partName(p), place: p.name, count: len(p.topic.partitions),
 		Partition: wire.Partition{Topic: p.topic.name, ID: p.id, Leader: p.leader},
 		txn: wire.Transactions{
 			Client: s.client, ID: fmt.Sprintf("%s.%s.%d", s.fences.arbiter.txn.ID, p.topic.name, p.id),

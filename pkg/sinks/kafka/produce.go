@@ -141,7 +141,7 @@ func (w *work) noteWritten(p *partition, base int64) {
 	for _, i := range p.queue[:p.n] {
 		w.results[i] = nil
 		if m := w.batch[i]; m.Origin.Seq == 0 && p.fenced {
-			w.s.fences.sent(m, w.s.partName(p))
+			w.s.fences.sent(m, w.s.partName(p), p.name)
 		}
 	}
 	p.queue, p.inDoubt = p.queue[p.n:], nil

@@ -175,7 +175,7 @@ func (f *fence) note(record *protocol.Record) {
 	if f.renewal {
 		return
 	}
-	r := sinks.FoundRecord{Part: f.part}
+	r := sinks.FoundRecord{Part: f.part, Place: f.place}
 	for _, h := range record.Headers {
 		if h.Key == sinks.MarkHeader {
 			r.Mark = string(h.Value)

@@ -69,7 +69,7 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 	positions := make(sinks.Positions)
 	for _, t := range s.topics {
 		for _, p := range t.partitions {
-			if p.fenced && !slices.ContainsFunc(parked, func(part string) bool { return sinks.Overlap(part, p.destination()) }) {
+			if p.fenced && !slices.ContainsFunc(parked, func(part string) bool { return sinks.Overlap(part, p.name) }) {
 				positions[s.partName(p)] = sinks.Position{Next: p.next, Producer: p.producer.id, Partitions: len(t.partitions)}
 			}
 		}
@@ -78,7 +78,7 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 }
 
 // partName returns the name of a partition in [sinks.Positions].
-func (s *Sink) partName(p *partition) string { return s.client.ClusterID() + "/" + p.destination() }
+func (s *Sink) partName(p *partition) string { return s.client.ClusterID() + "/" + p.name }
 
 // writer returns what identifies the sink in its records, or an empty string if the records are not read back.
 func (s *fences) writer() string {
@@ -147,16 +147,16 @@ func (s *fences) note(r sinks.FoundRecord) {
 	s.found.Note(r)
 }
 
-func (s *fences) sent(m *event.Message, part string) {
+func (s *fences) sent(m *event.Message, part, place string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.found.Sent(m, part)
+	s.found.Sent(m, part, place)
 }
 
-func (s *fences) has(m *event.Message) bool {
+func (s *fences) has(m *event.Message, place string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.found.Has(m)
+	return s.found.Has(m, place)
 }
 
 // close ends all fences.

@@ -160,7 +160,7 @@ func (s *Sink) split(batch []*event.Message, results []error, start, end int) (w
 		p, leader := s.routes[i], ""
 		if p.isReady() && len(p.topic.unread) == 0 {
 			leader = p.leader
-			if s.fences.resume != nil && s.fences.has(batch[i]) {
+			if s.fences.resume != nil && s.fences.has(batch[i], p.name) {
 				results[i] = sinks.ErrStored
 				continue
 			}

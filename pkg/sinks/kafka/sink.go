@@ -134,7 +134,7 @@ func (s *Sink) Part(m *event.Message) string {
 		return string(s.buf)
 	}
 	s.buf = append(s.buf[:0], m.PartitionKey...)
-	return t.partitions[s.balancer.Balance(kafkago.Message{Key: s.buf}, t.ids...)].destination()
+	return t.partitions[s.balancer.Balance(kafkago.Message{Key: s.buf}, t.ids...)].name
 }
 
 // Close closes the connections.

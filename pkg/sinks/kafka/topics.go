@@ -40,6 +40,7 @@ type topic struct {
 type partition struct {
 	topic    *topic
 	id       int32
+	name     string   // the name for [sinks.Sink].Part
 	leader   string   // host:port, or empty if the partition has no leader
 	producer producer // If its id is -1, nothing can be written yet.
 	// inDoubt contains the ids of the messages in the last batch if that batch was perhaps written. If the batch is
@@ -74,9 +75,6 @@ func (p *partition) String() string {
 	return fmt.Sprintf("partition %d of topic %s", p.id, p.topic.name)
 }
 
-// destination returns the partition's name for [sinks.Sink].Part.
-func (p *partition) destination() string { return p.topic.name + "/" + strconv.Itoa(int(p.id)) }
-
 // unavailable marks err as specific to this topic, unless the sink has only one topic.
 func (s *Sink) unavailable(t *topic, err error) error {
 	if s.single || sinks.IsPermanent(err) {
@@ -90,7 +88,7 @@ func (s *Sink) partUnavailable(p *partition, err error) error {
 	if s.volatile || p.id < 0 {
 		return s.unavailable(p.topic, err)
 	}
-	return sinks.Unavailable(p.destination(), err)
+	return sinks.Unavailable(p.name, err)
 }
 
 // isReady reports whether events can be written to the partition, unless other partitions of the topic must be read
@@ -175,7 +173,8 @@ func (s *Sink) learn(t *topic, leaders []string) {
 	for len(t.partitions) < len(leaders) {
 		t.ids = append(t.ids, len(t.partitions))
 		t.partitions = append(t.partitions, &partition{
-			topic: t, id: int32(len(t.partitions)), producer: producer{id: -1},
+			topic: t, id: int32(len(t.partitions)), name: t.name + "/" + strconv.Itoa(len(t.partitions)),
+			producer: producer{id: -1},
 		})
 	}
 	for _, p := range t.partitions[len(leaders):] {

@@ -12,7 +12,7 @@
 // Message.Delivery. The stream must store such a message even if it already has the same event.
 //
 // If Sink.Resume was called, every message has the header deltabridge (sinks.Mark). In structured mode, a message then
-// also has the headers ce-id, ce-uid, ce-resourceversion and, if the attribute is set, ce-finalstateunknown.
+// also has the headers ce-id, ce-uid, ce-subject, ce-resourceversion and, if it is set, ce-finalstateunknown.
 //
 // # Nothing twice
 //

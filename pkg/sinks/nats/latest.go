@@ -91,11 +91,11 @@ func makeRoom[V any](m map[uint64]V, limit int) {
 
 // expect returns the sequence that the last message of a subject is expected to have. It returns [sinks.ErrStored] if
 // m must not replace that message, because it is the same event or a newer one.
-func (l *latest) expect(hash uint64, subject []byte, m *event.Message) (sequence uint64, err error) {
+func (l *latest) expect(hash uint64, subject string, m *event.Message) (sequence uint64, err error) {
 	r, compare := l.records[hash]
 	sequence, known := l.sequences[hash]
 	switch {
-	case compare && r.subject == string(subject) && l.covers(r.FoundRecord, m):
+	case compare && r.subject == subject && l.covers(r.FoundRecord, m):
 		return 0, sinks.ErrStored
 	case compare:
 		return r.sequence, nil
@@ -122,7 +122,7 @@ func (l *latest) covers(r sinks.FoundRecord, m *event.Message) bool {
 	}
 	found := sinks.Found{Writer: l.writer}
 	found.Note(r)
-	return found.Has(&c)
+	return found.Has(&c, "")
 }
 
 // refused handles the answer that message i was not stored, because its subject has another last message than was

@@ -40,7 +40,7 @@ func TestLatestIsBounded(t *testing.T) {
 	l.reset(10)
 	expect := func(subject string, m *event.Message, sequence uint64, stored bool) {
 		t.Helper()
-		got, err := l.expect(maphash.String(l.seed, subject), []byte(subject), m)
+		got, err := l.expect(maphash.String(l.seed, subject), subject, m)
 		if got != sequence || errors.Is(err, sinks.ErrStored) != stored {
 			t.Errorf("%s: sequence %d, %v", subject, got, err)
 		}
@@ -58,7 +58,7 @@ func TestLatestIsBounded(t *testing.T) {
 	expect("newer", older, 0, true)
 	expect("newer", newer, 12, false)
 	// Two subjects with the same hash.
-	if got, err := l.expect(maphash.String(l.seed, "newer"), []byte("other"), older); got != 12 || err != nil {
+	if got, err := l.expect(maphash.String(l.seed, "newer"), "other", older); got != 12 || err != nil {
 		t.Errorf("another subject with the same hash: %d, %v", got, err)
 	}
 	l.replaceable(maphash.String(l.seed, "newer"), 13)

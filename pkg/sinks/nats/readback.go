@@ -227,7 +227,9 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 		if s.headers.latest {
 			s.latest.note(m.Subject(), at, foundRecord(m.Headers()))
 		} else {
-			s.found.Note(foundRecord(m.Headers()))
+			r := foundRecord(m.Headers())
+			r.Place = m.Subject()
+			s.found.Note(r)
 		}
 	}
 	s.progress.failing = time.Time{}

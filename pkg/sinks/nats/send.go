@@ -212,13 +212,13 @@ func (s *Sink) publish(i int32) error {
 	if err != nil {
 		return err
 	}
-	before, err := s.stored(i, text[len(s.route):])
-	if err != nil {
-		return err
-	}
 	subject := len(text)
 	s.text = strconv.AppendUint(append(text, s.inbox...), f.base+uint64(i), 36)
 	both := string(s.text) // a single allocation for both strings
+	before, err := s.stored(i, both[len(s.route):subject])
+	if err != nil {
+		return err
+	}
 	s.msg = natsgo.Msg{Subject: both[:subject], Reply: both[subject:], Header: s.headers.set(m, before), Data: m.Data}
 	if m.Structured {
 		s.body = m.AppendStructured(s.body[:0])
@@ -234,13 +234,13 @@ func (s *Sink) publish(i int32) error {
 
 // stored returns [sinks.ErrStored] if the stream has message i or a newer one. Otherwise it returns the sequence that
 // the last message of the subject is expected to have in a latest-state stream.
-func (s *Sink) stored(i int32, subject []byte) (before uint64, err error) {
+func (s *Sink) stored(i int32, subject string) (before uint64, err error) {
 	f := &s.flight
 	switch {
 	case s.headers.expects():
-		f.expected[i].hash = maphash.Bytes(s.latest.seed, subject)
+		f.expected[i].hash = maphash.String(s.latest.seed, subject)
 		return s.latest.expect(f.expected[i].hash, subject, f.batch[i])
-	case s.found.Has(f.batch[i]):
+	case s.found.Has(f.batch[i], subject):
 		return 0, sinks.ErrStored
 	}
 	return 0, nil
@@ -297,7 +297,7 @@ func (s *Sink) acknowledged(i int32, a *natsack.Ack) {
 	case s.headers.expects():
 		s.latest.replaceable(f.expected[i].hash, a.Sequence)
 	case s.isLeft(m):
-		s.found.Sent(m, "")
+		s.found.Sent(m, "", s.subject.Expand(m))
 	}
 	if a.Sequence <= f.before && !a.Duplicate { // the stream was created again, or has lost messages
 		f.before, s.recheck = a.Sequence-1, true
