@@ -85,6 +85,7 @@ func TestMarkedHeaders(t *testing.T) {
 		c.want["Nats-Expected-Stream"] = []string{"K8S"}
 		c.want["content-type"] = []string{c.m.ContentType()}
 		c.want["ce-id"], c.want["ce-uid"] = []string{"uid-a.1001"}, []string{"uid-a"}
+		c.want["ce-subject"] = []string{"things.apps.example.com/default/a"}
 		c.want["ce-resourceversion"], c.want["ce-finalstateunknown"] = []string{"1001"}, []string{"true"}
 		if diff := cmp.Diff(c.want, h.set(c.m, 7)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
