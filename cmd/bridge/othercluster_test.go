@@ -54,7 +54,7 @@ func TestCheckpointOfAnotherCluster(t *testing.T) {
 			}
 			log := out.String()
 			for text, want := range map[string]int{
-				"starting bridge": 2, "starting again": 1, "checkpoint quarantined": clusters, "pods shop/web": 1,
+				"starting bridge": 1, "starting again": 1, "checkpoint quarantined": clusters, "pods shop/web": 1,
 			} {
 				if n := strings.Count(log, text); n != want {
 					t.Errorf("%q %d times, want %d", text, n, want)

@@ -81,17 +81,25 @@ func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	err = runEngine(ctx, cfg, kube, file, 0, out, log)
-	if errors.Is(err, tracker.ErrOtherCluster) { // once: the new checkpoint belongs to no cluster yet
-		log.Warn("starting again with a new checkpoint", "because", err)
-		err = runEngine(ctx, cfg, kube, file, 1, out, log)
+	server, err := listen(cfg.HTTP.Listen)
+	if err != nil {
+		return err
 	}
-	return err
+	log.Info("starting bridge", "version", version, "config", file, "cluster", cfg.Cluster, "apiServer", kube.Host,
+		"http", server.listener.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
+	return server.during(ctx, func(ctx context.Context) error {
+		err := runEngine(ctx, cfg, kube, server, 0, out, log)
+		if errors.Is(err, tracker.ErrOtherCluster) { // once: the new checkpoint belongs to no cluster yet
+			log.Warn("starting again with a new checkpoint", "because", err)
+			err = runEngine(ctx, cfg, kube, server, 1, out, log)
+		}
+		return err
+	})
 }
 
 // runEngine builds and runs an engine. quarantined is the number of checkpoints that the process has quarantined.
 func runEngine(
-	ctx context.Context, cfg *config.Config, kube *rest.Config, file string, quarantined int64, out io.Writer,
+	ctx context.Context, cfg *config.Config, kube *rest.Config, server *frontend, quarantined int64, out io.Writer,
 	log *slog.Logger,
 ) error {
 	options, err := assemble.Options(cfg, kube, engine.Build{Version: version, Commit: commit}, log)
@@ -107,8 +115,8 @@ func runEngine(
 	if err != nil {
 		return err
 	}
-	log.Info("starting bridge", "version", version, "config", file, "cluster", cfg.Cluster, "apiServer", kube.Host,
-		"http", e.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
+	handler := e.Handler()
+	server.engine.Store(&handler)
 	return e.Run(ctx)
 }
 

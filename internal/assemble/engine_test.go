@@ -3,9 +3,9 @@ package assemble
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -71,43 +71,11 @@ func TestWithoutAnAPIServer(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	http.DefaultClient.CloseIdleConnections()
 }
 
 func get(t *testing.T, e *engine.Engine, path string) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+e.Addr()+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(body)
-}
-
-func TestATakenPortIsAnErrorAtTheStart(t *testing.T) {
-	first := embeddedConfig(t)
-	b, err := newEngine(t, first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	defer func() {
-		if err := b.Run(ctx); err != nil { // closes it
-			t.Error(err)
-		}
-	}()
-	second := embeddedConfig(t)
-	second.HTTP.Listen = b.Addr()
-	if _, err := newEngine(t, second); err == nil || !strings.Contains(err.Error(), "http.listen") {
-		t.Errorf("err = %v", err)
-	}
+	response := httptest.NewRecorder()
+	e.Handler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+	return response.Code, response.Body.String()
 }

@@ -18,7 +18,7 @@ func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slo
 	kube = rest.CopyConfig(kube)
 	kube.UserAgent = "deltabridge/" + build.Version
 	o := engine.Options{
-		Cluster: cfg.Cluster, State: cfg.State.Path, HTTP: cfg.HTTP.Listen, ShutdownTimeout: cfg.ShutdownTimeout,
+		Cluster: cfg.Cluster, State: cfg.State.Path, ShutdownTimeout: cfg.ShutdownTimeout,
 		Build: build, Kube: kube, Logger: log,
 	}
 	redaction, err := NewRedaction(cfg)

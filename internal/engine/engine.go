@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
@@ -26,8 +24,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// Engine watches a cluster and delivers its changes to sinks. It owns the informers, one pipeline per sink, the tracker
-// and the HTTP server.
+// Engine watches a cluster and delivers its changes to sinks. It owns the informers, one pipeline per sink, and the
+// tracker.
 type Engine struct {
 	options    Options
 	metrics    *metrics.Metrics
@@ -38,14 +36,13 @@ type Engine struct {
 	resyncs    *resyncer
 	connector  *informer.Connector
 	client     rest.Interface // client of the API server
-	http       net.Listener
 
 	// reading ends when no more changes are read. During shutdown, the end of reading ends a blocked push.
 	reading     context.Context //nolint:containedctx // handlers of informers are called without one
 	stopReading context.CancelFunc
 }
 
-// New builds all parts, opens the files in the state directory, and listens on the HTTP address. Run starts the parts.
+// New builds all parts and opens the files in the state directory. Run starts the parts.
 func New(o Options) (*Engine, error) {
 	e := &Engine{options: o, metrics: metrics.New(o.Build.Version, o.Build.Commit)}
 	if err := e.metrics.KeepGaps(filepath.Join(o.State, "gaps.json")); err != nil {
@@ -59,10 +56,6 @@ func New(o Options) (*Engine, error) {
 	}
 	e.resyncs = &resyncer{ctx: e.reading, pipelines: e.pipelines, informers: e.set.Informers}
 	e.metrics.Registry.MustRegister(&stateCollector{e.pipelines, e.set.Statuses, e.tracker})
-	var err error
-	if e.http, err = net.Listen("tcp", o.HTTP); err != nil {
-		return nil, fmt.Errorf("http.listen %s: %w (choose another address, or stop the program that uses it)", o.HTTP, err)
-	}
 	return e, nil
 }
 
@@ -112,9 +105,6 @@ func (e *Engine) buildPipelines() error {
 	}
 	return nil
 }
-
-// Addr returns the address of the HTTP server.
-func (e *Engine) Addr() string { return e.http.Addr().String() }
 
 // queues implements tracker.Queues for all pipelines.
 type queues struct{ engine *Engine }
@@ -191,7 +181,6 @@ func (e *Engine) readiness() (reasons, notes []string) {
 //   - The drains deliver the queued events for at most ShutdownTimeout, as long as the destination accepts them.
 //   - The remaining events are written to disk.
 //   - The checkpoint is written, and the sinks are closed.
-//   - The HTTP server is closed last, so the final counters can be scraped.
 //
 // If the checkpoint belongs to another cluster, Run stops in the same way, and returns an error that wraps
 // tracker.ErrOtherCluster. The caller then begins again with another Engine.
@@ -210,10 +199,7 @@ func (e *Engine) Run(ctx context.Context) error {
 			return err
 		})
 	}
-	var http, checkpoint, spills, drains, set errgroup.Group
-	serving, stopServing := context.WithCancel(context.Background())
-	defer stopServing()
-	start(&http, func() error { return control.Serve(serving, e.http, e.endpoints(e.metrics.Registry)) })
+	var checkpoint, spills, drains, set errgroup.Group
 	background, stopBackground := context.WithCancel(context.Background())
 	defer stopBackground()
 	start(&checkpoint, func() error { return e.tracker.Run(background) })
@@ -246,9 +232,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	stopBackground()
 	failure = errors.Join(failure, checkpoint.Wait())
 	e.closeSinks()
-	failure = errors.Join(failure, e.tracker.Close())
-	stopServing()
-	return errors.Join(failure, http.Wait())
+	return errors.Join(failure, e.tracker.Close())
 }
 
 // notePositions makes the last commit store the final positions of the sinks, so that the next process does not read

@@ -33,7 +33,6 @@ func TestMetricsPage(t *testing.T) {
 	e, err := New(Options{
 		Cluster: "c",
 		State:   dir,
-		HTTP:    "127.0.0.1:0",
 		Kube:    &rest.Config{Host: "https://127.0.0.1:1"},
 		Logger:  slog.New(slog.DiscardHandler),
 		Sinks: []Sink{{
@@ -44,7 +43,6 @@ func TestMetricsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.http.Close()
 	defer e.pipelines[0].stop()
 	store := e.pipelines[0].drain.Parked
 	if err := store.Park([]parked.Parking{{Destination: "k8s.pods", Message: &event.Message{}}}); err != nil {

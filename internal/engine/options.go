@@ -22,7 +22,6 @@ type Options struct {
 	Cluster string // name of the cluster
 	// State is the directory for the checkpoint, the queues, the parked events and the control socket.
 	State string
-	HTTP  string // listen address for /metrics, /healthz and /readyz
 	// Quarantined is the number of checkpoints that earlier engines of the process have quarantined.
 	Quarantined int64
 	// ShutdownTimeout is the maximum time that a sink may continue to deliver during shutdown. A sink that acknowledges

@@ -29,7 +29,7 @@ import (
 func engineWith(t *testing.T, state string, destinations map[string]sinks.Sink) *Engine {
 	t.Helper()
 	o := Options{
-		Cluster: "c", State: state, HTTP: "127.0.0.1:0",
+		Cluster: "c", State: state,
 		Kube: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, name := range slices.Sorted(maps.Keys(destinations)) {
@@ -53,7 +53,7 @@ func endEngine(t *testing.T, e *Engine) {
 		p.stop()
 		p.close(t.Context())
 	}
-	if err := errors.Join(e.http.Close(), e.tracker.Close()); err != nil {
+	if err := e.tracker.Close(); err != nil {
 		t.Error(err)
 	}
 }
@@ -131,7 +131,7 @@ func TestReadinessAndSinks(t *testing.T) {
 		}
 		go func() { ended <- p.drain.Run(p.delivering) }()
 	}
-	handler := e.endpoints(e.metrics.Registry)
+	handler := e.Handler()
 	get := func(path string) (int, string) {
 		response := httptest.NewRecorder()
 		handler.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
