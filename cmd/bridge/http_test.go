@@ -19,7 +19,12 @@ func TestFrontend(t *testing.T) {
 	}
 	get := func(path string) string {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+f.listener.Addr().String()+path, nil)
+		request, err := http.NewRequestWithContext(
+			t.Context(),
+			http.MethodGet,
+			"http://"+f.listener.Addr().String()+path,
+			nil,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,13 +84,20 @@ func TestATakenPortIsAnErrorAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.listener.Close()
-	cfg, err := config.Parse("", fmt.Appendf(nil, "{http: {listen: %q}, state: {path: %q}, sinks: [{name: lines, stdout: {}}]}",
-		f.listener.Addr(), t.TempDir()))
+	cfg, err := config.Parse(
+		"",
+		fmt.Appendf(nil, "{http: {listen: %q}, state: {path: %q}, sinks: [{name: lines, stdout: {}}]}",
+			f.listener.Addr(), t.TempDir()),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Kubeconfig = writeFile(t, t.TempDir()+"/kubeconfig", `{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
-		"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`)
+	cfg.Kubeconfig = writeFile(
+		t,
+		t.TempDir()+"/kubeconfig",
+		`{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+		"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`,
+	)
 	if err := run(t.Context(), cfg, "", nil, io.Discard); err == nil || !strings.Contains(err.Error(), "http.listen") {
 		t.Errorf("err = %v", err)
 	}

@@ -28,7 +28,11 @@ func TestAMissingTopic(t *testing.T) {
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
 	prefix := "parked-" + namespace + "-"
-	stream := jetstream.StreamConfig{Name: "E2E", Subjects: []string{"k8s.configmaps.>"}, Duplicates: 100 * time.Millisecond}
+	stream := jetstream.StreamConfig{
+		Name:       "E2E",
+		Subjects:   []string{"k8s.configmaps.>"},
+		Duplicates: 100 * time.Millisecond,
+	}
 	js.create(stream)
 	kafka.CreateTopic(t, k.Addr(), prefix+"configmaps", 3, nil)
 	config, dir := fmt.Sprintf(`
