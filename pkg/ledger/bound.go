@@ -61,8 +61,8 @@ func (l *Ledger) GivingList() bool {
 
 // Squeeze drops waiting changes that a restart does not need. For an object that exists, the last change is kept and,
 // if the object was created after the watermark, the first change too. For an object that was created and deleted after
-// the watermark, nothing is kept. Squeeze is for sinks that drop or merge events: such a sink can hold back the watermark
-// while the number of settled changes after it grows without limit.
+// the watermark, nothing is kept. Squeeze is for sinks that drop or merge events: such a sink can hold back the
+// watermark while the number of settled changes after it grows without limit.
 //
 // Squeeze has two disadvantages after a crash. First, a row can be older than the watermark. If the object crossed a
 // filter's border between the row's state and the watermark, this is not detected. Second, the row of an object that
