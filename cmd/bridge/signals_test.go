@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -38,6 +39,9 @@ func startRun(t *testing.T, terminal *os.File) started {
 	if err != nil {
 		t.Fatal(err)
 	}
+	hangups := make(chan os.Signal, 1) // if the tests run under nohup, the process would ignore SIGHUP too
+	signal.Notify(hangups, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(hangups) })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, program, "run", "--config", file)

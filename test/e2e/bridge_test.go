@@ -80,6 +80,9 @@ func startBridgeIn(t *testing.T, dir, kubeconfig, config string) *bridge {
 			return errors.New("the bridge has not named its address")
 		}
 		b.addr = match[1]
+		if code, body, err := b.get("/metrics"); err != nil || code != http.StatusOK {
+			return fmt.Errorf("metrics: code %d, %s, %v", code, body, err)
+		}
 		return nil
 	})
 	return b

@@ -14,11 +14,18 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
 )
 
-// Each setting that a stream must not have is named, and nothing is changed. Each stream has its own name: the server
-// may still be removing the files of a stream that is deleted.
+// Each setting that a stream must not have is named, and nothing is changed. Each stream has its own name, and one stream
+// is always there: the server may still be removing files, and the folder of the last stream, when it is asked for the
+// next stream.
 func TestExistingStream(t *testing.T) {
 	url := startServer(t, nil)
 	js := admin(t, url)
+	if _, err := js.CreateStream(
+		t.Context(),
+		jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other"}},
+	); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		edit func(*jetstream.StreamConfig)
 		want string // part of the error; empty if the stream is fit
