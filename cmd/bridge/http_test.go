@@ -11,6 +11,25 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 )
 
+func getPage(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(page)
+}
+
 // While an engine is being built, liveness and readiness are answered. Then its own endpoints are served, until the end.
 func TestFrontend(t *testing.T) {
 	f, err := listen("127.0.0.1:0")
@@ -19,25 +38,8 @@ func TestFrontend(t *testing.T) {
 	}
 	get := func(path string) string {
 		t.Helper()
-		request, err := http.NewRequestWithContext(
-			t.Context(),
-			http.MethodGet,
-			"http://"+f.listener.Addr().String()+path,
-			nil,
-		)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return fmt.Sprintf("%d %s", response.StatusCode, body)
+		code, body := getPage(t, "http://"+f.listener.Addr().String()+path)
+		return fmt.Sprintf("%d %s", code, body)
 	}
 	err = f.during(t.Context(), func(context.Context) error {
 		for path, want := range map[string]string{
@@ -56,7 +58,6 @@ func TestFrontend(t *testing.T) {
 		}
 		return io.EOF
 	})
-	http.DefaultClient.CloseIdleConnections()
 	if err == nil || err.Error() != "EOF" {
 		t.Error(err)
 	}

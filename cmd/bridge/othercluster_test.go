@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -181,17 +180,8 @@ func metricsAt(t *testing.T, log string) string {
 	t.Helper()
 	_, address, _ := strings.Cut(log[strings.LastIndex(log, "starting bridge"):], "http=")
 	address, _, _ = strings.Cut(address, " ")
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Get("http://" + address + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	page, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(page)
+	_, page := getPage(t, "http://"+address+"/metrics")
+	return page
 }
 
 // syncBuffer is a buffer for several goroutines.

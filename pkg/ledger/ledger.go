@@ -248,8 +248,8 @@ func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 // Settle, which is never 0. Track must be called before the sink can settle the event.
 func (l *Ledger) Track(sink string, at time.Time) uint64 { return l.track(sink, at, false) }
 
-// TrackAgain is like Track, but for an event that the source does not deliver again after a restart, such as an event
-// of a resync.
+// TrackAgain tracks an event that is sent again on purpose, for example by a resync. After a restart, the source does
+// not deliver this event.
 func (l *Ledger) TrackAgain(sink string, at time.Time) uint64 { return l.track(sink, at, true) }
 
 func (l *Ledger) track(sink string, at time.Time, again bool) uint64 {
