@@ -175,11 +175,42 @@ func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
 	})
 }
 
-// resumer is a sink with one position.
-type resumer struct{ sinks.Sink }
+// resumer is a sink whose position advances with each call of Positions.
+type resumer struct {
+	sinks.Sink
 
-func (resumer) Resume(sinks.Resume)                {}
-func (resumer) Positions([]string) sinks.Positions { return sinks.Positions{"p": {Next: 7}} }
+	next, forgotten int
+}
+
+func (*resumer) Resume(sinks.Resume) {}
+func (r *resumer) Forget()           { r.forgotten++ }
+func (r *resumer) Positions([]string) sinks.Positions {
+	r.next++
+	return sinks.Positions{"p": {Next: int64(r.next)}}
+}
+
+// What a sink has read back is forgotten when a position that is past it is stored.
+func TestForgetWhatWasReadBack(t *testing.T) {
+	sink := &resumer{Sink: stdout.New(io.Discard)}
+	e := engineWith(t, t.TempDir(), map[string]sinks.Sink{"live": sink})
+	defer endEngine(t, e)
+	between := e.pipelines[0].drain.Hooks.Between
+	between() // the sources may still bring what earlier processes sent
+	e.tracker.CaughtUp()
+	for range 3 {
+		between()
+	}
+	if sink.next != 1 || sink.forgotten > 0 {
+		t.Errorf("before the commit: %d positions, %d times forgotten", sink.next, sink.forgotten)
+	}
+	if err := e.tracker.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	between()
+	if sink.forgotten != 1 {
+		t.Error("not forgotten after the commit")
+	}
+}
 
 // While a new destination has only a part of its initial list, its positions stay where the list begins, even after a
 // restart. Otherwise the next process would not find the part of the list that was sent.
@@ -187,7 +218,7 @@ func TestPositionsDuringTheInitialListForADestination(t *testing.T) {
 	for destination, want := range map[string]int{"": 1, "stream B": 1, "part of stream B, delivery l1": 0} {
 		state := t.TempDir()
 		start := func() *Engine {
-			return engineWith(t, state, map[string]sinks.Sink{"live": resumer{stdout.New(io.Discard)}})
+			return engineWith(t, state, map[string]sinks.Sink{"live": &resumer{Sink: stdout.New(io.Discard)}})
 		}
 		e := start()
 		if err := e.tracker.SetDestination("live", destination); err != nil {

@@ -147,8 +147,12 @@ func (p *pipeline) resume(t *tracker.Tracker) {
 	p.drain.ReadsBack = true
 	p.introducing.Store(strings.HasPrefix(t.Destination(p.Name), partOf))
 	spilled := p.queue.Last() // the last of the events that earlier processes left on disk, and may have sent
+	done := false             // set if nothing that was sent before the last bookmark comes again when that is stored
 	p.drain.Hooks.Between = func() {
 		if t.NeedsBookmark(p.Name) && p.queue.Gone(spilled) && !p.introducing.Load() {
+			if done {
+				sink.Forget()
+			}
 			taken := p.queue.Taken()
 			var parked []string
 			for _, q := range p.drain.Parked.Queues() {
@@ -158,7 +162,7 @@ func (p *pipeline) resume(t *tracker.Tracker) {
 			if mutant.On("position-early") {
 				_ = t.Resumes(p.Name).Store(positions)
 			}
-			t.Bookmark(p.Name, positions, func() bool { return p.queue.Gone(taken) })
+			done = t.Bookmark(p.Name, positions, func() bool { return p.queue.Gone(taken) }) && len(parked) == 0
 		}
 	}
 }

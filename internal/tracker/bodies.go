@@ -107,7 +107,9 @@ func (s *source) FirstList(objects []*object.Object, resourceVersion string) boo
 			}
 		}
 	}
-	state := ledger.State{Source: s.state.Source, ResourceVersion: resourceVersion, Sinks: map[string]string{}}
+	state := ledger.State{
+		Source: s.state.Source, ResourceVersion: resourceVersion, Sinks: map[string]string{}, History: s.state.History,
+	}
 	for _, sink := range t.sinks {
 		state.Sinks[sink] = "" // the sink is sent a part of the list from now on
 	}

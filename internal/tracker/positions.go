@@ -48,8 +48,10 @@ func (t *Tracker) NeedsBookmark(sink string) bool {
 
 // Bookmark stores the positions of a sink as soon as a restart would not bring any event again that was sent before
 // them: when gone returns true, and the watermarks of a commit cover everything that the ledgers have recorded until
-// now. While Bookmark is called, no message of the sink may be in flight.
-func (t *Tracker) Bookmark(sink string, positions sinks.Positions, gone func() bool) {
+// now. From then on, this process does not bring them again either. While Bookmark is called, no message of the sink
+// may be in flight. Bookmark returns false if there is nothing to store. Otherwise, NeedsBookmark returns true again
+// when the positions are stored.
+func (t *Tracker) Bookmark(sink string, positions sinks.Positions, gone func() bool) bool {
 	b := &bookmark{positions: positions, gone: gone, recorded: map[string]uint64{}}
 	for name, l := range t.ledgers() {
 		if number := l.Recorded(sink); number > 0 {
@@ -60,9 +62,11 @@ func (t *Tracker) Bookmark(sink string, positions sinks.Positions, gone func() b
 	defer t.mu.Unlock()
 	stored := t.store.Positions(sink)
 	maps.DeleteFunc(b.positions, func(part string, p sinks.Position) bool { return stored[part] == p })
-	if len(b.positions) > 0 && t.bookmarks[sink] == nil {
-		t.bookmarks[sink] = b
+	if len(b.positions) == 0 || t.bookmarks[sink] != nil {
+		return false
 	}
+	t.bookmarks[sink] = b
+	return true
 }
 
 // goneBookmarks returns the bookmarks whose events the queues will not bring again. It must be called before the

@@ -46,7 +46,7 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 		state, known = ledger.State{}, nil
 	}
 	if state.ResourceVersion == "" {
-		state.Source = of
+		state.Source, state.History = of, t.latestHistory()
 	}
 	stored := state.Sinks
 	state.Sinks = withSpilled(&state, t.queues.Spilled(of.Name, state.History))
@@ -61,6 +61,25 @@ func (t *Tracker) Resume(of informer.Source) informer.Memory {
 	}
 	t.sources[of.Name] = &source{tracker: t, state: state, ledger: l}
 	return informer.Memory{Known: known, At: state.ResourceVersion, Scope: state.Source.Scope}
+}
+
+// latestHistory returns the latest history of all sources. A source that begins, or begins again because its resource
+// is served again, belongs to it: after etcd was restored, its resourceVersions can be lower than those that were sent.
+func (t *Tracker) latestHistory() (latest string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.sources {
+		latest = ledger.Later(latest, s.history())
+	}
+	return latest
+}
+
+// history returns the history that the resourceVersions of the source belong to: see ledger.State.
+func (s *source) history() string {
+	if s.ledger != nil {
+		return s.ledger.History()
+	}
+	return s.state.History
 }
 
 // changingTo is the prefix of a source's scope while the scope changes. It stays until all sinks have settled the

@@ -219,6 +219,28 @@ func TestForget(t *testing.T) {
 	_ = e.Commit()
 }
 
+// The resource is not served any more after etcd was restored, and is served again later. Its resourceVersions can then
+// be lower than those that were sent before.
+func TestForgetAfterARestoredEtcd(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "s"})
+	other := podsIn("other")
+	begin(t, e, pods, "20", pod(t, "a", 19))
+	begin(t, e, other, "20")
+	e.Record(other).Gap("20", "10")
+	e.Forget("pods")
+	_ = e.Commit()
+	begin(t, e, pods, "12", pod(t, "a", 11))
+	for range 2 {
+		if history := e.Ledger("pods").History(); history != "10" {
+			t.Errorf("history %q", history)
+		}
+		kill(t, e)
+		e = start(t, folder, Sink{Name: "s"})
+		e.Resume(pods)
+	}
+}
+
 // A source that is being removed is resumed only after the removal. Otherwise the store would remove what the resumed
 // source has begun.
 func TestResumeWhileASourceIsForgotten(t *testing.T) {

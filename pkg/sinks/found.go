@@ -38,6 +38,7 @@ type Found struct {
 	seed    maphash.Seed        // the seed of hashName
 	single  map[string]struct{} // events that only their own record shows, by id, or by delivery and object
 	full    bool                // set when a record was discarded because the limit was reached
+	noted   int                 // number of records since Mark
 }
 
 // last is the last state of an object that the destination was sent.
@@ -113,6 +114,7 @@ func (f *Found) Note(r FoundRecord) {
 	if writer != f.Writer || f.Writer == "" || mutant.On("no-read-back") {
 		return
 	}
+	f.noted++
 	switch {
 	case delivery != "":
 		f.noteSingle(deliveredID(delivery, r.UID, r.ID))
@@ -126,6 +128,13 @@ func (f *Found) Note(r FoundRecord) {
 		return
 	}
 	s, remembered := f.objects[r.UID]
+	if f.objects == nil {
+		f.objects, f.names, f.seed = map[string]last{}, map[uint64]uint64{}, maphash.MakeSeed()
+	}
+	if r.Subject != "" && len(f.names) < maxFound {
+		name := f.hashName(r.Place, history, r.Subject)
+		f.names[name] = max(f.names[name], version)
+	}
 	sameHistory := remembered && s.sent == "" && s.Value().history == history
 	left, gone := endsObject(r.UID, r.ID)
 	deleted := gone && r.ID == r.UID+deletedSuffix
@@ -136,16 +145,6 @@ func (f *Found) Note(r FoundRecord) {
 		version = max(version, s.version) // a leave can have an older resourceVersion
 	case !remembered && !f.hasRoom():
 		return
-	}
-	if f.objects == nil {
-		f.objects = map[string]last{}
-	}
-	if r.Subject != "" {
-		if f.names == nil {
-			f.names, f.seed = map[uint64]uint64{}, maphash.MakeSeed()
-		}
-		name := f.hashName(r.Place, history, r.Subject)
-		f.names[name] = max(f.names[name], version)
 	}
 	f.objects[r.UID] = last{
 		version: version,
@@ -161,6 +160,18 @@ func (f *Found) Sent(m *event.Message, part, place string) {
 	r := RecordOf(f.Writer, m)
 	r.Part, r.Place = part, place
 	f.Note(r)
+}
+
+// Mark marks the records that were added until now: see Forget.
+func (f *Found) Mark() { f.noted = 0 }
+
+// Forget removes all records if none was added since the last Mark. It must be called only if no event comes again
+// that was sent before the last Mark. From then on, records can only do harm: if etcd was restored unnoticed, new
+// events have lower resourceVersions.
+func (f *Found) Forget() {
+	if f.noted == 0 {
+		*f = Found{Writer: f.Writer, Logger: f.Logger}
+	}
 }
 
 // hashName returns the hash of the name of an object, at one place and in one history of etcd.

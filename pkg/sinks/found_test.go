@@ -285,6 +285,30 @@ func TestFoundNextObject(t *testing.T) {
 	}
 }
 
+// Records are forgotten only if none was added since the last Mark.
+func TestForget(t *testing.T) {
+	found := sinks.Found{Writer: writer}
+	found.Note(record(writer, ev("update", 12, "")))
+	found.Forget()
+	found.Mark()
+	found.Note(record(writer, about("b", ev("update", 13, ""))))
+	found.Forget()
+	if !found.Has(ev("update", 12, ""), "") {
+		t.Fatal("forgotten before a mark")
+	}
+	found.Mark()
+	found.Forget()
+	for _, m := range []*event.Message{ev("update", 12, ""), about("c", ev("update", 11, ""))} {
+		if found.Has(m, "") {
+			t.Errorf("%s is not sent", m.ID)
+		}
+	}
+	found.Note(record(writer, ev("update", 12, "")))
+	if !found.Has(ev("update", 12, ""), "") {
+		t.Error("nothing is found any more")
+	}
+}
+
 // An older event of another object with the same name can wait for another place.
 func TestFoundElsewhere(t *testing.T) {
 	found := sinks.Found{Writer: writer}

@@ -18,6 +18,9 @@ type Resumer interface {
 	// destination, as Part names them, that have parked events. The parked events were perhaps written, so Positions
 	// leaves out all parts that can contain them.
 	Positions(parked []string) Positions
+	// Forget is called, like Positions, while no message is in flight. It means that no event comes again that was sent
+	// before the last call of Positions. The sink can forget what it had read back until then (see Found.Forget).
+	Forget()
 }
 
 // Resume contains what a Resumer must know of earlier processes.

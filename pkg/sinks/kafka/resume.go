@@ -66,6 +66,7 @@ func (s *Sink) Resume(from sinks.Resume) {
 
 // Positions implements [sinks.Resumer]. It returns the positions of the fenced partitions.
 func (s *Sink) Positions(parked []string) sinks.Positions {
+	s.fences.with((*sinks.Found).Mark)
 	positions := make(sinks.Positions)
 	for _, t := range s.topics {
 		for _, p := range t.partitions {
@@ -76,6 +77,9 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 	}
 	return positions
 }
+
+// Forget implements [sinks.Resumer].
+func (s *Sink) Forget() { s.fences.with((*sinks.Found).Forget) }
 
 // partName returns the name of a partition in [sinks.Positions].
 func (s *Sink) partName(p *partition) string { return s.client.ClusterID() + "/" + p.name }
@@ -139,6 +143,13 @@ func (s *fences) store(part string, p sinks.Position) error {
 		return fmt.Errorf("store its position: %w", g.err)
 	}
 	return nil
+}
+
+// with calls a function with the records that were found.
+func (s *fences) with(do func(*sinks.Found)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do(&s.found)
 }
 
 func (s *fences) note(r sinks.FoundRecord) {

@@ -49,11 +49,15 @@ func (s *Sink) Resume(from sinks.Resume) {
 
 // Positions implements [sinks.Resumer]. The only part is the stream.
 func (s *Sink) Positions(parked []string) sinks.Positions {
+	s.found.Mark()
 	if s.progress.part == "" || len(parked) > 0 {
 		return nil
 	}
 	return sinks.Positions{s.progress.part: {Next: int64(s.progress.settled()) + 1}}
 }
+
+// Forget implements [sinks.Resumer].
+func (s *Sink) Forget() { s.found.Forget() }
 
 // settled returns the highest acknowledged sequence before all messages that were perhaps written.
 func (p *progress) settled() uint64 {
