@@ -14,6 +14,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/internal/tracker"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -97,16 +98,21 @@ func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Wr
 	})
 }
 
-// runEngine builds and runs an engine. quarantined is the number of checkpoints that the process has quarantined.
+// runEngine opens the checkpoint, and builds and runs an engine. quarantined is the number of checkpoints that the
+// process has quarantined.
 func runEngine(
 	ctx context.Context, cfg *config.Config, kube *rest.Config, server *frontend, quarantined int64, out io.Writer,
 	log *slog.Logger,
-) error {
-	options, err := assemble.Options(cfg, kube, engine.Build{Version: version, Commit: commit}, log)
+) (err error) {
+	options, state, err := assemble.Options(cfg, kube, engine.Build{Version: version, Commit: commit}, log)
 	if err != nil {
 		return err
 	}
-	options.Quarantined = quarantined
+	state.Quarantined = quarantined
+	if options.Store, err = checkpoint.Open(state); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, options.Store.Close()) }()
 	if out != nil {
 		printer := &printer{out: out, places: assemble.Places(cfg)}
 		options.OnSettled = printer.print

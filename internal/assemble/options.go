@@ -8,27 +8,33 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 )
 
-// Options builds the parts of an engine. It reads the files that the configuration names. If the fingerprint key does
-// not exist yet, Options creates it.
-func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slog.Logger) (engine.Options, error) {
+// Options builds the parts of an engine, except its Store, and returns the options with which to open the Store. It
+// reads the files that the configuration names. If the fingerprint key does not exist yet, Options creates it.
+func Options(
+	cfg *config.Config, kube *rest.Config, build engine.Build, log *slog.Logger,
+) (o engine.Options, store checkpoint.Options, err error) {
 	kube = rest.CopyConfig(kube)
 	kube.UserAgent = "deltabridge/" + build.Version
-	o := engine.Options{
+	o = engine.Options{
 		Cluster: cfg.Cluster, State: cfg.State.Path, ShutdownTimeout: cfg.ShutdownTimeout,
 		Build: build, Kube: kube, Logger: log,
 	}
 	redaction, err := NewRedaction(cfg)
 	if err != nil {
-		return o, err
+		return o, store, err
 	}
-	o.Privacy, o.Transform, o.Enrichment = redaction.Privacy, redaction.Transform(), Enrichment(cfg, redaction)
+	store = checkpoint.Options{
+		Path: cfg.State.Path, ClusterName: cfg.Cluster, Privacy: redaction.Privacy, Logger: log,
+	}
+	o.Transform, o.Enrichment = redaction.Transform(), Enrichment(cfg, redaction)
 	watch, err := json.Marshal(cfg.Watch)
 	if err != nil {
-		return o, err
+		return o, store, err
 	}
 	o.Watch = string(watch)
 	o.Scopes = Scopes(cfg)
@@ -38,15 +44,15 @@ func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slo
 		o.ManagedFields = o.ManagedFields || s.Payload == event.PayloadChange
 		d, err := NewDestination(s, prober, log.With("sink", s.Name))
 		if err != nil {
-			return o, err
+			return o, store, err
 		}
 		sink := Sink(cfg, s, redaction, d)
 		if sink.Rejections, err = d.Rejections(s, cfg.State.Path); err != nil {
-			return o, err
+			return o, store, err
 		}
 		o.Sinks = append(o.Sinks, sink)
 	}
-	return o, nil
+	return o, store, nil
 }
 
 // Sink builds the filter, encoder and buffer options of a sink. It does not set Rejections, which defines how rejected

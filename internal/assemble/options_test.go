@@ -25,7 +25,7 @@ sinks:
 - {name: hidden, payload: `+test.payload+`, resync: 1h, buffer: {overflow: drop-oldest}, stdout: {}}`)
 		cfg.State.Path = t.TempDir()
 		kube := &rest.Config{Host: "https://a", UserAgent: "kubectl"}
-		o, err := Options(cfg, kube, engine.Build{Version: "1.2"}, slog.New(slog.DiscardHandler))
+		o, store, err := Options(cfg, kube, engine.Build{Version: "1.2"}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,10 @@ sinks:
 		if o.Cluster != "prod" || o.ManagedFields != test.managedFields || len(o.Scopes) == 0 || o.Watch == "" {
 			t.Errorf("payload %s: %+v", test.payload, o)
 		}
-		if o.Transform != nil || o.Privacy.Seal == nil {
+		if store.Path != cfg.State.Path || store.ClusterName != "prod" {
+			t.Errorf("%+v", store)
+		}
+		if o.Transform != nil || store.Privacy.Seal == nil {
 			t.Error("secret values are hidden from the sink that is sent them in plain text, or are in the checkpoint")
 		}
 		plain, hidden := o.Sinks[0], o.Sinks[1]

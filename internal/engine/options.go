@@ -20,10 +20,10 @@ import (
 // Options configures an [Engine].
 type Options struct {
 	Cluster string // name of the cluster
-	// State is the directory for the checkpoint, the queues, the parked events and the control socket.
+	// State is the directory of the queues, the parked events and the control socket.
 	State string
-	// Quarantined is the number of checkpoints that earlier engines of the process have quarantined.
-	Quarantined int64
+	// Store is the checkpoint. The caller closes it after Run.
+	Store *checkpoint.Store
 	// ShutdownTimeout is the maximum time that a sink may continue to deliver during shutdown. A sink that acknowledges
 	// nothing is stopped earlier.
 	ShutdownTimeout time.Duration
@@ -37,7 +37,6 @@ type Options struct {
 	// Transform is called for every object as soon as it is read, and may change it. If it is nil, objects stay as they
 	// are.
 	Transform func(schema.GroupVersionResource, *object.Object)
-	Privacy   checkpoint.Privacy // which data the rows of the checkpoint may contain in plain text
 	Enrichment
 	Sinks []Sink
 	// OnSettled is called by the goroutine of a sink when the destination has acknowledged an event. It may be nil.
