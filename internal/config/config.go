@@ -22,8 +22,8 @@ type Config struct {
 	Kubeconfig string `yaml:"kubeconfig" format:"file" default:"\"\"" example:"/etc/deltabridge/kubeconfig"`
 	// Where the bridge stores its state.
 	State State `yaml:"state"`
-	// Lets several replicas of the bridge run, of which one is the leader. If this is not set, only one process may run.
-	Election *Election `yaml:"election"`
+	// How replicas of the bridge agree on a leader.
+	Election Election `yaml:"election"`
 	// The HTTP server for metrics and health checks.
 	HTTP HTTP `yaml:"http"`
 	// The log of the bridge.

@@ -16,8 +16,8 @@ type State struct {
 	// The directory. The bridge creates it if it does not exist. A relative path is relative to the working directory.
 	Path string `yaml:"path" pattern:"." default:"./state" example:"/var/lib/deltabridge"`
 	// A log in a broker, to which the bridge also writes its checkpoint and its spilled events. With the log, the
-	// directory needs no volume: a bridge with an empty directory reads the log. It requires `redactionKeyFile`. See
-	// docs/availability.md.
+	// directory needs no volume: a bridge with an empty directory reads the log. Several replicas can run, of which the
+	// holder of a Lease is the leader. It requires `redactionKeyFile`. See docs/availability.md.
 	Log *StateLog `yaml:"log"`
 }
 
@@ -37,8 +37,8 @@ type StateLog struct {
 // RowsIdentity is the value of StateLog.Rows for a log without the states of objects.
 const RowsIdentity = "identity"
 
-// Election configures how replicas of the bridge agree on a leader, which is the only one that reads and delivers. The
-// others are standbys. The replicas must have the same configuration and the same `state.log`.
+// Election configures how the replicas of the bridge agree on a leader, which is the only one that reads and delivers.
+// The others are standbys. It has an effect only with `state.log`. The replicas must have the same configuration.
 type Election struct {
 	// The Lease that the leader holds.
 	Lease Lease `yaml:"lease"`
@@ -55,28 +55,41 @@ type Election struct {
 type Lease struct {
 	// The name of the Lease. The bridge creates the Lease if it does not exist.
 	Name string `yaml:"name" pattern:"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$" default:"deltabridge" example:"deltabridge-audit"`
-	// The namespace of the Lease. If it is empty, it is the namespace of the Pod. Outside a Pod, it must be set.
+	// The namespace of the Lease. If it is empty, it is the namespace of the Pod or, outside a Pod, that of the
+	// kubeconfig.
 	Namespace string `yaml:"namespace" pattern:"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$" example:"deltabridge"`
 }
 
 // jitter is the factor by which client-go can lengthen the retry period (leaderelection.JitterFactor).
 const jitter = 1.2
 
-// validateState reports mistakes in state.log and election, and in keys that these do not permit.
+// validateState reports mistakes in state.log and election, and keys that state.log does not permit.
 func (c *Config) validateState(at *strictyaml.Section) {
-	if at.Fine("state.log") {
+	if at.Fine("state.log") && c.State.Log != nil {
 		c.validateLog(at.At("state.log"))
 	}
 	if at.Fine("election") {
-		c.validateElection(at)
+		c.Election.validate(at.At("election"))
+	}
+	for i := range c.Sinks {
+		s, sink := &c.Sinks[i], fmt.Sprintf("sinks[%d]", i)
+		if c.State.Log == nil {
+			continue
+		}
+		if s.DeadLetter != nil && s.DeadLetter.File != nil {
+			at.Report(sink+".deadLetter.file", "is not in state.log, so it is lost when another replica takes over",
+				"use deadLetter.topic or deadLetter.subject")
+		}
+		if s.NATS != nil && s.NATS.Embedded != nil {
+			at.Report(sink+".nats.embedded", "is a server of one process, but with state.log there can be several",
+				"use nats.url")
+		}
 	}
 }
 
 func (c *Config) validateLog(at *strictyaml.Section) {
 	l := c.State.Log
 	switch given := at.Given("nats", "kafka"); {
-	case l == nil:
-		return
 	case len(given) > 1:
 		at.Report(given[1], "cannot be used together with "+given[0], "use one log")
 	case len(given) == 0:
@@ -92,37 +105,19 @@ func (c *Config) validateLog(at *strictyaml.Section) {
 	}
 }
 
-func (c *Config) validateElection(at *strictyaml.Section) {
-	e := c.Election
-	if e == nil {
-		return
-	}
-	there := at.At("election")
-	if c.State.Log == nil {
-		at.Report("election", "requires state.log, from which a standby takes over the state", "set state.log")
-	}
-	if len(validation.IsDNS1123Subdomain(e.Lease.Name)) > 0 && there.Fine("lease.name") {
-		there.Report("lease.name", strictyaml.Quote(e.Lease.Name)+" is not a valid name",
+func (e *Election) validate(at *strictyaml.Section) {
+	if len(validation.IsDNS1123Subdomain(e.Lease.Name)) > 0 && at.Fine("lease.name") {
+		at.Report("lease.name", strictyaml.Quote(e.Lease.Name)+" is not a valid name",
 			"use lower-case letters, digits, - and ., beginning and ending with a letter or digit")
 	}
 	switch {
 	case e.LeaseDuration%time.Second != 0:
-		there.Report("leaseDuration", fmt.Sprint(e.LeaseDuration, " is not a whole number of seconds"), "write 10s")
+		at.Report("leaseDuration", fmt.Sprint(e.LeaseDuration, " is not a whole number of seconds"), "write 10s")
 	case e.RenewDeadline >= e.LeaseDuration:
-		there.Report("renewDeadline", fmt.Sprintf("%s is not less than leaseDuration (%s)", e.RenewDeadline, e.LeaseDuration),
+		at.Report("renewDeadline", fmt.Sprintf("%s is not less than leaseDuration (%s)", e.RenewDeadline, e.LeaseDuration),
 			"write about two thirds of leaseDuration")
 	case float64(e.RetryPeriod)*jitter >= float64(e.RenewDeadline):
-		there.Report("retryPeriod", fmt.Sprintf("%s is not less than five sixths of renewDeadline (%s)", e.RetryPeriod,
+		at.Report("retryPeriod", fmt.Sprintf("%s is not less than five sixths of renewDeadline (%s)", e.RetryPeriod,
 			e.RenewDeadline), "write about a tenth of leaseDuration")
-	}
-	for i := range c.Sinks {
-		s, sink := &c.Sinks[i], fmt.Sprintf("sinks[%d]", i)
-		if s.DeadLetter != nil && s.DeadLetter.File != nil {
-			at.Report(sink+".deadLetter.file", "is lost when another replica takes over",
-				"use deadLetter.topic or deadLetter.subject")
-		}
-		if s.NATS != nil && s.NATS.Embedded != nil {
-			at.Report(sink+".nats.embedded", "is a server of one replica", "use nats.url")
-		}
 	}
 }

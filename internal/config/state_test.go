@@ -7,8 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestReplicas(t *testing.T) {
-	c, err := Load("testdata/replicas.yaml")
+var defaultElection = Election{
+	Lease: Lease{Name: "deltabridge"}, LeaseDuration: 10 * time.Second, RenewDeadline: 7 * time.Second,
+	RetryPeriod: time.Second,
+}
+
+func TestStateLog(t *testing.T) {
+	c, err := Load("testdata/state-log.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -17,23 +22,12 @@ func TestReplicas(t *testing.T) {
 		log.Kafka.CreateTopics.ReplicationFactor != 3 {
 		t.Errorf("%+v", log)
 	}
-	want := &Election{
-		Lease: Lease{Name: "audit", Namespace: "tools"}, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second,
-		RetryPeriod: 2 * time.Second,
-	}
-	if diff := cmp.Diff(want, c.Election); diff != "" {
+	if diff := cmp.Diff(defaultElection, c.Election); diff != "" {
 		t.Error(diff)
 	}
 
-	c = mustParse(t, `{state: {log: {nats: {url: "nats://a"}}}, redactionKeyFile: testdata/full.yaml, election: {},
+	c = mustParse(t, `{state: {log: {nats: {url: "nats://a"}}}, redactionKeyFile: testdata/full.yaml,
 		sinks: [{name: a, stdout: {}}]}`)
-	want = &Election{
-		Lease: Lease{Name: "deltabridge"}, LeaseDuration: 10 * time.Second, RenewDeadline: 7 * time.Second,
-		RetryPeriod: time.Second,
-	}
-	if diff := cmp.Diff(want, c.Election); diff != "" {
-		t.Error(diff)
-	}
 	if log := c.State.Log; log.Rows != "full" || log.NATS.Stream.Name != "DELTABRIDGE_STATE" ||
 		log.NATS.ConnectionName != "deltabridge-local-state" {
 		t.Errorf("%+v", log)
