@@ -85,6 +85,7 @@ func (e *Engine) buildPipelines() error {
 			return err
 		}
 		p.resume(e.tracker)
+		p.drain.Leads = o.Leads
 		if o.OnSettled != nil {
 			count := p.drain.Hooks.OnSettled
 			p.drain.Hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {

@@ -39,6 +39,8 @@ type Options struct {
 	Transform func(schema.GroupVersionResource, *object.Object)
 	Enrichment
 	Sinks []Sink
+	// Leads is sinks.Drain.Leads of all sinks. It can be called by several goroutines at once.
+	Leads func() bool
 	// OnSettled is called by the goroutine of a sink when the destination has acknowledged an event. It may be nil.
 	OnSettled func(sink string, m *event.Message)
 	Logger    *slog.Logger

@@ -144,7 +144,7 @@ func (p *pipeline) resume(t *tracker.Tracker) {
 		return
 	}
 	sink.Resume(t.Resumes(p.Name))
-	p.drain.ReadsBack = true
+	p.drain.ReadsBack, p.drain.Fenced = true, sink.Fenced
 	p.introducing.Store(strings.HasPrefix(t.Destination(p.Name), partOf))
 	spilled := p.queue.Last() // the last of the events that earlier processes left on disk, and may have sent
 	done := false             // set if nothing that was sent before the last bookmark comes again when that is stored
