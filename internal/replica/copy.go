@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,11 @@ import (
 type Options struct {
 	Checkpoint checkpoint.Options // Open sets its Log; its Logger is used for all messages
 	Log        statelog.Log       // Close closes it
-	Claim      statelog.Claim     // what this process knows about itself; Open sets its Format
+	// Claim is what this process knows about itself. Open sets the format, and the installation and the cluster of the
+	// checkpoint.
+	Claim statelog.Claim
+	// Patience is how long Eligible lets better prepared processes try first.
+	Patience time.Duration
 
 	timing timing // zero except in tests
 }
@@ -26,10 +31,11 @@ type timing struct {
 	pause    time.Duration // between two steps of Maintain if nothing is to be written
 	check    time.Duration // between two calls of Writer.Check
 	retry    time.Duration // the longest pause after an error
+	loss     time.Duration // see lossPause
 }
 
 func defaultTiming() timing {
-	return timing{patience: 2 * time.Second, pause: time.Second, check: 30 * time.Second, retry: 5 * time.Second}
+	return timing{patience: 2 * time.Second, pause: time.Second, check: 30 * time.Second, retry: 5 * time.Second, loss: 15 * time.Second}
 }
 
 // Copy is a checkpoint that is shared through a state log. See the package comment for the order of calls.
@@ -41,6 +47,15 @@ type Copy struct {
 	logger  *slog.Logger
 	timing  timing
 	behind  atomic.Int64
+
+	wasReady   atomic.Bool // the copy was complete and up to date since Open
+	incomplete atomic.Bool // the last attempt to follow has failed because the log has lost commits
+
+	patience time.Duration
+	mu       sync.Mutex // guards the following fields
+	refused  time.Time  // when Lead first failed because the log has lost commits; zero if it did not
+	asked    time.Time  // when Eligible was last called
+	vacant   time.Time  // since when there has been no leader
 }
 
 // unknown is the value of Behind if it is not known.
@@ -50,7 +65,7 @@ const unknown = -1
 // the log.
 func Open(o Options) (*Copy, error) {
 	c := &Copy{
-		claim: o.Claim, timing: cmp.Or(o.timing, defaultTiming()),
+		claim: o.Claim, patience: o.Patience, timing: cmp.Or(o.timing, defaultTiming()),
 		logger: cmp.Or(o.Checkpoint.Logger, slog.New(slog.DiscardHandler)),
 	}
 	c.claim.Format = checkpoint.Format
@@ -62,6 +77,10 @@ func Open(o Options) (*Copy, error) {
 	c.store, err = checkpoint.Open(o.Checkpoint)
 	if err != nil {
 		return nil, err
+	}
+	c.claim.Installation = cmp.Or(c.store.Installation(), c.claim.Installation)
+	if uid := c.store.ClusterUID(); uid != checkpoint.UnknownCluster {
+		c.claim.Cluster = cmp.Or(uid, c.claim.Cluster)
 	}
 	return c, nil
 }

@@ -23,9 +23,14 @@ func (c *Copy) Follow(ctx context.Context) error {
 	r := newRetries(c.logger, c.timing.retry)
 	for {
 		err := f.Read(ctx)
+		c.incomplete.Store(errors.Is(err, statelog.ErrIncomplete))
 		if err == nil {
 			r.after(nil)
 			c.behind.Store(int64(f.Behind()))
+			c.wasReady.Store(c.wasReady.Load() || c.Ready())
+			if !c.Ready() && c.Behind() != unknown {
+				continue // it may be up to date by now
+			}
 			if err = f.Wait(ctx); err == nil {
 				continue
 			}

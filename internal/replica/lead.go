@@ -33,11 +33,16 @@ func (c *Copy) Lead(ctx context.Context, acceptLoss bool) error {
 		c.resign()
 		return err
 	}
+	if w.Term().Installation == "" { // a new log
+		c.claim.Installation = c.store.Installation()
+		return c.Lead(ctx, acceptLoss)
+	}
 	if problem := w.Problem(); problem != nil {
 		c.logger.Error("state log has lost commits, continuing with the local checkpoint", "err", problem)
 	}
 	c.logger.Info("leading: this process writes the state log", "epoch", w.Term().Epoch)
 	c.behind.Store(0)
+	c.wasReady.Store(true)
 	return nil
 }
 

@@ -21,7 +21,7 @@ import (
 
 const (
 	cluster  = "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
-	patience = 50 * time.Millisecond // of the processes in the tests
+	patience = 200 * time.Millisecond // of the processes in the tests
 )
 
 // process is a Copy with a log that can fail.
@@ -86,8 +86,8 @@ func start(t *testing.T, log statelog.Log, dir string, edit ...func(*Options)) *
 		p.dir = t.TempDir()
 	}
 	o := Options{
-		Log: p.log, Claim: statelog.Claim{Installation: "i", Cluster: cluster, Started: time.Now()},
-		timing: timing{patience, 2 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond},
+		Log: p.log, Claim: statelog.Claim{Cluster: cluster, Started: time.Now()},
+		timing: timing{patience, 2 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond, 50 * time.Millisecond},
 	}
 	o.Checkpoint = checkpoint.Options{
 		Path: p.dir, NoSync: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
