@@ -57,6 +57,9 @@ func New(o Options) (*Engine, error) {
 	}
 	e.resyncs = &resyncer{ctx: e.reading, pipelines: e.pipelines, informers: e.set.Informers}
 	e.metrics.Registry.MustRegister(&stateCollector{e.pipelines, e.set.Statuses, e.tracker})
+	if o.Collector != nil {
+		e.metrics.Registry.MustRegister(o.Collector)
+	}
 	return e, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -40,7 +41,8 @@ type Options struct {
 	Enrichment
 	Sinks []Sink
 	// Leads is sinks.Drain.Leads of all sinks. It can be called by several goroutines at once.
-	Leads func() bool
+	Leads     func() bool
+	Collector prometheus.Collector // additional metrics; may be nil
 	// OnSettled is called by the goroutine of a sink when the destination has acknowledged an event. It may be nil.
 	OnSettled func(sink string, m *event.Message)
 	Logger    *slog.Logger

@@ -48,8 +48,10 @@ type Copy struct {
 	timing  timing
 	behind  atomic.Int64
 
-	wasReady   atomic.Bool // the copy was complete and up to date since Open
-	incomplete atomic.Bool // the last attempt to follow has failed because the log has lost commits
+	leads      atomic.Bool
+	committed  atomic.Int64 // when the last commit was appended or applied, as Unix time in milliseconds; 0 if none was
+	wasReady   atomic.Bool  // the copy was complete and up to date since Open
+	incomplete atomic.Bool  // the last attempt to follow has failed because the log has lost commits
 
 	patience time.Duration
 	mu       sync.Mutex // guards the following fields
@@ -71,7 +73,7 @@ func Open(o Options) (*Copy, error) {
 	c.claim.Format = checkpoint.Format
 	c.behind.Store(unknown)
 	c.log = &patientLog{Log: o.Log, patience: c.timing.patience}
-	c.journal = &journal{log: c.log, over: errNoTerm}
+	c.journal = &journal{log: c.log, over: errNoTerm, appended: c.noteCommit}
 	o.Checkpoint.Log = c.journal
 	var err error
 	c.store, err = checkpoint.Open(o.Checkpoint)
@@ -93,9 +95,12 @@ func (c *Copy) Store() *checkpoint.Store { return c.store }
 // does not block. A standby that is at most 2 commits behind can take over at once.
 func (c *Copy) Behind() int { return int(c.behind.Load()) }
 
+func (c *Copy) noteCommit() { c.committed.Store(time.Now().UnixMilli()) }
+
 // resign ends the term of this process. The log is not changed.
 func (c *Copy) resign() {
 	c.behind.Store(unknown)
+	c.leads.Store(false)
 	_ = c.store.Exclusively(func() error { c.journal.over = errNoTerm; return nil })
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/deltabridge/deltabridge/internal/statelog"
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 )
 
 // Follow applies the log to the checkpoint until ctx ends, and then returns nil. If this process leads, its term ends
@@ -19,7 +18,7 @@ import (
 func (c *Copy) Follow(ctx context.Context) error {
 	c.resign()
 	defer c.behind.Store(unknown)
-	f := statelog.NewFollower(c.log, exclusive{c.store.Copy(), c.store}, c.claim)
+	f := statelog.NewFollower(c.log, exclusive{c.store.Copy(), c}, c.claim)
 	r := newRetries(c.logger, c.timing.retry)
 	for {
 		err := f.Read(ctx)
@@ -53,16 +52,20 @@ func (c *Copy) Follow(ctx context.Context) error {
 type exclusive struct {
 	statelog.Copy
 
-	store *checkpoint.Store
+	of *Copy
 }
 
 // Apply implements statelog.Copy.
 func (e exclusive) Apply(pairs []statelog.Pair, at statelog.Point) error {
-	return e.store.Exclusively(func() error { return e.Copy.Apply(pairs, at) })
+	err := e.of.store.Exclusively(func() error { return e.Copy.Apply(pairs, at) })
+	if err == nil {
+		e.of.noteCommit()
+	}
+	return err
 }
 
 // Reset implements statelog.Copy.
-func (e exclusive) Reset() error { return e.store.Exclusively(e.Copy.Reset) }
+func (e exclusive) Reset() error { return e.of.store.Exclusively(e.Copy.Reset) }
 
 // retries logs when attempts begin to fail and when they succeed again, and chooses the pauses between them.
 type retries struct {

@@ -15,10 +15,11 @@ var errNoTerm = fmt.Errorf("%w: this process does not lead", statelog.ErrConflic
 // journal implements checkpoint.Log with the writer of a term. The store calls its methods one at a time. All other
 // uses must be in a function that Store.Exclusively calls.
 type journal struct {
-	log    *patientLog
-	writer *statelog.Writer
-	over   error         // why this process does not lead; nil while it leads
-	ended  chan struct{} // closed when the term has ended by itself; replaced by Lead
+	log      *patientLog
+	writer   *statelog.Writer
+	over     error         // why this process does not lead; nil while it leads
+	ended    chan struct{} // closed when the term has ended by itself; replaced by Lead
+	appended func()        // called when a commit is in the log
 }
 
 // Sync implements checkpoint.Log.
@@ -32,6 +33,9 @@ func (j *journal) Append(pairs []statelog.Pair) (at statelog.Point, err error) {
 		at, err = j.writer.Append(ctx, pairs)
 		return err
 	})
+	if err == nil {
+		j.appended()
+	}
 	return at, err
 }
 

@@ -43,6 +43,7 @@ func (c *Copy) Lead(ctx context.Context, acceptLoss bool) error {
 	c.logger.Info("leading: this process writes the state log", "epoch", w.Term().Epoch)
 	c.behind.Store(0)
 	c.wasReady.Store(true)
+	c.leads.Store(true)
 	return nil
 }
 
@@ -58,6 +59,7 @@ func (c *Copy) Maintain(ctx context.Context) error {
 		switch {
 		case isFinal(err):
 			c.behind.Store(unknown)
+			c.leads.Store(false)
 			return err
 		case ctx.Err() != nil:
 			continue
