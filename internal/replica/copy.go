@@ -15,7 +15,9 @@ import (
 type Options struct {
 	Checkpoint checkpoint.Options // Open sets its Log; its Logger is used for all messages
 	Log        statelog.Log       // Close closes it
-	Claim      statelog.Claim     // what this process knows about itself; Open sets its Format
+	// Claim contains what this process knows about itself. Without Cluster, the log of another cluster is not detected.
+	// Open sets Format.
+	Claim statelog.Claim
 
 	timing timing // zero except in tests
 }

@@ -44,7 +44,8 @@ func TestTakeOver(t *testing.T) {
 			}
 			standby.caughtUp(one)
 			want := one.content()
-			if one.Behind() != 0 || len(want.Rows) != 4 || want.Positions["0"].Next != 10 || want.Destination != "d" {
+			if one.Behind() != 0 || len(want.Rows) != 4 || one.next() != 10 || want.Destination != "d" ||
+				want.Installation == "" {
 				t.Errorf("%d behind, %+v", one.Behind(), want)
 			}
 			stopped(t, stopOne)
@@ -196,7 +197,7 @@ func TestLogCreatedAgain(t *testing.T) {
 	want := p.content()
 	_, ended := p.run(p.Maintain)
 	b.Recreate()
-	wantError(t, "Maintain", <-ended, statelog.ErrConflict)
+	wantError(t, "Maintain", result(t, ended), statelog.ErrConflict)
 	wantError(t, "commit", p.put("a", 2), statelog.ErrConflict)
 	wantError(t, "Lead", p.Lead(t.Context(), false), statelog.ErrIncomplete)
 	wantError(t, "commit", p.put("a", 2), statelog.ErrConflict)
@@ -236,6 +237,9 @@ func TestForeignLog(t *testing.T) {
 	}
 	wantError(t, "Maintain", p.Maintain(t.Context()), statelog.ErrConflict)
 	p.expect(want)
+	if claim := p.Store().Copy().Point().Claim; claim.Format != checkpoint.Format {
+		t.Errorf("%+v", claim)
+	}
 	use(statelog.ErrNewer, start(t, b.Open(), ""))
 	use(statelog.ErrNewer, p)
 }
@@ -264,7 +268,7 @@ func TestTwoLeaders(t *testing.T) {
 					committed <- n
 				}(last)
 				standby.lead()
-				wantError(t, "Maintain", <-ended, statelog.ErrConflict)
+				wantError(t, "Maintain", result(t, ended), statelog.ErrConflict)
 				wantError(t, "commit", leader.put("b", 1), statelog.ErrConflict)
 				if last = <-committed; leader.Behind() != unknown {
 					t.Errorf("%d behind after the term", leader.Behind())
@@ -279,6 +283,17 @@ func TestTwoLeaders(t *testing.T) {
 			expectLog(t, b.Open(), leader.content())
 		})
 	}
+}
+
+// Maintain returns as soon as a commit has failed because the term has ended.
+func TestMaintainNoticesFailedCommit(t *testing.T) {
+	b := logtest.NewBroker(false)
+	rarely := func(o *Options) { o.timing.pause, o.timing.check = time.Hour, time.Hour }
+	p := start(t, b.Open(), "", rarely).lead()
+	_, ended := p.run(p.Maintain)
+	start(t, b.Open(), "").lead()
+	wantError(t, "commit", p.put("a", 1), statelog.ErrConflict)
+	wantError(t, "Maintain", result(t, ended), statelog.ErrConflict)
 }
 
 // A process follows after it has led, and leads again. Meanwhile its store can't be changed.
@@ -385,15 +400,23 @@ func TestCommitDuringPass(t *testing.T) {
 	expectLog(t, b.Open(), p.content())
 }
 
-// Lead ends with its context, and can be repeated.
-func TestLeadGivesUp(t *testing.T) {
+// Lead ends with its context, or when the broker does not respond after the claim. Then this process does not lead, and
+// Lead can be repeated.
+func TestLeadFails(t *testing.T) {
 	b := logtest.NewBroker(true)
 	p := start(t, b.Open(), "")
 	p.log.hangs.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	wantError(t, "Lead", p.Lead(ctx, false), context.DeadlineExceeded)
-	wantError(t, "commit", p.put("a", 1), statelog.ErrConflict)
 	p.log.hangs.Store(false)
+	appends := 0
+	hang := func([]byte) { appends++; p.log.hangs.Store(appends > 1) }
+	p.log.before.Store(&hang)
+	wantError(t, "Lead", p.Lead(t.Context(), false), errSilent)
+	p.log.before.Store(nil)
+	p.log.hangs.Store(false)
+	wantError(t, "commit", p.put("a", 1), statelog.ErrConflict)
 	p.lead().mustPut("a", 1)
+	expectLog(t, b.Open(), p.content())
 }
