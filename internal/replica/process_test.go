@@ -140,6 +140,18 @@ func (p *process) run(method func(context.Context) error) (stop func() error, en
 	return func() error { wait(); return <-result }, result
 }
 
+// result waits for what a method returns.
+func result(t *testing.T, ended <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(20 * time.Second):
+		t.Fatal("the method does not return")
+		return nil
+	}
+}
+
 // stopped checks that a method returned nil when its context ended.
 func stopped(t *testing.T, stop func() error) {
 	t.Helper()

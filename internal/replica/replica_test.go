@@ -2,11 +2,8 @@ package replica
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strings"
 	"testing"
 	"time"
 
@@ -44,7 +41,8 @@ func TestTakeOver(t *testing.T) {
 			}
 			standby.caughtUp(one)
 			want := one.content()
-			if one.Behind() != 0 || len(want.Rows) != 4 || want.Positions["0"].Next != 10 || want.Destination != "d" {
+			if one.Behind() != 0 || len(want.Rows) != 4 || one.next() != 10 || want.Destination != "d" ||
+				want.Installation == "" {
 				t.Errorf("%d behind, %+v", one.Behind(), want)
 			}
 			stopped(t, stopOne)
@@ -98,78 +96,6 @@ func TestFirstLog(t *testing.T) {
 	stopped(t, stop)
 }
 
-// The broker is unavailable during a commit. The commit fails soon and changes nothing. When the broker is available
-// again, Maintain completes it, and the next leader has it.
-func TestBrokerUnavailable(t *testing.T) {
-	for name, test := range map[string]struct {
-		fault       logtest.Fault
-		hangs, down bool
-	}{
-		"down":                        {down: true},
-		"hangs":                       {hangs: true},
-		"lost":                        {fault: logtest.NotWritten},
-		"arrives too late":            {fault: logtest.Late},
-		"written, not acknowledged":   {fault: logtest.Written, hangs: true},
-		"on its way when it hangs up": {fault: logtest.Late, hangs: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := logtest.NewBroker(true)
-			memory := b.Open()
-			p := start(t, memory, "").lead()
-			p.mustPut("a", 1)
-			before := p.content()
-			if test.fault != logtest.None {
-				memory.Fault = func() logtest.Fault { p.log.hangs.Store(test.hangs); return test.fault }
-			} else {
-				p.log.hangs.Store(test.hangs)
-			}
-			p.log.down.Store(test.down)
-			began := time.Now()
-			wantError(t, "commit", p.put("a", 2), errSilent)
-			if took := time.Since(began); took < patience || took > 100*patience {
-				t.Errorf("the commit failed after %v", took)
-			}
-			p.expect(before)
-			stop, _ := p.run(p.Maintain)
-			wantError(t, "the next commit", p.put("b", 3), errSilent)
-			_ = stop()
-			memory.Fault = nil
-			p.log.down.Store(false)
-			p.log.hangs.Store(false)
-			b.Arrive()
-			stop, _ = p.run(p.Maintain)
-			eventually(t, "the commit is completed", func() bool { return p.next() == 2 })
-			stopped(t, stop)
-			p.mustPut("b", 3) // the tracker repeats it
-			want := p.content()
-			start(t, b.Open(), "").lead().expect(want)
-		})
-	}
-}
-
-// A transaction of many records takes longer than the patience if the broker acknowledges them.
-func TestSlowBroker(t *testing.T) {
-	b := logtest.NewBroker(true)
-	b.Claimed = 1000
-	p := start(t, b.Open(), "").lead()
-	slow := func([]byte) { <-time.After(patience / 4) }
-	p.log.before.Store(&slow)
-	began := time.Now()
-	if err := p.putLarge("a", 1, noise(10_000)); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(began); took < patience {
-		t.Errorf("took only %v", took)
-	}
-}
-
-// noise returns a string that can't be compressed.
-func noise(n int) string {
-	b := make([]byte, n)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // never fails
-	return base64.StdEncoding.EncodeToString(b)
-}
-
 // The log is purged while a process leads. It writes everything again.
 func TestPurge(t *testing.T) {
 	b := logtest.NewBroker(true)
@@ -196,7 +122,7 @@ func TestLogCreatedAgain(t *testing.T) {
 	want := p.content()
 	_, ended := p.run(p.Maintain)
 	b.Recreate()
-	wantError(t, "Maintain", <-ended, statelog.ErrConflict)
+	wantError(t, "Maintain", result(t, ended), statelog.ErrConflict)
 	wantError(t, "commit", p.put("a", 2), statelog.ErrConflict)
 	wantError(t, "Lead", p.Lead(t.Context(), false), statelog.ErrIncomplete)
 	wantError(t, "commit", p.put("a", 2), statelog.ErrConflict)
@@ -236,6 +162,9 @@ func TestForeignLog(t *testing.T) {
 	}
 	wantError(t, "Maintain", p.Maintain(t.Context()), statelog.ErrConflict)
 	p.expect(want)
+	if claim := p.Store().Copy().Point().Claim; claim.Format != checkpoint.Format {
+		t.Errorf("%+v", claim)
+	}
 	use(statelog.ErrNewer, start(t, b.Open(), ""))
 	use(statelog.ErrNewer, p)
 }
@@ -264,7 +193,7 @@ func TestTwoLeaders(t *testing.T) {
 					committed <- n
 				}(last)
 				standby.lead()
-				wantError(t, "Maintain", <-ended, statelog.ErrConflict)
+				wantError(t, "Maintain", result(t, ended), statelog.ErrConflict)
 				wantError(t, "commit", leader.put("b", 1), statelog.ErrConflict)
 				if last = <-committed; leader.Behind() != unknown {
 					t.Errorf("%d behind after the term", leader.Behind())
@@ -279,6 +208,17 @@ func TestTwoLeaders(t *testing.T) {
 			expectLog(t, b.Open(), leader.content())
 		})
 	}
+}
+
+// Maintain returns as soon as a commit has failed because the term has ended.
+func TestMaintainNoticesFailedCommit(t *testing.T) {
+	b := logtest.NewBroker(false)
+	rarely := func(o *Options) { o.timing.pause, o.timing.check = time.Hour, time.Hour }
+	p := start(t, b.Open(), "", rarely).lead()
+	_, ended := p.run(p.Maintain)
+	start(t, b.Open(), "").lead()
+	wantError(t, "commit", p.put("a", 1), statelog.ErrConflict)
+	wantError(t, "Maintain", result(t, ended), statelog.ErrConflict)
 }
 
 // A process follows after it has led, and leads again. Meanwhile its store can't be changed.
@@ -351,49 +291,23 @@ func TestFollowSurvives(t *testing.T) {
 	stopped(t, stop)
 }
 
-// A commit waits for one or two steps of a pass, and not for the whole pass.
-func TestCommitDuringPass(t *testing.T) {
-	b := logtest.NewBroker(true)
-	b.Claimed = 20_000
-	p := start(t, b.Open(), "").lead()
-	for n := range 30 {
-		if err := p.putLarge(fmt.Sprint("o", n), n+1, noise(20_000)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b.Remove(func(int64) bool { return true })
-	steps := make(chan struct{}, 1000)
-	slow := func(record []byte) {
-		if !strings.Contains(string(record), "-the-commit") {
-			steps <- struct{}{}
-			<-time.After(5 * time.Millisecond)
-		}
-	}
-	p.log.before.Store(&slow)
-	stop, _ := p.run(p.Maintain)
-	<-steps
-	<-steps // the pass has begun
-	before := len(steps)
-	p.mustPut("o-the-commit", 31)
-	waited := len(steps) - before
-	eventually(t, "the pass is complete", func() bool { return p.Store().Copy().Point().Running.Number == 0 })
-	all := len(steps)
-	if waited > 6 || all < 30 {
-		t.Errorf("waited for %d of %d records", waited, all)
-	}
-	stopped(t, stop)
-	expectLog(t, b.Open(), p.content())
-}
-
-// Lead ends with its context, and can be repeated.
-func TestLeadGivesUp(t *testing.T) {
+// Lead ends with its context, or when the broker does not respond after the claim. Then this process does not lead, and
+// Lead can be repeated.
+func TestLeadFails(t *testing.T) {
 	b := logtest.NewBroker(true)
 	p := start(t, b.Open(), "")
 	p.log.hangs.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	wantError(t, "Lead", p.Lead(ctx, false), context.DeadlineExceeded)
-	wantError(t, "commit", p.put("a", 1), statelog.ErrConflict)
 	p.log.hangs.Store(false)
+	appends := 0
+	hang := func([]byte) { appends++; p.log.hangs.Store(appends > 1) }
+	p.log.before.Store(&hang)
+	wantError(t, "Lead", p.Lead(t.Context(), false), errSilent)
+	p.log.before.Store(nil)
+	p.log.hangs.Store(false)
+	wantError(t, "commit", p.put("a", 1), statelog.ErrConflict)
 	p.lead().mustPut("a", 1)
+	expectLog(t, b.Open(), p.content())
 }
