@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -8,8 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/test/scale"
 )
@@ -50,10 +55,27 @@ func (b *bridge) leads() error {
 	return nil
 }
 
-// waitLeader waits until a replica delivers.
+// waitLeader waits until a replica leads and has started.
 func (b *bridge) waitLeader() {
 	b.t.Helper()
 	eventually(b.t, time.Minute, func() error { return errors.Join(b.leads(), b.ready()) })
+}
+
+// waitSuccessor waits until one of two replicas has delivered something, and returns it first.
+func waitSuccessor(t *testing.T, one, other *bridge) (leader, standby *bridge) {
+	t.Helper()
+	eventually(t, time.Minute, func() error {
+		for _, b := range []*bridge{one, other} {
+			if leader = b; b.metric("deltabridge_events_acknowledged_total", "sink=jetstream") > 0 {
+				return nil
+			}
+		}
+		return errors.New("no replica has delivered anything")
+	})
+	if leader == one {
+		return one, other
+	}
+	return other, one
 }
 
 // TestTakeOver: the leader is killed many times under random changes, and its directory is lost each time. A standby
@@ -74,13 +96,7 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 		pause(t, time.Duration(rand.IntN(2500))*time.Millisecond)
 		killed := time.Now()
 		leader.kill()
-		leader, standby = standby, all.start()
-		eventually(t, time.Minute, func() error {
-			if leader.metric("deltabridge_events_acknowledged_total", "sink=jetstream") == 0 {
-				return errors.New("the standby has not delivered anything")
-			}
-			return nil
-		})
+		leader, standby = waitSuccessor(t, standby, all.start())
 		pauses = append(pauses, time.Since(killed))
 	}
 	leader.waitLeader()
@@ -95,4 +111,104 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 	r.judgeKafka(truth)
 	r.judgeStream(truth)
 	r.judgeMirror(truth)
+}
+
+// TestHandOver: the leader is stopped many times under random changes, as in a rolling update. A standby takes over
+// within a second. Each broker has each revision once.
+func TestHandOver(t *testing.T) { // alone: it runs six brokers
+	r := newReplicated(t)
+	all := newReplicas(t, r.c.Kubeconfig(), r.namespace,
+		fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true, replicas: 3}}", strings.Join(r.natsURLs, ",")),
+		r.config())
+	leader := all.start()
+	leader.waitLeader()
+	changes := startChanges(t, r.cs, r.namespace, 60, 500, r.resources...)
+	delivered, probed := watchPauses(t, r.js[0], "k8s.>"), watchProbe(t, r.js[0])
+	standby := all.start()
+	var pauses []time.Duration
+	stops := scale.Of(5, 30)
+	for range stops {
+		standby.waitReady()
+		pause(t, time.Second+time.Duration(rand.IntN(1000))*time.Millisecond)
+		stopped := time.Now()
+		leader.stop()
+		leader, standby = waitSuccessor(t, standby, all.start())
+		pauses = append(pauses, max(0, delivered.longest(stopped)-probed.longest(stopped)))
+	}
+	leader.waitLeader()
+	changes.stop(t)
+	truth := r.upTo(leader)
+	leader.stop()
+	standby.stop()
+	slices.Sort(pauses)
+	t.Logf("%d hand-overs, %d changes; pauses of %v; the longest of the probe was %v", stops, len(truth), pauses,
+		probed.longest(time.Time{}))
+	if median, longest := pauses[len(pauses)/2], slices.Max(pauses); !raced() && (median > time.Second || longest > 2*time.Second) {
+		t.Errorf("the median pause was %v, the longest %v", median, longest)
+	}
+	r.judgeKafka(truth)
+	r.judgeStream(truth)
+	r.judgeMirror(truth)
+}
+
+// arrivals are the times at which something arrived.
+type arrivals struct {
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func (a *arrivals) add() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.times = append(a.times, time.Now())
+}
+
+// longest returns the longest time without an arrival, from the last arrival before a moment on.
+func (a *arrivals) longest(from time.Time) (longest time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for n := 1; n < len(a.times); n++ {
+		if a.times[n].After(from) {
+			longest = max(longest, a.times[n].Sub(a.times[n-1]))
+		}
+	}
+	return longest
+}
+
+// watchPauses records when messages on a subject arrive.
+func watchPauses(t *testing.T, js *jetStream, subject string) *arrivals {
+	t.Helper()
+	conn, err := natsgo.Connect(js.url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	a := &arrivals{}
+	if _, err = conn.Subscribe(subject, func(*natsgo.Msg) { a.add() }); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// watchProbe publishes a message every 20 milliseconds to a stream of its own, and records when it is acknowledged. Its
+// pauses are those of the brokers and of this machine.
+func watchProbe(t *testing.T, js *jetStream) *arrivals {
+	t.Helper()
+	js.create(jetstream.StreamConfig{Name: "PROBE", Subjects: []string{"probe"}, Replicas: 3})
+	api, closeConn := js.api()
+	a, done := &arrivals{}, make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			if _, err := api.Publish(ctx, "probe", nil); err == nil {
+				a.add()
+			}
+			<-tick.C
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done; closeConn() })
+	return a
 }
