@@ -28,7 +28,15 @@ const (
 	keyPoint      = "point"   // storeRecord.Point as JSON; missing if the file is not a copy of a log
 	bucketSources = "sources" // source name -> sourceRecord as JSON
 	bucketRows    = "rows"    // source name -> bucket: row key -> row
+
+	// bucketEvents exists only if the file has had events. It contains a bucket for the log of each sink: see spillOf.
+	// Such a bucket contains the events by their number, and an eventsRecord as JSON.
+	bucketEvents = "events"
+	keyEvents    = "log"
 )
+
+// spillOf returns the name of the bucket with the spilled events of a sink.
+func spillOf(sink string) string { return "spill-" + sink }
 
 // storeRecord describes the whole file.
 type storeRecord struct {
