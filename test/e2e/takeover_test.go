@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,12 +62,12 @@ func (b *bridge) waitLeader() {
 	eventually(b.t, time.Minute, func() error { return errors.Join(b.leads(), b.ready()) })
 }
 
-// waitSuccessor waits until one of two replicas has delivered something, and returns it first.
+// waitSuccessor waits until one of two replicas has delivered something, and returns it first. other may be nil.
 func waitSuccessor(t *testing.T, one, other *bridge) (leader, standby *bridge) {
 	t.Helper()
 	eventually(t, time.Minute, func() error {
 		for _, b := range []*bridge{one, other} {
-			if leader = b; b.metric("deltabridge_events_acknowledged_total", "sink=jetstream") > 0 {
+			if leader = b; b != nil && b.metric("deltabridge_events_acknowledged_total", "sink=jetstream") > 0 {
 				return nil
 			}
 		}
@@ -78,44 +79,10 @@ func waitSuccessor(t *testing.T, one, other *bridge) (leader, standby *bridge) {
 	return other, one
 }
 
-// TestTakeOver: the leader is killed many times under random changes, and its directory is lost each time. A standby
-// takes over. Each broker has each revision once.
+// TestTakeOver: under random changes, the leader is killed and its directory is lost, it is stopped as in a rolling
+// update, or it hangs for twice the duration of the Lease, in turn. A standby takes over. Each broker has each revision
+// once, in order.
 func TestTakeOver(t *testing.T) { // alone: it runs six brokers
-	r := newReplicated(t)
-	all := newReplicas(t, r.c.Kubeconfig(), r.namespace,
-		fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true, replicas: 3}}", strings.Join(r.natsURLs, ",")),
-		r.config())
-	leader := all.start()
-	leader.waitLeader()
-	changes := r.startChanges()
-	standby := all.start()
-	var pauses []time.Duration
-	kills := scale.Of(5, 30)
-	for range kills {
-		standby.waitReady()
-		pause(t, time.Duration(rand.IntN(2500))*time.Millisecond)
-		killed := time.Now()
-		leader.kill()
-		leader, standby = waitSuccessor(t, standby, all.start())
-		pauses = append(pauses, time.Since(killed))
-	}
-	leader.waitLeader()
-	changes.stop(t)
-	truth := r.upTo(leader)
-	leader.stop()
-	standby.stop()
-	t.Logf("%d kills, %d changes; pauses of %v", kills, len(truth), pauses)
-	if longest := slices.Max(pauses); longest > leaseDuration()+3*time.Second {
-		t.Errorf("the longest pause was %v", longest)
-	}
-	r.judgeKafka(truth)
-	r.judgeStream(truth)
-	r.judgeMirror(truth)
-}
-
-// TestHandOver: the leader is stopped many times under random changes, as in a rolling update. A standby takes over
-// within a second. Each broker has each revision once.
-func TestHandOver(t *testing.T) { // alone: it runs six brokers
 	r := newReplicated(t)
 	all := newReplicas(t, r.c.Kubeconfig(), r.namespace,
 		fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true, replicas: 3}}", strings.Join(r.natsURLs, ",")),
@@ -125,26 +92,47 @@ func TestHandOver(t *testing.T) { // alone: it runs six brokers
 	changes := startChanges(t, r.cs, r.namespace, 60, 500, r.resources...)
 	delivered, probed := watchPauses(t, r.js[0], "k8s.>"), watchProbe(t, r.js[0])
 	standby := all.start()
-	var pauses []time.Duration
-	stops := scale.Of(5, 30)
-	for range stops {
+	pauses := map[string][]time.Duration{}
+	for n := range scale.Of(6, 90) {
 		standby.waitReady()
-		pause(t, time.Second+time.Duration(rand.IntN(1000))*time.Millisecond)
-		stopped := time.Now()
-		leader.stop()
-		leader, standby = waitSuccessor(t, standby, all.start())
-		pauses = append(pauses, max(0, delivered.longest(stopped)-probed.longest(stopped)))
+		pause(t, time.Duration(rand.IntN(2500))*time.Millisecond)
+		old, began, kind := leader, time.Now(), []string{"killed", "stopped", "hangs"}[n%3]
+		third := old
+		switch kind {
+		case "killed":
+			leader.kill()
+			third = all.start()
+		case "stopped":
+			leader.stop()
+			third = all.start()
+		case "hangs":
+			leader.signal(syscall.SIGSTOP)
+			third = nil
+		}
+		leader, standby = waitSuccessor(t, standby, third)
+		if kind == "hangs" {
+			pause(t, time.Until(began.Add(2*leaseDuration())))
+			old.signal(syscall.SIGCONT)
+			standby = old
+		}
+		pauses[kind] = append(pauses[kind], max(0, delivered.longest(began)-probed.longest(began)))
 	}
 	leader.waitLeader()
 	changes.stop(t)
 	truth := r.upTo(leader)
 	leader.stop()
 	standby.stop()
-	slices.Sort(pauses)
-	t.Logf("%d hand-overs, %d changes; pauses of %v; the longest of the probe was %v", stops, len(truth), pauses,
-		probed.longest(time.Time{}))
-	if median, longest := pauses[len(pauses)/2], slices.Max(pauses); !raced() && (median > time.Second || longest > 2*time.Second) {
-		t.Errorf("the median pause was %v, the longest %v", median, longest)
+	for kind, all := range pauses {
+		slices.Sort(all)
+		t.Logf("%s: pauses of %v", kind, all)
+	}
+	t.Logf("%d changes; the longest pause of the probe was %v", len(truth), probed.longest(time.Time{}))
+	if longest := slices.Max(append(pauses["killed"], pauses["hangs"]...)); longest > leaseDuration()+3*time.Second {
+		t.Errorf("a take-over took %v", longest)
+	}
+	stopped := pauses["stopped"]
+	if median, longest := stopped[len(stopped)/2], slices.Max(stopped); !raced() && (median > time.Second || longest > 2*time.Second) {
+		t.Errorf("hand-overs: the median pause was %v, the longest %v", median, longest)
 	}
 	r.judgeKafka(truth)
 	r.judgeStream(truth)
