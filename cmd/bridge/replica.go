@@ -61,9 +61,9 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 			})
 		},
 		Cluster: func(ctx context.Context) (string, error) { return tracker.ReadClusterUID(ctx, client) },
-		Engine: func(ctx context.Context, store *checkpoint.Store, leads func() bool) error {
+		Engine: func(ctx context.Context, store *checkpoint.Store, rights replica.Rights) error {
 			err := b.runEngine(ctx, func(o *engine.Options) {
-				o.Store, o.Leads, o.Collector = store, leads, c
+				o.Store, o.Leads, o.Linger, o.Collector = store, rights.Leads, rights.Linger, c
 			})
 			if errors.Is(err, tracker.ErrOtherCluster) {
 				b.log.Warn("starting again with a new checkpoint", "because", err)

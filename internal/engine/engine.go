@@ -173,7 +173,7 @@ func (e *Engine) readiness() (reasons, notes []string) {
 
 // Run runs the engine until ctx ends or one of its parts fails. It then stops in stages:
 //
-//   - Informers stop reading and pushing changes.
+//   - Informers stop reading and pushing changes. With Options.Linger, delivery goes on.
 //   - The drains deliver the queued events for at most ShutdownTimeout, as long as the destination accepts them.
 //   - The remaining events are written to disk.
 //   - The checkpoint is written, and the sinks are closed.
@@ -220,6 +220,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.options.Logger.Info("stopping", "shutdownTimeout", e.options.ShutdownTimeout)
 	e.endReading()
 	failure := set.Wait()
+	e.linger()
 	e.finishDelivery()
 	failure = errors.Join(failure, drains.Wait())
 	stopSpilling()

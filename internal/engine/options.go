@@ -40,6 +40,9 @@ type Options struct {
 	Transform func(schema.GroupVersionResource, *object.Object)
 	Enrichment
 	Sinks []Sink
+	// Linger, if it is not nil, lets the engine continue to deliver after the context of Run has ended, until Linger is
+	// closed or no event waits.
+	Linger <-chan struct{}
 	// Leads is sinks.Drain.Leads of all sinks. It can be called by several goroutines at once.
 	Leads     func() bool
 	Collector prometheus.Collector // additional metrics; may be nil

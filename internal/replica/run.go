@@ -25,8 +25,18 @@ type Terms struct {
 	Elect func(ctx context.Context, lead func(Term)) error
 	// Cluster returns the uid of the cluster, or an empty string if it cannot be found out.
 	Cluster func(ctx context.Context) (string, error)
-	// Engine runs an engine until ctx ends. leads reports whether no other process can lead yet.
-	Engine func(ctx context.Context, store *checkpoint.Store, leads func() bool) error
+	// Engine runs an engine until ctx ends.
+	Engine func(ctx context.Context, store *checkpoint.Store, rights Rights) error
+}
+
+// Rights tells an engine what it may do in its term.
+type Rights struct {
+	// Leads reports whether no other process can lead yet.
+	Leads func() bool
+	// Linger is closed when an engine that must not read any more should stop delivering too: when another process leads,
+	// when this process stops, or when it can be chosen again because the API server is available. If the API server stays
+	// unavailable, the engine is the only one that can deliver.
+	Linger <-chan struct{}
 }
 
 // Run follows the log, and runs an engine whenever this process is chosen, until ctx ends. A lost term does not end
@@ -37,7 +47,7 @@ func (c *Copy) Run(ctx context.Context, o Terms) error {
 	stop := c.follow(ctx, fail)
 	err := o.Elect(ctx, func(t Term) {
 		stop()
-		if err := c.term(t, o); err != nil {
+		if err := c.term(ctx, t, o); err != nil {
 			fail(err)
 		}
 		stop = c.follow(ctx, fail)
@@ -65,8 +75,8 @@ func (c *Copy) follow(ctx context.Context, fail func(error)) (stop func()) {
 	}
 }
 
-// term leads for one term. It returns an error if the process cannot continue.
-func (c *Copy) term(t Term, o Terms) error {
+// term leads for one term. ctx ends when the process stops. term returns an error if the process cannot continue.
+func (c *Copy) term(ctx context.Context, t Term, o Terms) error {
 	if uid, err := o.Cluster(t.Context()); err != nil {
 		c.logger.Warn("cannot read the uid of the cluster, not leading", "err", err)
 		return nil
@@ -87,7 +97,7 @@ func (c *Copy) term(t Term, o Terms) error {
 	c.mu.Lock()
 	c.refused = time.Time{}
 	c.mu.Unlock()
-	ctx, stop := context.WithCancel(t.Context())
+	reading, stop := context.WithCancel(t.Context())
 	defer stop()
 	maintaining, end := context.WithCancel(context.WithoutCancel(ctx))
 	over := make(chan error, 1)
@@ -97,14 +107,17 @@ func (c *Copy) term(t Term, o Terms) error {
 		over <- err
 	}()
 	ended := c.journal.ended
-	err := o.Engine(ctx, c.store, func() bool {
+	leads := func() bool {
 		select {
 		case <-ended:
 			return false
 		default:
 			return t.Valid()
 		}
-	})
+	}
+	lingering, forget := context.WithCancel(ctx)
+	defer forget()
+	err := o.Engine(reading, c.store, Rights{leads, c.linger(lingering, reading, ended, o)})
 	end()
 	if lost := <-over; errors.Is(lost, statelog.ErrConflict) {
 		c.logger.Warn("another process leads now", "err", lost)
@@ -113,6 +126,28 @@ func (c *Copy) term(t Term, o Terms) error {
 		return fmt.Errorf("state.log: %w", lost)
 	}
 	return err
+}
+
+// linger returns Rights.Linger. reading ends when the engine must not read any more.
+func (c *Copy) linger(ctx, reading context.Context, ended <-chan struct{}, o Terms) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		<-reading.Done()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ended:
+				return
+			case <-time.After(c.timing.pause):
+				if _, err := o.Cluster(ctx); err == nil {
+					return
+				}
+			}
+		}
+	}()
+	return done
 }
 
 // refuse notes that Lead has failed because the log has lost commits.

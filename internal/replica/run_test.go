@@ -61,12 +61,13 @@ func (l *lease) join(p *process) *member {
 				return nil
 			},
 			Cluster: func(context.Context) (string, error) { return cluster, nil },
-			Engine: func(ctx context.Context, store *checkpoint.Store, leads func() bool) error {
-				if !leads() && ctx.Err() == nil {
+			Engine: func(ctx context.Context, store *checkpoint.Store, rights Rights) error {
+				if !rights.Leads() && ctx.Err() == nil {
 					m.t.Error("an engine that does not lead")
 				}
 				m.terms.Add(1)
 				<-ctx.Done()
+				<-rights.Linger
 				return m.failure
 			},
 		})
