@@ -61,8 +61,8 @@
 // another cluster, which are quarantined with the file.
 //
 // Events contain what the sink is sent: the filter, the redaction and the encoder come before the queue. They contain
-// secret values if and only if the sink is sent secret values in plain text. Privacy and Options.Identities do not apply
-// to events, and events that were spilled before a change of the redaction stay as they are.
+// secret values if and only if the sink is sent secret values in plain text. Privacy and Options.Identities do not
+// apply to events, and events that were spilled before a change of the redaction stay as they are.
 //
 // # The file
 //

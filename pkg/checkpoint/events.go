@@ -75,7 +75,7 @@ func (e *Events) load(tx *bbolt.Tx) error {
 	if err != nil {
 		e.record = eventsRecord{Acked: max(first, 1) - 1, Last: last}
 		e.store.logger.Error("positions in the spill are damaged; their sources resume from the checkpoint",
-			"log", e.name, "path", e.store.path, "err", err)
+			"events", e.name, "path", e.store.path, "err", err)
 	}
 	_, _, e.size = e.measure(tx, e.record.Last)
 	return nil
@@ -315,13 +315,13 @@ func eventLogs(tx *bbolt.Tx) (names []string) {
 func (t *transaction) removeEvents(configs map[string]string) error {
 	kept := map[string]bool{}
 	for sink := range configs {
-		kept[spillOf(sink)] = true
+		kept[spillOf(sink)], kept[parkedOf(sink)] = true, true
 	}
 	for _, name := range eventLogs(t.Tx) {
 		if kept[name] {
 			continue
 		}
-		t.store.logger.Warn("removing the events of a sink that is not in the configuration", "log", name)
+		t.store.logger.Warn("removing the events of a sink that is not in the configuration", "events", name)
 		if err := t.set(statelog.Pair{Bucket: bucketEvents, Source: name}); err != nil {
 			return err
 		}
