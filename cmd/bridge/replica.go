@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
+	"github.com/deltabridge/deltabridge/internal/doctor"
 	"github.com/deltabridge/deltabridge/internal/election"
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/internal/metrics"
@@ -62,6 +63,9 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 		},
 		Cluster: func(ctx context.Context) (string, error) { return tracker.ReadClusterUID(ctx, client) },
 		Engine: func(ctx context.Context, store *checkpoint.Store, rights replica.Rights) error {
+			if remedy, err := doctor.OrphanedEventsIn(store, b.cfg); err != nil {
+				return &exitError{fmt.Errorf("%w; %s", err, remedy), exitConfig}
+			}
 			err := b.runEngine(ctx, func(o *engine.Options) {
 				o.Store, o.Leads, o.Linger, o.Collector = store, rights.Leads, rights.Linger, c
 			})

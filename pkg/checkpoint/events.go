@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
+	"strings"
 	"sync"
 
 	"go.etcd.io/bbolt"
@@ -309,6 +311,21 @@ func eventLogs(tx *bbolt.Tx) (names []string) {
 		_ = events.ForEachBucket(func(name []byte) error { names = append(names, string(name)); return nil })
 	}
 	return names
+}
+
+// Waiting returns the sinks that have spilled or parked events, in no particular order.
+func (s *Store) Waiting() (sinks []string, err error) {
+	err = s.view(func(tx *bbolt.Tx) error {
+		for _, name := range eventLogs(tx) {
+			_, sink, _ := strings.Cut(name, "-")
+			key, _ := tx.Bucket([]byte(bucketEvents)).Bucket([]byte(name)).Cursor().First()
+			if key != nil && !slices.Contains(sinks, sink) {
+				sinks = append(sinks, sink)
+			}
+		}
+		return nil
+	})
+	return sinks, boltfile.Explain("read the checkpoint", s.path, err)
 }
 
 // removeEvents removes the events of sinks that are not in configs.

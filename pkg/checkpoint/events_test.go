@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -465,5 +466,35 @@ func (m *spilled) check(t testing.TB) {
 	wantPositions(t, m.log, m.acked+1, m.last)
 	if m.log.Size() != int64(size) {
 		t.Fatalf("%d bytes, want %d", m.log.Size(), size)
+	}
+}
+
+func TestWaiting(t *testing.T) {
+	s := newLeader(t, Options{}).Store
+	waiting := func() string {
+		t.Helper()
+		sinks, err := s.Waiting()
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(sinks)
+		return strings.Join(sinks, " ")
+	}
+	if got := waiting(); got != "" {
+		t.Error(got)
+	}
+	e := eventsOf(t, s, "spilled-sink")
+	appendEvents(t, e, 1, 3)
+	if _, _, err := s.Parked("parked").Update(map[string][]byte{"a": []byte("b")}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := waiting(); got != "parked spilled-sink" {
+		t.Error(got)
+	}
+	if err := e.Ack(3); err != nil {
+		t.Fatal(err)
+	}
+	if got := waiting(); got != "parked" {
+		t.Error(got)
 	}
 }
