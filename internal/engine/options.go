@@ -23,7 +23,8 @@ type Options struct {
 	Cluster string // name of the cluster
 	// State is the directory of the queues, the parked events and the control socket.
 	State string
-	// Store is the checkpoint. The caller closes it after Run.
+	// Store is the checkpoint. The caller closes it after Run. If it has a Log, the process is the writer of this log
+	// (checkpoint.Store.TakeOver). The events that wait on disk are then part of the checkpoint too.
 	Store *checkpoint.Store
 	// ShutdownTimeout is the maximum time that a sink may continue to deliver during shutdown. A sink that acknowledges
 	// nothing is stopped earlier.

@@ -40,8 +40,13 @@ func openStore(t *testing.T, state string) *checkpoint.Store {
 // engineWith builds an engine whose API server does not answer.
 func engineWith(t *testing.T, state string, destinations map[string]sinks.Sink) *Engine {
 	t.Helper()
+	return engineOf(t, openStore(t, state), state, destinations)
+}
+
+func engineOf(t *testing.T, store *checkpoint.Store, state string, destinations map[string]sinks.Sink) *Engine {
+	t.Helper()
 	o := Options{
-		Cluster: "c", State: state, Store: openStore(t, state),
+		Cluster: "c", State: state, Store: store,
 		Kube: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, name := range slices.Sorted(maps.Keys(destinations)) {

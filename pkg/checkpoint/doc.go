@@ -53,9 +53,9 @@
 //
 // # Events
 //
-// With a Log, the events that a sink's queue has spilled are part of the checkpoint too ([Store.Events]), so that they
-// survive the loss of the file. Each append and each acknowledgement is a transaction like any other. A commit and the
-// events are independent: the watermarks of a commit count an event as settled only after its append has returned.
+// With a Log, the spilled and the parked events of the sinks are part of the checkpoint too ([Store.Events],
+// [Store.Parked]), so that they survive the loss of the file. Each change of them is a transaction like any other. The
+// watermarks of a commit count an event as settled only after the transaction that has stored the event.
 //
 // A damaged event is lost without others. The file does not contain the events of a sink that was removed, nor those of
 // another cluster, which are quarantined with the file.
@@ -72,8 +72,8 @@
 //	              privacy, `watch`, epoch and installation (see storeRecord); point -> JSON: the point in the log
 //	sources       name -> JSON: the source, its watermarks, number of rows and sum of their checksums
 //	rows          name -> bucket: "namespace/name" or "name" -> row
-//	events        "spill-SINK" -> bucket: number, 8 bytes, big endian -> event; log -> JSON: numbers and positions (see
-//	              eventsRecord)
+//	events        "spill-SINK" -> bucket: number (8 bytes, big endian) -> event; log -> JSON: see eventsRecord
+//	              "parked-SINK" -> bucket: key of package parked -> event
 //
 // All values except the format begin with a CRC-32C of key and content (see seal). A row contains the manager, which is
 // not part of the JSON, and the object's JSON (see bodyRaw). The JSON is compressed as one s2 block if compression

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -143,4 +144,36 @@ func TestUncertainStorage(t *testing.T) {
 			}
 		}
 	}
+}
+
+// waiting is a Storage whose Update waits.
+type waiting struct {
+	memory
+	release chan struct{}
+}
+
+func (w *waiting) Update(put map[string][]byte, remove []string) (events int, bytes int64, err error) {
+	<-w.release
+	return w.memory.Update(put, remove)
+}
+
+// While the storage does not answer, everything that is only counted can be read.
+func TestSlowStorage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		storage := &waiting{memory{values: map[string][]byte{}}, make(chan struct{})}
+		s, err := Open(Options{Storage: storage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parked := make(chan error, 1)
+		go func() { parked <- s.Park([]Parking{{"a", message("pods", "p", 1)}}) }()
+		synctest.Wait()
+		if bytes, _ := s.Bytes(); bytes != 0 || !s.Empty() || s.Holds("a") || len(s.Queues()) != 0 {
+			t.Errorf("%d bytes, %+v", bytes, s.Queues())
+		}
+		close(storage.release)
+		if err := <-parked; err != nil || !s.Holds("a") {
+			t.Errorf("%v, %+v", err, s.Queues())
+		}
+	})
 }

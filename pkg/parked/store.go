@@ -28,7 +28,8 @@ type Options struct {
 	// 0 means no bound.
 	MaxBytes int64
 	Used     func() int64 // returns other bytes that count against MaxBytes; may be nil
-	// OnLost is called, with locks held, when Open or Head finds that stored events are damaged and lost; may be nil.
+	// OnLost is called when Open or Head finds that stored events are damaged and lost; may be nil. It must not call the
+	// Store.
 	OnLost func()
 	Logger *slog.Logger // nil means slog.Default()
 }
@@ -44,20 +45,22 @@ type Storage interface {
 	Close() error
 }
 
-// Store contains the parked events of one sink. Its methods are safe for concurrent use. No method may be called after
-// Close.
+// Store contains the parked events of one sink. Its methods are safe for concurrent use. Only Park, Head, Remove and
+// Close wait for the storage. No method may be called after Close.
 type Store struct {
 	opts Options
 
-	mu      sync.Mutex
+	using   sync.Mutex // held while the storage is used; guards the following fields
 	storage Storage
-	queues  map[string]*Queue
 	last    uint64 // number of the newest event
-	lost    int64
 	// failed means that the last Update failed. The storage may then contain the events of stale, which do not count, and
 	// may lack others that do.
 	failed bool
 	stale  []string
+
+	mu     sync.Mutex        // never held while waiting for the storage
+	queues map[string]*Queue // changed only while both locks are held
+	lost   int64
 }
 
 // Queue describes the parked events of one part of the destination.
@@ -109,14 +112,13 @@ func Open(opts Options) (*Store, error) {
 		return nil, boltfile.Explain("quarantine the parked events", f.path, renameErr)
 	}
 	s.lose(1)
-	clear(s.queues)
 	s.opts.Logger.Error("cannot read the parked events; the file was quarantined", "renamedTo", renamedTo, "err", err)
 	return s, nil
 }
 
 // load reads and counts all events.
 func (s *Store) load() (err error) {
-	clear(s.queues)
+	queues := map[string]*Queue{}
 	readErr := s.storage.Each("", func(key string, value []byte) bool {
 		end := len(key) - 1 - numberBytes
 		if end < 0 || key[end] != 0 {
@@ -124,10 +126,15 @@ func (s *Store) load() (err error) {
 			return false
 		}
 		m, _ := parse(value) // if the event is damaged, Head skips it later
-		s.count(key[:end], numberOf(key), len(value), m)
+		s.count(queues, key[:end], numberOf(key), len(value), m)
 		return true
 	})
-	return errors.Join(err, readErr)
+	if err = errors.Join(err, readErr); err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.queues = queues
+	}
+	return err
 }
 
 // update changes the storage, and calls count if it succeeds. After an Update that failed, it counts all events
@@ -157,7 +164,9 @@ func (s *Store) update(put map[string][]byte, remove []string, count func(events
 
 // lose counts lost events. A file counts as one.
 func (s *Store) lose(events int) {
+	s.mu.Lock()
 	s.lost += int64(events)
+	s.mu.Unlock()
 	if s.opts.OnLost != nil {
 		s.opts.OnLost()
 	}
@@ -210,7 +219,7 @@ type Parking struct {
 }
 
 // Park appends the events to the queues of their destinations. If Park returns nil, all events are durable. If it
-// returns an error, none of them are stored.
+// returns an error, none of them are parked (see the package comment for what the storage may contain).
 func (s *Store) Park(all []Parking) error {
 	values := make([][]byte, len(all))
 	var size int64
@@ -222,8 +231,8 @@ func (s *Store) Park(all []Parking) error {
 		values[i] = value
 		size += int64(len(value))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.using.Lock()
+	defer s.using.Unlock()
 	used := s.bytes()
 	if s.opts.Used != nil {
 		used += s.opts.Used()
@@ -236,9 +245,11 @@ func (s *Store) Park(all []Parking) error {
 		put[keyOf(p.Destination, s.last+1+uint64(i))] = values[i]
 	}
 	err := s.update(put, nil, func(int, int64) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		first := s.last + 1
 		for i, p := range all {
-			s.count(p.Destination, first+uint64(i), len(values[i]), p.Message)
+			s.count(s.queues, p.Destination, first+uint64(i), len(values[i]), p.Message)
 		}
 		return nil
 	})
@@ -248,13 +259,13 @@ func (s *Store) Park(all []Parking) error {
 	return nil
 }
 
-// count adds a stored event to its queue's numbers. m is nil if the event cannot be read.
-func (s *Store) count(destination string, number uint64, size int, m *event.Message) {
+// count adds a stored event to the numbers of its queue. m is nil if the event cannot be read.
+func (s *Store) count(queues map[string]*Queue, destination string, number uint64, size int, m *event.Message) {
 	s.last = max(s.last, number)
-	q := s.queues[destination]
+	q := queues[destination]
 	if q == nil {
 		q = &Queue{Destination: destination, First: number}
-		s.queues[destination] = q
+		queues[destination] = q
 	}
 	q.Events++
 	q.Bytes += int64(size)
@@ -272,8 +283,8 @@ func (s *Store) count(destination string, number uint64, size int, m *event.Mess
 // Head returns the oldest events of a queue, up to limit events and maxBytes bytes, but at least one event if the queue
 // is not empty. The events stay in the queue. Events that cannot be read are removed from the queue.
 func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.using.Lock()
+	defer s.using.Unlock()
 	if s.failed {
 		if err := s.update(nil, nil, nil); err != nil {
 			return nil, fmt.Errorf("read parked events: %w", err)
@@ -314,8 +325,8 @@ func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, er
 
 // Remove removes events from a queue. It removes the queue if no events are left.
 func (s *Store) Remove(destination string, numbers []uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.using.Lock()
+	defer s.using.Unlock()
 	return s.remove(destination, numbers)
 }
 
@@ -330,17 +341,18 @@ func (s *Store) remove(destination string, numbers []uint64) error {
 	}
 	after := *before
 	err := s.update(nil, keys, func(events int, bytes int64) error {
-		after.Events -= events
-		after.Bytes -= bytes
-		if after.Events <= 0 {
-			delete(s.queues, destination)
-			return nil
-		}
-		s.queues[destination] = &after
-		return s.storage.Each(keyOf(destination, 0), func(key string, _ []byte) bool {
+		err := s.storage.Each(keyOf(destination, 0), func(key string, _ []byte) bool {
 			after.First = numberOf(key)
 			return false
 		})
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		after.Events -= events
+		after.Bytes -= bytes
+		if s.queues[destination] = &after; after.Events <= 0 {
+			delete(s.queues, destination)
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("remove parked events: %w", err)
@@ -350,8 +362,8 @@ func (s *Store) remove(destination string, numbers []uint64) error {
 
 // Close closes the storage. The next Open returns its events again.
 func (s *Store) Close() (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.using.Lock()
+	defer s.using.Unlock()
 	if s.failed {
 		err = s.update(nil, nil, nil)
 	}
