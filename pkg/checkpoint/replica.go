@@ -186,12 +186,10 @@ func (c *chunk) add(p statelog.Pair, next string) (full bool) {
 	p.Value = bytes.Clone(p.Value)
 	if p.Bucket == bucketRows && c.opts.Identities {
 		o, err := c.codec.decode(p.Key, p.Value)
-		if err == nil {
-			p, err = c.logged(p, o)
-		}
 		if err != nil {
 			return false
 		}
+		p = c.logged(p, o)
 	}
 	c.pairs = append(c.pairs, p)
 	c.left -= len(p.Key) + len(p.Value)

@@ -161,7 +161,7 @@ func wantSameIdentities(t testing.TB, leader, replica *Store) {
 			t.Fatal(diff)
 		}
 		for _, o := range rows {
-			if _, err := replica.Fetch(state.Source.Name, o.Key(), o.Identity); !errors.Is(err, ErrNoBody) {
+			if _, err := replica.Fetch(state.Source.Name, o.Key(), o.Identity); !errors.Is(err, object.ErrNoBody) {
 				t.Fatal(err)
 			}
 		}

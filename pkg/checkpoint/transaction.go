@@ -143,22 +143,17 @@ func (t *transaction) set(p statelog.Pair) error {
 // setRow puts the row of an object.
 func (t *transaction) setRow(p statelog.Pair, o *object.Object) error {
 	if t.log != nil {
-		logged, err := t.store.logged(p, o)
-		if err != nil {
-			return err
-		}
-		t.pairs = append(t.pairs, logged)
+		t.pairs = append(t.pairs, t.store.logged(p, o))
 	}
 	return t.setFile(p)
 }
 
 // logged returns the row of an object as it is written to the log.
-func (s *Store) logged(p statelog.Pair, o *object.Object) (statelog.Pair, error) {
-	var err error
+func (s *Store) logged(p statelog.Pair, o *object.Object) statelog.Pair {
 	if s.opts.Identities && o.Raw != nil {
-		p.Value, err = identityRow(p.Key, o, rowSum(p.Value))
+		p.Value = identityRow(p.Key, o, rowSum(p.Value))
 	}
-	return p, err
+	return p
 }
 
 // setFile is like set, but changes only the file and not the log.
