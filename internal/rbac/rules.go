@@ -87,6 +87,16 @@ func For(watch []config.Watch, options Options) (*Access, error) {
 	return access, nil
 }
 
+// GrantLease adds the access that the replicas require to a Lease (internal/election). create cannot be restricted to a
+// name.
+func (a *Access) GrantLease(namespace, name string) {
+	leases := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}}
+	own, create := leases, leases
+	own.ResourceNames, own.Verbs = []string{name}, []string{"get", "update", "watch"}
+	create.Verbs = []string{"create"}
+	a.Namespaces[namespace] = append(a.Namespaces[namespace], own, create)
+}
+
 var errPart = errors.New("RBAC has no wildcards within a name; use --discover, or list the names")
 
 // grants contains the resources to which access is granted in one scope. The resource `*` stands for a whole group.
