@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -88,15 +87,11 @@ func (b *bridge) openCopy(name string) (*replica.Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(b.cfg.Sinks)
+	text, err := os.ReadFile(b.file)
 	if err != nil {
 		return nil, err
 	}
-	watch, err := json.Marshal(b.cfg.Watch)
-	if err != nil {
-		return nil, err
-	}
-	hash := sha256.Sum256(append(text, watch...))
+	hash := sha256.Sum256(text)
 	c, err := replica.Open(replica.Options{
 		Checkpoint: state, Log: log, Patience: patience * b.cfg.Election.RetryPeriod,
 		Claim: statelog.Claim{Holder: name, Started: time.Now(), Configuration: hex.EncodeToString(hash[:8])},

@@ -88,13 +88,14 @@ func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Wr
 	}
 	log.Info("starting bridge", "version", version, "config", file, "cluster", cfg.Cluster, "apiServer", kube.Host,
 		"http", server.listener.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
-	b := &bridge{cfg: cfg, kube: kube, server: server, out: out, log: log}
+	b := &bridge{cfg: cfg, file: file, kube: kube, server: server, out: out, log: log}
 	return server.during(ctx, b.run)
 }
 
 // bridge contains what the engines of a process have in common.
 type bridge struct {
 	cfg    *config.Config
+	file   string // name of the configuration file
 	kube   *rest.Config
 	server *frontend
 	out    io.Writer // if not nil, each acknowledged event is printed to it

@@ -36,8 +36,12 @@ sinks: [{name: js, nats: {embedded: {listen: "127.0.0.1:0", storeDir: %q}, strea
 // newEngine builds the engine of a configuration, whose API server is away.
 func newEngine(t *testing.T, cfg *config.Config) (*engine.Engine, error) {
 	t.Helper()
-	options, store, err := Options(
-		cfg, &rest.Config{Host: "https://127.0.0.1:1"}, engine.Build{}, slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	options, err := Options(cfg, &rest.Config{Host: "https://127.0.0.1:1"}, engine.Build{}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := Checkpoint(cfg, log)
 	if err != nil {
 		t.Fatal(err)
 	}

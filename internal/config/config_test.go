@@ -29,7 +29,11 @@ func mustParse(t *testing.T, text string) *Config {
 
 func TestDefault(t *testing.T) {
 	want := &Config{
-		Cluster: "local", State: State{Path: "./state"}, Election: defaultElection, HTTP: HTTP{":8080"}, Log: Log{"info", "text"},
+		Cluster:         "local",
+		State:           State{Path: "./state"},
+		Election:        defaultElection,
+		HTTP:            HTTP{":8080"},
+		Log:             Log{"info", "text"},
 		ShutdownTimeout: 30 * time.Second,
 		Watch:           []Watch{{Resources: []string{"*"}}},
 		Sinks: []Sink{

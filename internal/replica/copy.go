@@ -35,7 +35,13 @@ type timing struct {
 }
 
 func defaultTiming() timing {
-	return timing{patience: 2 * time.Second, pause: time.Second, check: 30 * time.Second, retry: 5 * time.Second, loss: 15 * time.Second}
+	return timing{
+		patience: 2 * time.Second,
+		pause:    time.Second,
+		check:    30 * time.Second,
+		retry:    5 * time.Second,
+		loss:     15 * time.Second,
+	}
 }
 
 // Copy is a checkpoint that is shared through a state log. See the package comment for the order of calls.

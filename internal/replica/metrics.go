@@ -25,13 +25,24 @@ func (c *Copy) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge("leader", "1 if this replica is the leader, which reads and delivers; 0 if it is a standby.", leads)
 	if behind := c.Behind(); behind != unknown {
-		gauge("state_log_behind_commits", "Commits by which this replica was behind the state log when it last read it; 0 for "+
-			"the leader. Absent while the replica has no complete copy of the log, or cannot read it.", float64(behind))
+		gauge(
+			"state_log_behind_commits",
+			"Commits by which this replica was behind the state log when it last read it; 0 for "+
+				"the leader. Absent while the replica has no complete copy of the log, or cannot read it.",
+			float64(behind),
+		)
 	}
 	if at := c.committed.Load(); at > 0 {
-		gauge("state_log_last_commit_timestamp_seconds", "When this replica last wrote a commit to the state log, or read one.",
-			float64(time.UnixMilli(at).UnixMilli())/1000)
+		gauge(
+			"state_log_last_commit_timestamp_seconds",
+			"When this replica last wrote a commit to the state log, or read one.",
+			float64(time.UnixMilli(at).UnixMilli())/1000,
+		)
 	}
-	gauge("state_log_epoch", "Number of the last term in the state log that this replica knows. It grows with every change "+
-		"of the leader.", float64(c.store.Copy().Point().Claim.Epoch))
+	gauge(
+		"state_log_epoch",
+		"Number of the last term in the state log that this replica knows. It grows with every change "+
+			"of the leader.",
+		float64(c.store.Copy().Point().Claim.Epoch),
+	)
 }

@@ -187,7 +187,8 @@ func (c *Copy) Ready() bool { return c.Behind() >= 0 && c.Behind() <= maxBehind 
 
 // Eligible reports whether this process should try to be chosen now. It is called before each attempt, which means that
 // no other process is the leader. A process lets others try first for Options.Patience if it has another configuration
-// than the last leader, or if it is not Ready, unless it was Ready before the log lost commits. Eligible does not block.
+// than the last leader, or if it is not Ready, unless it was Ready before the log lost commits. Eligible does not
+// block.
 func (c *Copy) Eligible() bool {
 	preferred := c.Ready() || c.wasReady.Load() && c.incomplete.Load()
 	if in := c.store.Copy().Point().Claim.Configuration; in != "" && in != c.claim.Configuration {

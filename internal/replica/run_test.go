@@ -51,7 +51,7 @@ func (l *lease) join(p *process) *member {
 					}
 					if p.Eligible() {
 						t := &term{}
-						t.ctx, t.end = context.WithCancel(ctx)
+						t.ctx, t.end := context.WithCancel(ctx)
 						m.current.Store(t)
 						lead(t)
 						t.end()

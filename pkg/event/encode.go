@@ -167,8 +167,8 @@ func (e *Encoder) payload(ev *Event) ([]byte, error) {
 	return metadata, nil
 }
 
-// objectBytes returns the visible bytes of the object of an event. A deletion of an object of which only the identity is
-// stored (object.ErrNoBody) contains the identity.
+// objectBytes returns the visible bytes of the object of an event. If only the identity of a deleted object is stored
+// (object.ErrNoBody), the result contains the identity.
 func (e *Encoder) objectBytes(ev *Event) ([]byte, error) {
 	raw, err := e.bytes(ev.Resource, ev.Object)
 	if ev.Type == Deleted && errors.Is(err, object.ErrNoBody) {

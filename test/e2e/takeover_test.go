@@ -131,7 +131,10 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 		t.Errorf("a take-over took %v", longest)
 	}
 	stopped := pauses["stopped"]
-	if median, longest := stopped[len(stopped)/2], slices.Max(stopped); !raced() && (median > time.Second || longest > 2*time.Second) {
+	if median, longest := stopped[len(stopped)/2], slices.Max(
+		stopped,
+	); !raced() &&
+		(median > time.Second || longest > 2*time.Second) {
 		t.Errorf("hand-overs: the median pause was %v, the longest %v", median, longest)
 	}
 	r.judgeKafka(truth)
