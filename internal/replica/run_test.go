@@ -50,8 +50,8 @@ func (l *lease) join(p *process) *member {
 					case l.held <- struct{}{}:
 					}
 					if p.Eligible() {
-						t := &term{}
-						t.ctx, t.end := context.WithCancel(ctx)
+						held, end := context.WithCancel(ctx)
+						t := &term{held, end}
 						m.current.Store(t)
 						lead(t)
 						t.end()
