@@ -87,16 +87,6 @@ func For(watch []config.Watch, options Options) (*Access, error) {
 	return access, nil
 }
 
-// GrantLease adds the access that the replicas require to a Lease (internal/election). create cannot be restricted to a
-// name.
-func (a *Access) GrantLease(namespace, name string) {
-	leases := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}}
-	own, create := leases, leases
-	own.ResourceNames, own.Verbs = []string{name}, []string{"get", "update", "watch"}
-	create.Verbs = []string{"create"}
-	a.Namespaces[namespace] = append(a.Namespaces[namespace], own, create)
-}
-
 var errPart = errors.New("RBAC has no wildcards within a name; use --discover, or list the names")
 
 // grants contains the resources to which access is granted in one scope. The resource `*` stands for a whole group.
@@ -284,6 +274,21 @@ func Own(watch []config.Watch) []rbacv1.PolicyRule {
 		})
 	}
 	return all
+}
+
+// GrantLease adds the rules for the Lease of the replicas.
+func (a *Access) GrantLease(namespace, name string) {
+	a.Namespaces[namespace] = append(a.Namespaces[namespace], Lease(name)...)
+}
+
+// Lease returns the rules that the replicas require for their Lease, in its namespace (internal/election). create cannot
+// be restricted to a name.
+func Lease(name string) []rbacv1.PolicyRule {
+	rule := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}}
+	own, create := rule, rule
+	own.ResourceNames, own.Verbs = []string{name}, []string{"get", "update", "watch"}
+	create.Verbs = []string{"create"}
+	return []rbacv1.PolicyRule{own, create}
 }
 
 // isPart reports whether a glob contains wildcards within a name. RBAC cannot express such globs.

@@ -1,15 +1,20 @@
 package chart
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 )
@@ -201,4 +206,84 @@ tests:
 		t.Fatal(err)
 	}
 	promtool(t, "test", "rules", tests)
+}
+
+// With the rights and the configuration of the chart, one replica leads and another one takes over. No other Lease can be
+// changed.
+func TestReplicasRunWithTheirRights(t *testing.T) {
+	k := startKube(t)
+	dir := t.TempDir()
+	kubeconfig, address := filepath.Join(dir, "kubeconfig"), freeAddress(t)
+	values := fmt.Sprintf(`
+replicas: 2
+persistence: {enabled: false}
+config:
+  cluster: local
+  kubeconfig: %q
+  redactionKeyFile: %q
+  state: {path: %q, log: {nats: {url: %q, stream: {create: true}}}}
+  http: {listen: %q}
+  watch:
+    - resources: [configmaps]
+      namespaces: [payments]
+  sinks:
+    - name: stdout
+      stdout: {}
+`, kubeconfig, writeFile(t, "key", strings.Repeat("k", 32)), dir+"/0", startNATS(t), address)
+	k.helm(t, "install", "deltabridge", chartDir, "--values", writeFile(t, "values.yaml", values))
+	account := k.asAccount(t, "deltabridge", kubeconfig)
+	mounted, err := k.client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "deltabridge", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, second := mounted.Data["bridge.yaml"], freeAddress(t)
+	first := startBridge(t, nil, []string{"run", "--config", writeFile(t, "bridge.yaml", config)})
+	first.waitReady(t, address)
+	holder := k.leaseHolder(t)
+	config = strings.NewReplacer(dir+"/0", dir+"/1", address, second).Replace(config)
+	other := startBridge(t, nil, []string{"run", "--config", writeFile(t, "bridge.yaml", config)})
+	other.waitReady(t, second)
+	if now := k.leaseHolder(t); holder == "" || now != holder {
+		t.Errorf("%q leads, then %q", holder, now)
+	}
+	first.stop(t)
+	eventually(t, func() error {
+		if now := k.leaseHolder(t); now == "" || now == holder {
+			return fmt.Errorf("%q leads", now)
+		}
+		return nil
+	})
+	other.waitReady(t, second)
+	other.stop(t)
+	for _, p := range []*process{first, other} {
+		if log, err := os.ReadFile(p.log); err != nil || strings.Contains(string(log), "right to use the lease") {
+			t.Errorf("%v, a right is missing:\n%s", err, log)
+		}
+	}
+
+	as, err := kubernetes.NewForConfig(account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases := as.CoordinationV1().Leases(namespace)
+	mine := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "another"}}
+	if mine, err = leases.Create(t.Context(), mine, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := leases.Update(t.Context(), mine, metav1.UpdateOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("another Lease can be updated: %v", err)
+	}
+	if err := leases.Delete(t.Context(), "deltabridge", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("the Lease can be deleted: %v", err)
+	}
+}
+
+// leaseHolder returns the process that holds the Lease of the release.
+func (k *kube) leaseHolder(t *testing.T) string {
+	t.Helper()
+	lease, err := k.client.CoordinationV1().Leases(namespace).Get(t.Context(), "deltabridge", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *cmp.Or(lease.Spec.HolderIdentity, new(string))
 }
