@@ -55,13 +55,8 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 		}
 		return rbac.Write(stdout, access, names)
 	}
-	flags.StringVarP(
-		&names.Namespace,
-		"namespace",
-		"n",
-		"deltabridge",
-		"namespace of the service account, and of the Lease unless the configuration names it",
-	)
+	flags.StringVarP(&names.Namespace, "namespace", "n", "deltabridge",
+		"namespace of the service account and, by default, the Lease")
 	flags.StringVar(&names.ServiceAccount, "service-account", "deltabridge", "`name` of the service account")
 	flags.StringVar(&names.Name, "name", "deltabridge", "`name` of the roles and bindings")
 	flags.StringSliceVar(&options.Groups, "group", nil,

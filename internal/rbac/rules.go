@@ -281,8 +281,8 @@ func (a *Access) GrantLease(namespace, name string) {
 	a.Namespaces[namespace] = append(a.Namespaces[namespace], Lease(name)...)
 }
 
-// Lease returns the rules that the replicas require for their Lease, in its namespace (internal/election). create cannot
-// be restricted to a name.
+// Lease returns the rules that the replicas require for their Lease, in its namespace (internal/election). The verb
+// create cannot be restricted to a name.
 func Lease(name string) []rbacv1.PolicyRule {
 	rule := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}}
 	own, create := rule, rule

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -237,9 +238,23 @@ config:
 		t.Fatal(err)
 	}
 	config, second := mounted.Data["bridge.yaml"], freeAddress(t)
-	first := startBridge(t, nil, []string{"run", "--config", writeFile(t, "bridge.yaml", config)})
+	file := writeFile(t, "bridge.yaml", config)
+	k.expectDoctor(
+		t,
+		file,
+		"lease streams/deltabridge: get, update, watch, create",
+		"does not exist yet",
+		"the bridge creates it",
+	)
+	first := startBridge(t, nil, []string{"run", "--config", file})
 	first.waitReady(t, address)
 	holder := k.leaseHolder(t)
+	k.expectDoctor(
+		t,
+		file,
+		"held by "+holder,
+		`stream DELTABRIDGE_STATE: subjects ["deltabridge.state.DELTABRIDGE_STATE"]`,
+	)
 	config = strings.NewReplacer(dir+"/0", dir+"/1", address, second).Replace(config)
 	other := startBridge(t, nil, []string{"run", "--config", writeFile(t, "bridge.yaml", config)})
 	other.waitReady(t, second)
@@ -275,6 +290,23 @@ config:
 	}
 	if err := leases.Delete(t.Context(), "deltabridge", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("the Lease can be deleted: %v", err)
+	}
+}
+
+// expectDoctor runs what `helm test` runs.
+func (k *kube) expectDoctor(t *testing.T, config string, want ...string) {
+	t.Helper()
+	out, _, err := command(
+		t,
+		tools.bridge,
+		append(slices.Clone(k.testPod(t).Spec.Containers[0].Args), "--config", config)...)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, text := range want {
+		if !strings.Contains(out, text) {
+			t.Errorf("no %q in\n%s", text, out)
+		}
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 
 var _ diagnose.Checker = (*Log)(nil)
 
-// Check implements [diagnose.Checker]. It neither creates the topic nor fences a process. Therefore it does not find out
-// whether the permission Write on the transactional id is missing, only whether Describe is.
+// Check implements [diagnose.Checker]. It neither creates the topic nor fences a process. Therefore it only finds out
+// whether the permission Describe on the transactional id is missing, not whether Write is.
 func (l *Log) Check(ctx context.Context) []diagnose.Finding {
 	findings, reached := kafkacheck.Reach(ctx, l.client)
 	if !reached {

@@ -43,7 +43,9 @@ func TestCheck(t *testing.T) {
 	}{
 		"one replica": {1, nil, nil, "warn topic state: it has 1 replicas, and min.insync.replicas is 1: commits can be lost"},
 		"too few replicas": {
-			1, map[string]string{"min.insync.replicas": "2"}, nil,
+			1,
+			map[string]string{"min.insync.replicas": "2"},
+			nil,
 			"FAIL topic state: it has 1 replicas, but min.insync.replicas is 2: nothing can be written",
 		},
 		"limited": {1, map[string]string{"retention.ms": "1000"}, nil, "FAIL topic state: topic: retention.ms of topic state is 1000"},
@@ -102,7 +104,8 @@ func TestCheckPermissions(t *testing.T) {
 	after := mustAppend(t, l, mustFence(t, l), "1")
 	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.TransactionalIDAuthorizationFailed})
 	lines := checkLines(t, open(t, fake.ListenAddrs(), "state"))
-	if len(lines) != 2 || !strings.Contains(lines[0], "Describe and Write on the transactional id deltabridge.state.state") {
+	if len(lines) != 2 ||
+		!strings.Contains(lines[0], "Describe and Write on the transactional id deltabridge.state.state") {
 		t.Errorf("without Describe on the transactional id: %q", lines)
 	}
 	const readAndWrite = 1<<3 | 1<<4
@@ -115,7 +118,7 @@ func TestCheckPermissions(t *testing.T) {
 		res.Brokers = append(res.Brokers, broker)
 		for range asked.Topics {
 			topic := kmsg.NewMetadataResponseTopic()
-			topic.Topic, topic.AuthorizedOperations = kmsg.StringPtr("state"), readAndWrite
+			topic.Topic, topic.AuthorizedOperations = new("state"), readAndWrite
 			res.Topics = append(res.Topics, topic)
 		}
 		return res, nil, true
