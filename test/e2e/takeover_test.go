@@ -62,6 +62,17 @@ func (b *bridge) waitLeader() {
 	eventually(b.t, time.Minute, func() error { return errors.Join(b.leads(), b.ready()) })
 }
 
+// waitDelivered waits until hardly any event waits.
+func (b *bridge) waitDelivered() {
+	b.t.Helper()
+	eventually(b.t, time.Minute, func() error {
+		if n := b.metric("deltabridge_queue_events") + b.metric("deltabridge_spill_events"); n > 50 {
+			return fmt.Errorf("%.0f events wait", n)
+		}
+		return nil
+	})
+}
+
 // waitSuccessor waits until one of two replicas has delivered something, and returns it first. other may be nil.
 func waitSuccessor(t *testing.T, one, other *bridge) (leader, standby *bridge) {
 	t.Helper()
@@ -95,9 +106,12 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 	pauses := map[string][]time.Duration{}
 	for n := range scale.Of(6, 90) {
 		standby.waitReady()
+		kind, third := []string{"killed", "stopped", "hangs"}[n%3], (*bridge)(nil)
+		if kind == "stopped" {
+			leader.waitDelivered()
+		}
 		pause(t, time.Duration(rand.IntN(2500))*time.Millisecond)
-		old, began, kind := leader, time.Now(), []string{"killed", "stopped", "hangs"}[n%3]
-		third := old
+		old, began := leader, time.Now()
 		switch kind {
 		case "killed":
 			leader.kill()
@@ -107,7 +121,6 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 			third = all.start()
 		case "hangs":
 			leader.signal(syscall.SIGSTOP)
-			third = nil
 		}
 		leader, standby = waitSuccessor(t, standby, third)
 		if kind == "hangs" {
