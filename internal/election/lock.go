@@ -95,7 +95,7 @@ func (l *lock) hold(ctx context.Context, verb string, record resourcelock.Leader
 	l.mayHold = true // even if the request fails, because it may have been executed
 	start := time.Now()
 	err := send(ctx, record)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another process was faster, or it was deleted
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another process was faster, or has deleted it
 		l.candidate.note(verb, nil)
 		return err
 	}
