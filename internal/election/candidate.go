@@ -12,6 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
@@ -120,7 +121,7 @@ func (c *Candidate) newElector(l resourcelock.Interface) (*leaderelection.Leader
 // Lead returns nil when ctx has ended, lead has returned, and the Lease is released, or could not be released within
 // half of RenewDeadline. It must not be called again while it runs.
 func (c *Candidate) Lead(ctx context.Context, lead func(*Term)) error {
-	defer c.http.CloseIdleConnections()
+	defer c.closeIdleConnections()
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watchCtx, stop := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
@@ -224,6 +225,8 @@ func (c *Candidate) note(verb string, err error) {
 		c.log.Warn("lease request failed, retrying", "verb", verb, "err", err)
 	}
 }
+
+func (c *Candidate) closeIdleConnections() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
 // pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/observe"
 )
@@ -41,13 +43,25 @@ func newKube(t *testing.T) *kube {
 	return &kube{typed, config, t, ns.Name}
 }
 
+// server returns the address of the API server.
+func (k *kube) server() string { return strings.TrimPrefix(k.Host, "https://") }
+
+// proxy returns a proxy to the API server, and the administrator's configuration for it.
+func (k *kube) proxy() (*sinktest.Proxy, *rest.Config) {
+	k.t.Helper()
+	proxy := sinktest.NewProxy(k.t, k.server())
+	through := rest.CopyConfig(k.Config)
+	through.Host = "https://" + proxy.Addr()
+	return proxy, through
+}
+
 const leaseName = "leader"
 
 // quick returns a configuration with short durations. A machine that does much else may take a second for a request.
 func quick(namespace string) Config {
 	return Config{
 		Lease:         Lease{Namespace: namespace, Name: leaseName},
-		LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 200 * time.Millisecond,
+		LeaseDuration: 5 * time.Second, RenewDeadline: 4 * time.Second, RetryPeriod: 200 * time.Millisecond,
 	}
 }
 

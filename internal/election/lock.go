@@ -47,7 +47,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	case err == nil:
 		seen = *record
 	case !apierrors.IsNotFound(err):
-		l.candidate.note("get", err)
+		l.failed("get", err)
 		return nil, nil, err
 	}
 	l.candidate.note("get", nil)
@@ -95,17 +95,27 @@ func (l *lock) hold(ctx context.Context, verb string, record resourcelock.Leader
 	l.mayHold = true // even if the request fails, because it may have been executed
 	start := time.Now()
 	err := send(ctx, record)
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), verb == "update" && apierrors.IsNotFound(err):
-		l.candidate.note(verb, nil) // another process was faster, or the Lease was deleted
-	default:
-		l.candidate.note(verb, err)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another process was faster, or has deleted it
+		l.candidate.note(verb, nil)
+		return err
 	}
-	if err == nil {
-		l.candidate.observe(record)
-		l.term.renew(start)
+	if err != nil {
+		l.failed(verb, err)
+		return err
 	}
-	return err
+	l.candidate.note(verb, nil)
+	l.candidate.observe(record)
+	l.term.renew(start)
+	return nil
+}
+
+// failed records a failed request. If there was no answer in time, other idle connections may also be broken, and the
+// next request must not use them. The request's own connection is closed already.
+func (l *lock) failed(verb string, err error) {
+	l.candidate.note(verb, err)
+	if errors.Is(err, context.DeadlineExceeded) {
+		l.candidate.closeIdleConnections()
+	}
 }
 
 // release gives the Lease up if this process still holds it. The elector must have ended.

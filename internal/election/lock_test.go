@@ -37,7 +37,7 @@ func (k *kube) lock(as *rest.Config) *lock {
 	term := newTerm(k.t.Context(), c.config, c.log)
 	k.t.Cleanup(func() {
 		term.close()
-		c.http.CloseIdleConnections()
+		c.closeIdleConnections()
 	})
 	return c.newLock(term)
 }
