@@ -179,18 +179,26 @@ func (c *Copy) lossPause() time.Duration {
 	return 4 * c.timing.loss
 }
 
-// maxBehind is the number of commits that a copy may be behind the log if the process is to take over at once.
-const maxBehind = 2
+const (
+	// maxBehind is the number of commits that a copy may be behind the log if the process is to be ready.
+	maxBehind = 2
+	// eligibleBehind is the same for a process that tries to be chosen. It is higher because a leader that stops makes
+	// several commits at once.
+	eligibleBehind = 100
+)
 
 // Ready reports whether this process can take over at once: its copy is complete and up to date.
-func (c *Copy) Ready() bool { return c.Behind() >= 0 && c.Behind() <= maxBehind }
+func (c *Copy) Ready() bool { return c.isWithin(maxBehind) }
+
+// isWithin reports whether the copy is complete and at most some commits behind the log.
+func (c *Copy) isWithin(commits int) bool { return c.Behind() >= 0 && c.Behind() <= commits }
 
 // Eligible reports whether this process should try to be chosen now. It is called before each attempt, which means that
 // no other process is the leader. A process lets others try first for Options.Patience if it has another configuration
-// than the last leader, or if it is not Ready, unless it was Ready before the log lost commits. Eligible does not
-// block.
+// than the last leader, or if its copy is not complete and nearly up to date, unless the copy was up to date before the
+// log lost commits. Eligible does not block.
 func (c *Copy) Eligible() bool {
-	preferred := c.Ready() || c.wasReady.Load() && c.incomplete.Load()
+	preferred := c.isWithin(eligibleBehind) || c.wasReady.Load() && c.incomplete.Load()
 	if in := c.store.Copy().Point().Claim.Configuration; in != "" && in != c.claim.Configuration {
 		preferred = false
 	}
