@@ -26,6 +26,9 @@ func listen(address string) (*frontend, error) {
 	return &frontend{listener: listener}, nil
 }
 
+// serve lets handler answer all requests from now on.
+func (f *frontend) serve(handler http.Handler) { f.engine.Store(&handler) }
+
 // ServeHTTP implements [http.Handler].
 func (f *frontend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch engine := f.engine.Load(); {

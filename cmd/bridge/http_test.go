@@ -49,10 +49,9 @@ func TestFrontend(t *testing.T) {
 				t.Errorf("%s: %q, want %q", path, got, want)
 			}
 		}
-		var engine http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		f.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "engine "+r.URL.Path)
-		})
-		f.engine.Store(&engine)
+		}))
 		if got := get("/readyz"); got != "200 engine /readyz" {
 			t.Error(got)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"io"
 	"slices"
 
@@ -21,7 +22,8 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 		Short: "Print the RBAC objects that a configuration requires",
 		Long: "rbac prints roles and bindings for kubectl apply. They grant read access to the resources in `watch:`\n" +
 			"and nothing else: in single namespaces if `namespaces:` has only plain names, otherwise in the whole\n" +
-			"cluster. Secrets are included only if they are named.\n\n" +
+			"cluster. Secrets are included only if they are named. With `state.log:`, they also grant access to the\n" +
+			"Lease of the replicas.\n\n" +
 			"RBAC has neither exclusions nor wildcards within a name. With --discover, wildcards are replaced by the\n" +
 			"resources that the cluster of the kubeconfig serves now.",
 		Args: cobra.NoArgs,
@@ -45,12 +47,16 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if cfg.State.Log != nil {
+			access.GrantLease(cmp.Or(cfg.Election.Lease.Namespace, names.Namespace), cfg.Election.Lease.Name)
+		}
 		if out.format.value == formatJSON {
 			return console.WriteJSON(stdout, rbac.List(access, names))
 		}
 		return rbac.Write(stdout, access, names)
 	}
-	flags.StringVarP(&names.Namespace, "namespace", "n", "deltabridge", "namespace of the service account")
+	flags.StringVarP(&names.Namespace, "namespace", "n", "deltabridge",
+		"namespace of the service account and, by default, the Lease")
 	flags.StringVar(&names.ServiceAccount, "service-account", "deltabridge", "`name` of the service account")
 	flags.StringVar(&names.Name, "name", "deltabridge", "`name` of the roles and bindings")
 	flags.StringSliceVar(&options.Groups, "group", nil,

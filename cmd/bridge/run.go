@@ -14,6 +14,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/internal/tracker"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -87,36 +88,65 @@ func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Wr
 	}
 	log.Info("starting bridge", "version", version, "config", file, "cluster", cfg.Cluster, "apiServer", kube.Host,
 		"http", server.listener.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
-	return server.during(ctx, func(ctx context.Context) error {
-		err := runEngine(ctx, cfg, kube, server, 0, out, log)
-		if errors.Is(err, tracker.ErrOtherCluster) { // once: the new checkpoint belongs to no cluster yet
-			log.Warn("starting again with a new checkpoint", "because", err)
-			err = runEngine(ctx, cfg, kube, server, 1, out, log)
-		}
-		return err
-	})
+	b := &bridge{cfg: cfg, file: file, kube: kube, server: server, out: out, log: log}
+	return server.during(ctx, b.run)
 }
 
-// runEngine builds and runs an engine. quarantined is the number of checkpoints that the process has quarantined.
-func runEngine(
-	ctx context.Context, cfg *config.Config, kube *rest.Config, server *frontend, quarantined int64, out io.Writer,
-	log *slog.Logger,
-) error {
-	options, err := assemble.Options(cfg, kube, engine.Build{Version: version, Commit: commit}, log)
+// bridge contains what the engines of a process have in common.
+type bridge struct {
+	cfg    *config.Config
+	file   string // name of the configuration file
+	kube   *rest.Config
+	server *frontend
+	out    io.Writer // if not nil, each acknowledged event is printed to it
+	log    *slog.Logger
+}
+
+// run runs engines until ctx ends.
+func (b *bridge) run(ctx context.Context) error {
+	if b.cfg.State.Log != nil {
+		return b.replicate(ctx)
+	}
+	err := b.runAlone(ctx, 0)
+	if errors.Is(err, tracker.ErrOtherCluster) { // once: the new checkpoint belongs to no cluster yet
+		b.log.Warn("starting again with a new checkpoint", "because", err)
+		err = b.runAlone(ctx, 1)
+	}
+	return err
+}
+
+// runAlone opens the checkpoint and runs an engine. quarantined is the number of checkpoints that the process has
+// quarantined.
+func (b *bridge) runAlone(ctx context.Context, quarantined int64) (err error) {
+	state, err := assemble.Checkpoint(b.cfg, b.log)
 	if err != nil {
 		return err
 	}
-	options.Quarantined = quarantined
-	if out != nil {
-		printer := &printer{out: out, places: assemble.Places(cfg)}
+	state.Quarantined = quarantined
+	store, err := checkpoint.Open(state)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return b.runEngine(ctx, func(o *engine.Options) { o.Store = store })
+}
+
+// runEngine builds and runs an engine. edit completes its options.
+func (b *bridge) runEngine(ctx context.Context, edit func(*engine.Options)) error {
+	options, err := assemble.Options(b.cfg, b.kube, engine.Build{Version: version, Commit: commit}, b.log)
+	if err != nil {
+		return err
+	}
+	edit(&options)
+	if b.out != nil {
+		printer := &printer{out: b.out, places: assemble.Places(b.cfg)}
 		options.OnSettled = printer.print
 	}
 	e, err := engine.New(options)
 	if err != nil {
 		return err
 	}
-	handler := e.Handler()
-	server.engine.Store(&handler)
+	b.server.serve(e.Handler())
 	return e.Run(ctx)
 }
 

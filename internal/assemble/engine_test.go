@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 )
 
 // embeddedConfig is a configuration that feeds an embedded JetStream server on free ports.
@@ -35,10 +36,19 @@ sinks: [{name: js, nats: {embedded: {listen: "127.0.0.1:0", storeDir: %q}, strea
 // newEngine builds the engine of a configuration, whose API server is away.
 func newEngine(t *testing.T, cfg *config.Config) (*engine.Engine, error) {
 	t.Helper()
-	options, err := Options(cfg, &rest.Config{Host: "https://127.0.0.1:1"}, engine.Build{}, slog.New(slog.DiscardHandler))
+	log := slog.New(slog.DiscardHandler)
+	options, err := Options(cfg, &rest.Config{Host: "https://127.0.0.1:1"}, engine.Build{}, log)
 	if err != nil {
 		t.Fatal(err)
 	}
+	store, err := Checkpoint(cfg, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if options.Store, err = checkpoint.Open(store); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { options.Store.Close() })
 	return engine.New(options)
 }
 

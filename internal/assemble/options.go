@@ -2,22 +2,58 @@ package assemble
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/statelog"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/reach"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkalog"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
 )
 
-// Options builds the parts of an engine. It reads the files that the configuration names. If the fingerprint key does
-// not exist yet, Options creates it.
-func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slog.Logger) (engine.Options, error) {
+// Checkpoint returns the options with which to open the checkpoint. If the fingerprint key does not exist yet,
+// Checkpoint creates it.
+func Checkpoint(cfg *config.Config, log *slog.Logger) (checkpoint.Options, error) {
+	redaction, err := NewRedaction(cfg)
+	if err != nil {
+		return checkpoint.Options{}, err
+	}
+	return checkpoint.Options{
+		Path: cfg.State.Path, ClusterName: cfg.Cluster, Privacy: redaction.Privacy, Logger: log,
+		Identities: cfg.State.Log != nil && cfg.State.Log.Rows == config.RowsIdentity,
+	}, nil
+}
+
+// Log returns the state log. It does no I/O except that it reads the files that the configuration names.
+func Log(cfg *config.StateLog, log *slog.Logger) (statelog.Log, error) {
+	if c := cfg.NATS; c != nil {
+		c := *c
+		c.Logger = log
+		return natslog.New(c), nil
+	}
+	c := *cfg.Kafka
+	c.Logger = log
+	l, err := kafkalog.New(c)
+	if err != nil {
+		return nil, fmt.Errorf("state.log.kafka: %w", err)
+	}
+	return l, nil
+}
+
+// Options builds the parts of an engine, except its Store. It reads the files that the configuration names. If the
+// fingerprint key does not exist yet, Options creates it.
+func Options(
+	cfg *config.Config, kube *rest.Config, build engine.Build, log *slog.Logger,
+) (o engine.Options, err error) {
 	kube = rest.CopyConfig(kube)
 	kube.UserAgent = "deltabridge/" + build.Version
-	o := engine.Options{
+	o = engine.Options{
 		Cluster: cfg.Cluster, State: cfg.State.Path, ShutdownTimeout: cfg.ShutdownTimeout,
 		Build: build, Kube: kube, Logger: log,
 	}
@@ -25,7 +61,7 @@ func Options(cfg *config.Config, kube *rest.Config, build engine.Build, log *slo
 	if err != nil {
 		return o, err
 	}
-	o.Privacy, o.Transform, o.Enrichment = redaction.Privacy, redaction.Transform(), Enrichment(cfg, redaction)
+	o.Transform, o.Enrichment = redaction.Transform(), Enrichment(cfg, redaction)
 	watch, err := json.Marshal(cfg.Watch)
 	if err != nil {
 		return o, err

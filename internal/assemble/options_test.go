@@ -1,7 +1,9 @@
 package assemble
 
 import (
+	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 
@@ -25,7 +27,12 @@ sinks:
 - {name: hidden, payload: `+test.payload+`, resync: 1h, buffer: {overflow: drop-oldest}, stdout: {}}`)
 		cfg.State.Path = t.TempDir()
 		kube := &rest.Config{Host: "https://a", UserAgent: "kubectl"}
-		o, err := Options(cfg, kube, engine.Build{Version: "1.2"}, slog.New(slog.DiscardHandler))
+		log := slog.New(slog.DiscardHandler)
+		o, err := Options(cfg, kube, engine.Build{Version: "1.2"}, log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		store, err := Checkpoint(cfg, log)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +42,10 @@ sinks:
 		if o.Cluster != "prod" || o.ManagedFields != test.managedFields || len(o.Scopes) == 0 || o.Watch == "" {
 			t.Errorf("payload %s: %+v", test.payload, o)
 		}
-		if o.Transform != nil || o.Privacy.Seal == nil {
+		if store.Path != cfg.State.Path || store.ClusterName != "prod" {
+			t.Errorf("%+v", store)
+		}
+		if o.Transform != nil || store.Privacy.Seal == nil {
 			t.Error("secret values are hidden from the sink that is sent them in plain text, or are in the checkpoint")
 		}
 		plain, hidden := o.Sinks[0], o.Sinks[1]
@@ -45,6 +55,37 @@ sinks:
 		if plain.Buffer.Overflow != engine.Block || hidden.Buffer.Overflow != engine.DropOldest ||
 			hidden.Resync.Hours() != 1 {
 			t.Errorf("%+v, %+v", plain, hidden)
+		}
+	}
+}
+
+// The state log is the configured one, with identities only if the configuration says so.
+func TestLog(t *testing.T) {
+	key := t.TempDir() + "/key"
+	if err := os.WriteFile(key, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]struct {
+		log        string
+		identities bool
+	}{
+		`{nats: {url: "nats://a"}}`:                                    {"*natslog.Log", false},
+		`{kafka: {brokers: ["a:9092"], topic: state}, rows: identity}`: {"*kafkalog.Log", true},
+	} {
+		cfg := parse(
+			t,
+			"state: {path: "+t.TempDir()+", log: "+text+"}\nredactionKeyFile: "+key+"\nsinks: [{name: s, stdout: {}}]",
+		)
+		log, err := Log(cfg.State.Log, slog.New(slog.DiscardHandler))
+		if err != nil || fmt.Sprintf("%T", log) != want.log {
+			t.Errorf("%s: %T, %v", text, log, err)
+		}
+		store, err := Checkpoint(cfg, slog.New(slog.DiscardHandler))
+		if err != nil || store.Identities != want.identities {
+			t.Errorf("%s: %+v, %v", text, store, err)
+		}
+		if err := log.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -40,6 +40,17 @@ func Kubeconfig(path string) (*rest.Config, error) {
 	return cfg, nil
 }
 
+// Namespace returns the namespace of the Pod or, outside a Pod, that of the kubeconfig.
+func Namespace(path string) (string, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).Namespace()
+	if err != nil {
+		return "", fmt.Errorf("kubeconfig: %w", err)
+	}
+	return namespace, nil
+}
+
 // Discover returns a client for the configured API server, and the catalog of resources that the API server serves.
 func Discover(ctx context.Context, cfg *config.Config, userAgent string) (rest.Interface, *discovery.Catalog, error) {
 	kube, err := Kubeconfig(cfg.Kubeconfig)

@@ -22,6 +22,8 @@ type Config struct {
 	Kubeconfig string `yaml:"kubeconfig" format:"file" default:"\"\"" example:"/etc/deltabridge/kubeconfig"`
 	// Where the bridge stores its state.
 	State State `yaml:"state"`
+	// How replicas of the bridge agree on a leader.
+	Election Election `yaml:"election"`
 	// The HTTP server for metrics and health checks.
 	HTTP HTTP `yaml:"http"`
 	// The log of the bridge.
@@ -42,12 +44,6 @@ type Config struct {
 	// The sinks, to which the bridge sends events. If this is not set, there is one sink, `nats`, with an embedded
 	// JetStream server that stores its data in `./data/nats`.
 	Sinks []Sink `yaml:"sinks" minItems:"1"`
-}
-
-// State configures the directory in which the bridge stores its checkpoint, spilled events and dead letters.
-type State struct {
-	// The directory. The bridge creates it if it does not exist. A relative path is relative to the working directory.
-	Path string `yaml:"path" pattern:"." default:"./state" example:"/var/lib/deltabridge"`
 }
 
 // HTTP configures the server for `/metrics`, `/healthz` and `/readyz`.
@@ -176,6 +172,15 @@ func (c *Config) fill(has func(key string) bool) {
 		n.Stream.Subjects = []string{"k8s.>"}
 		c.Sinks = []Sink{strictyaml.Default[Sink]()}
 		c.Sinks[0].Name, c.Sinks[0].NATS = "nats", &n
+	}
+	if l := c.State.Log; l != nil {
+		client := "deltabridge-" + c.Cluster + "-state"
+		if l.NATS != nil {
+			l.NATS.ConnectionName = cmp.Or(l.NATS.ConnectionName, client)
+		}
+		if l.Kafka != nil {
+			l.Kafka.ClientID = cmp.Or(l.Kafka.ClientID, client)
+		}
 	}
 	for i := range c.Sinks {
 		s := &c.Sinks[i]

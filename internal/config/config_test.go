@@ -29,7 +29,11 @@ func mustParse(t *testing.T, text string) *Config {
 
 func TestDefault(t *testing.T) {
 	want := &Config{
-		Cluster: "local", State: State{"./state"}, HTTP: HTTP{":8080"}, Log: Log{"info", "text"},
+		Cluster:         "local",
+		State:           State{Path: "./state"},
+		Election:        defaultElection,
+		HTTP:            HTTP{":8080"},
+		Log:             Log{"info", "text"},
 		ShutdownTimeout: 30 * time.Second,
 		Watch:           []Watch{{Resources: []string{"*"}}},
 		Sinks: []Sink{
@@ -121,7 +125,8 @@ func notDefault(t *testing.T, path string, v reflect.Value) {
 				continue
 			}
 			notDefault(t, at, child.Index(0))
-		case f.Type.Kind() == reflect.Pointer && f.Type.Elem() == reflect.TypeFor[stdout.Config]():
+		case f.Type == reflect.TypeFor[*stdout.Config]():
+		case f.Type == reflect.TypeFor[*StateLog](): // see TestStateLog
 		case f.Type.Kind() == reflect.Pointer:
 			if child.IsNil() {
 				t.Errorf("%s: not set", at)

@@ -38,6 +38,7 @@ func (c *Config) Validate(at *strictyaml.Section) {
 	for i := range c.Redact {
 		c.Redact[i].validate(at.At(fmt.Sprintf("redact[%d]", i)))
 	}
+	c.validateState(at)
 	names := map[string]int{}
 	for i := range c.Sinks {
 		key, name := fmt.Sprintf("sinks[%d]", i), c.Sinks[i].Name

@@ -47,6 +47,9 @@ func (e *examination) checkAPIServer(ctx context.Context) {
 		e.client = client
 		e.readClusterUID(ctx)
 		e.checkWatches(ctx)
+		if e.cfg.State.Log != nil {
+			e.checkLease(ctx)
+		}
 	}
 }
 

@@ -2,10 +2,13 @@ package doctor
 
 import (
 	"context"
+	"log/slog"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
@@ -19,7 +22,7 @@ const (
 
 // Finding is the result of one step.
 type Finding struct {
-	Area   string `json:"area"` // "API server", "state", "process" or "sink NAME"
+	Area   string `json:"area"` // "API server", "state", "state log", "process" or "sink NAME"
 	Step   string `json:"step"`
 	Target string `json:"target"`
 	Result string `json:"result"` // ok, warning or failed
@@ -58,7 +61,8 @@ func (r *Report) add(area string, f *diagnose.Finding) {
 type examination struct {
 	cfg     *config.Config
 	sinks   []sink
-	version string // version of the binary
+	log     statelog.Log // nil if there is none
+	version string       // version of the binary
 
 	report  Report
 	area    string
@@ -72,7 +76,7 @@ type examination struct {
 
 // Examine runs all checks of a configuration and returns their findings. It does not check the state directory if
 // State.Path is empty. version is the version of the binary. If ctx ends, Examine returns soon. The error is not nil if
-// the files of a sink cannot be read.
+// the files of a sink or of the state log cannot be read.
 func Examine(ctx context.Context, cfg *config.Config, version string) (*Report, error) {
 	e := &examination{cfg: cfg, version: version}
 	for n := range cfg.Sinks {
@@ -81,6 +85,12 @@ func Examine(ctx context.Context, cfg *config.Config, version string) (*Report, 
 			return nil, err
 		}
 		e.sinks = append(e.sinks, s)
+	}
+	if cfg.State.Log != nil {
+		var err error
+		if e.log, err = assemble.Log(cfg.State.Log, slog.New(slog.DiscardHandler)); err != nil {
+			return nil, err
+		}
 	}
 	return e.run(ctx), nil
 }
@@ -91,6 +101,10 @@ func (e *examination) run(ctx context.Context) *Report {
 	if e.cfg.State.Path != "" {
 		e.area = "state"
 		e.checkState()
+	}
+	if e.log != nil {
+		e.area = "state log"
+		e.checkStateLog(ctx)
 	}
 	e.area = "process"
 	e.checkMemory()

@@ -42,41 +42,36 @@ type Engine struct {
 	stopReading context.CancelFunc
 }
 
-// New builds all parts and opens the files in the state directory. Run starts the parts.
+// New builds all parts and opens the files of the sinks in the state directory. Run starts the parts.
 func New(o Options) (*Engine, error) {
 	e := &Engine{options: o, metrics: metrics.New(o.Build.Version, o.Build.Commit)}
 	if err := e.metrics.KeepGaps(filepath.Join(o.State, "gaps.json")); err != nil {
 		o.Logger.Warn("cannot read when gap events were last delivered, so their metric is incomplete", "err", err)
 	}
 	e.reading, e.stopReading = context.WithCancel(context.Background())
-	for _, build := range []func() error{e.openTracker, e.buildPipelines, e.buildSet} {
+	e.tracker = e.newTracker()
+	for _, build := range []func() error{e.buildPipelines, e.buildSet} {
 		if err := build(); err != nil {
 			return nil, err
 		}
 	}
 	e.resyncs = &resyncer{ctx: e.reading, pipelines: e.pipelines, informers: e.set.Informers}
 	e.metrics.Registry.MustRegister(&stateCollector{e.pipelines, e.set.Statuses, e.tracker})
+	if o.Collector != nil {
+		e.metrics.Registry.MustRegister(o.Collector)
+	}
 	return e, nil
 }
 
-// openTracker opens the checkpoint and creates the tracker.
-func (e *Engine) openTracker() error {
+func (e *Engine) newTracker() *tracker.Tracker {
 	o := &e.options
-	of := tracker.Options{Watch: o.Watch, Queues: queues{e}, Reading: e.reading, Logger: o.Logger}
+	of := tracker.Options{Store: o.Store, Watch: o.Watch, Queues: queues{e}, Reading: e.reading, Logger: o.Logger}
 	for n := range o.Sinks {
 		s := &o.Sinks[n]
 		sink := tracker.Sink{Name: s.Name, Filter: filterText(s.Rules), Lossy: s.Buffer.Overflow != Block}
 		of.Sinks = append(of.Sinks, sink)
 	}
-	var err error
-	of.Store, err = checkpoint.Open(checkpoint.Options{
-		Path: o.State, ClusterName: o.Cluster, Privacy: o.Privacy, Logger: o.Logger, Quarantined: o.Quarantined,
-	})
-	if err != nil {
-		return err
-	}
-	e.tracker = tracker.New(of)
-	return nil
+	return tracker.New(of)
 }
 
 func (e *Engine) buildPipelines() error {
@@ -93,6 +88,7 @@ func (e *Engine) buildPipelines() error {
 			return err
 		}
 		p.resume(e.tracker)
+		p.drain.Leads = o.Leads
 		if o.OnSettled != nil {
 			count := p.drain.Hooks.OnSettled
 			p.drain.Hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {
@@ -177,13 +173,13 @@ func (e *Engine) readiness() (reasons, notes []string) {
 
 // Run runs the engine until ctx ends or one of its parts fails. It then stops in stages:
 //
-//   - Informers stop reading and pushing changes.
+//   - Informers stop reading and pushing changes. With Options.Linger, delivery goes on.
 //   - The drains deliver the queued events for at most ShutdownTimeout, as long as the destination accepts them.
 //   - The remaining events are written to disk.
 //   - The checkpoint is written, and the sinks are closed.
 //
-// If the checkpoint belongs to another cluster, Run stops in the same way, and returns an error that wraps
-// tracker.ErrOtherCluster. The caller then begins again with another Engine.
+// If the checkpoint belongs to another cluster, Run stops in the same way, replaces the checkpoint with an empty one,
+// and returns an error that wraps tracker.ErrOtherCluster. The caller then begins again with another Engine.
 //
 // Run returns when all its goroutines have ended. It logs the number of undelivered events, which is not an error. If
 // something could not be written to disk, Run returns an error.
@@ -224,6 +220,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.options.Logger.Info("stopping", "shutdownTimeout", e.options.ShutdownTimeout)
 	e.endReading()
 	failure := set.Wait()
+	e.linger()
 	e.finishDelivery()
 	failure = errors.Join(failure, drains.Wait())
 	stopSpilling()
@@ -232,7 +229,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	stopBackground()
 	failure = errors.Join(failure, checkpoint.Wait())
 	e.closeSinks()
-	return errors.Join(failure, e.tracker.Close())
+	return errors.Join(failure, e.tracker.Finish())
 }
 
 // notePositions makes the last commit store the final positions of the sinks, so that the next process does not read

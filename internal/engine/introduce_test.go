@@ -184,6 +184,7 @@ type resumer struct {
 
 func (*resumer) Resume(sinks.Resume) {}
 func (r *resumer) Forget()           { r.forgotten++ }
+func (*resumer) Fenced() bool        { return true }
 func (r *resumer) Positions([]string) sinks.Positions {
 	r.next++
 	return sinks.Positions{"p": {Next: int64(r.next)}}

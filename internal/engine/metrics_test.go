@@ -33,6 +33,7 @@ func TestMetricsPage(t *testing.T) {
 	e, err := New(Options{
 		Cluster: "c",
 		State:   dir,
+		Store:   openStore(t, dir),
 		Kube:    &rest.Config{Host: "https://127.0.0.1:1"},
 		Logger:  slog.New(slog.DiscardHandler),
 		Sinks: []Sink{{

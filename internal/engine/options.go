@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -20,10 +21,11 @@ import (
 // Options configures an [Engine].
 type Options struct {
 	Cluster string // name of the cluster
-	// State is the directory for the checkpoint, the queues, the parked events and the control socket.
+	// State is the directory of the queues, the parked events and the control socket.
 	State string
-	// Quarantined is the number of checkpoints that earlier engines of the process have quarantined.
-	Quarantined int64
+	// Store is the checkpoint. The caller closes it after Run. If it has a Log, the process is the writer of this log
+	// (checkpoint.Store.TakeOver). The events that wait on disk are then part of the checkpoint too.
+	Store *checkpoint.Store
 	// ShutdownTimeout is the maximum time that a sink may continue to deliver during shutdown. A sink that acknowledges
 	// nothing is stopped earlier.
 	ShutdownTimeout time.Duration
@@ -37,9 +39,14 @@ type Options struct {
 	// Transform is called for every object as soon as it is read, and may change it. If it is nil, objects stay as they
 	// are.
 	Transform func(schema.GroupVersionResource, *object.Object)
-	Privacy   checkpoint.Privacy // which data the rows of the checkpoint may contain in plain text
 	Enrichment
 	Sinks []Sink
+	// Linger, if it is not nil, lets the engine continue to deliver after the context of Run has ended, until Linger is
+	// closed or no event waits.
+	Linger <-chan struct{}
+	// Leads is sinks.Drain.Leads of all sinks. It can be called by several goroutines at once.
+	Leads     func() bool
+	Collector prometheus.Collector // additional metrics; may be nil
 	// OnSettled is called by the goroutine of a sink when the destination has acknowledged an event. It may be nil.
 	OnSettled func(sink string, m *event.Message)
 	Logger    *slog.Logger

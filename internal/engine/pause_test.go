@@ -20,16 +20,33 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
 )
 
+// openStore opens the checkpoint in a directory.
+func openStore(t *testing.T, state string) *checkpoint.Store {
+	t.Helper()
+	s, err := checkpoint.Open(checkpoint.Options{Path: state, ClusterName: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
 // engineWith builds an engine whose API server does not answer.
 func engineWith(t *testing.T, state string, destinations map[string]sinks.Sink) *Engine {
 	t.Helper()
+	return engineOf(t, openStore(t, state), state, destinations)
+}
+
+func engineOf(t *testing.T, store *checkpoint.Store, state string, destinations map[string]sinks.Sink) *Engine {
+	t.Helper()
 	o := Options{
-		Cluster: "c", State: state,
+		Cluster: "c", State: state, Store: store,
 		Kube: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler),
 	}
 	for _, name := range slices.Sorted(maps.Keys(destinations)) {
@@ -45,7 +62,7 @@ func engineWith(t *testing.T, state string, destinations map[string]sinks.Sink) 
 	return e
 }
 
-// endEngine closes what New opened.
+// endEngine closes what New opened, and the checkpoint.
 func endEngine(t *testing.T, e *Engine) {
 	t.Helper()
 	e.endReading()
@@ -53,7 +70,7 @@ func endEngine(t *testing.T, e *Engine) {
 		p.stop()
 		p.close(t.Context())
 	}
-	if err := e.tracker.Close(); err != nil {
+	if err := e.options.Store.Close(); err != nil {
 		t.Error(err)
 	}
 }

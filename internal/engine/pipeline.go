@@ -17,6 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/internal/tracker"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
@@ -65,6 +66,7 @@ type pipeline struct {
 	metrics *metrics.Sink
 	log     *slog.Logger
 	books   books
+	store   *checkpoint.Store
 	// old contains earlier filters of the sink by their string form. The value is nil if a filter cannot be compiled.
 	old map[string]*filter.Filter
 	// spilled contains the positions of the events that were in the spill at the start, by cluster and source. It is empty
@@ -97,6 +99,7 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		metrics:      e.metrics.ForSink(s.Name),
 		log:          e.options.Logger.With("sink", s.Name),
 		books:        e.tracker,
+		store:        e.options.Store,
 		old:          map[string]*filter.Filter{},
 		drained:      make(chan struct{}),
 		run:          randomName() + "-",
@@ -144,7 +147,7 @@ func (p *pipeline) resume(t *tracker.Tracker) {
 		return
 	}
 	sink.Resume(t.Resumes(p.Name))
-	p.drain.ReadsBack = true
+	p.drain.ReadsBack, p.drain.Fenced = true, sink.Fenced
 	p.introducing.Store(strings.HasPrefix(t.Destination(p.Name), partOf))
 	spilled := p.queue.Last() // the last of the events that earlier processes left on disk, and may have sent
 	done := false             // set if nothing that was sent before the last bookmark comes again when that is stored
@@ -284,6 +287,6 @@ func (p *pipeline) close(ctx context.Context) {
 			"destination", part.Destination, "events", part.Events)
 	}
 	if err := p.drain.Parked.Close(); err != nil {
-		p.log.Error("cannot close the file of parked events", "err", err)
+		p.log.Error("cannot close the store of parked events", "err", err)
 	}
 }

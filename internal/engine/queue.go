@@ -21,8 +21,13 @@ func (p *pipeline) openQueue(state string) error {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return fmt.Errorf("state.path: %w", err)
 	}
+	path := filepath.Join(state, "spill-"+p.Name)
+	log, err := p.spillLog(path)
+	if err != nil {
+		return err
+	}
 	options := fifo.Options[*event.Message]{
-		Path:     filepath.Join(state, "spill-"+p.Name),
+		Path: path, Log: log,
 		MaxItems: max(2, p.Buffer.Events), MaxBytes: p.Buffer.Bytes, MaxDiskBytes: p.Buffer.DiskBytes,
 		Size:   (*event.Message).Size,
 		Encode: func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
@@ -63,6 +68,63 @@ func (p *pipeline) openQueue(state string) error {
 	return nil
 }
 
+// spillLog returns the log in the checkpoint to which the queue spills, or nil if the queue spills to its directory.
+func (p *pipeline) spillLog(directory string) (fifo.Log, error) {
+	if p.store == nil { // in tests
+		return nil, nil
+	}
+	events, err := p.store.Events(p.Name)
+	if err != nil {
+		return nil, err
+	}
+	inDirectory := func() bool {
+		n, err := fifo.Peek(directory)
+		return n > 0 || err != nil
+	}
+	if p.usesCheckpoint(events.Last() > events.Acked(), inDirectory) {
+		return events, nil
+	}
+	return nil, nil
+}
+
+// parkedStorage returns the storage in the checkpoint for parked events, or nil if they are in a file of their own.
+func (p *pipeline) parkedStorage(state string) (parked.Storage, error) {
+	if p.store == nil { // in tests
+		return nil, nil
+	}
+	waiting := false
+	events := p.store.Parked(p.Name)
+	if err := events.Each("", func(string, []byte) bool { waiting = true; return false }); err != nil {
+		return nil, err
+	}
+	inFile := func() bool {
+		_, err := os.Stat(filepath.Join(state, "parked-"+p.Name+".db"))
+		return err == nil
+	}
+	if p.usesCheckpoint(waiting, inFile) {
+		return events, nil
+	}
+	return nil, nil
+}
+
+// usesCheckpoint reports whether events that wait on disk are part of the checkpoint. They are if there is a state log.
+// But if an earlier process has left events in the other place, this place is used until the next start.
+func (p *pipeline) usesCheckpoint(waiting bool, waitingOutside func() bool) bool {
+	switch {
+	case waiting:
+		return true
+	case !p.store.HasLog():
+		return false
+	case waitingOutside():
+		p.log.Warn(
+			"events that wait on disk are not in the state log, because an earlier process without a state log has left " +
+				"some; after they are delivered, the next start puts new ones into the state log",
+		)
+		return false
+	}
+	return true
+}
+
 // spillMark returns the name of a source in a spill. Positions of two histories of etcd cannot be compared, so that
 // they have two names.
 func spillMark(uid, source, history string) string {
@@ -83,8 +145,12 @@ func mergeKey(m *event.Message) string {
 // openParked opens the store of parked events: events whose topic, partition or subject does not accept messages. It
 // shares its disk limit with the spill.
 func (p *pipeline) openParked(state string) (*parked.Store, error) {
+	storage, err := p.parkedStorage(state)
+	if err != nil {
+		return nil, err
+	}
 	return parked.Open(parked.Options{
-		Dir: state, Sink: p.Name, MaxBytes: p.Buffer.DiskBytes, Logger: p.log,
+		Dir: state, Sink: p.Name, Storage: storage, MaxBytes: p.Buffer.DiskBytes, Logger: p.log,
 		Used: func() int64 {
 			_, bytes, _, _, _ := p.queue.SpillStats()
 			return bytes

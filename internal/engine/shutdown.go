@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,6 +17,27 @@ const (
 	closeTimeout = 5 * time.Second
 	cutTimeout   = 100 * time.Millisecond
 )
+
+// lingerTick is the interval at which linger checks whether events wait.
+const lingerTick = 100 * time.Millisecond
+
+// linger waits as Options.Linger says.
+func (e *Engine) linger() {
+	if e.options.Linger == nil {
+		return
+	}
+	ticker := time.NewTicker(lingerTick)
+	defer ticker.Stop()
+	for slices.ContainsFunc(e.pipelines, func(p *pipeline) bool {
+		return p.queue.Stats().Items > 0 || len(p.drain.Parked.Queues()) > 0
+	}) {
+		select {
+		case <-e.options.Linger:
+			return
+		case <-ticker.C:
+		}
+	}
+}
 
 // finishDelivery lets the drains deliver the queued events until the shutdown timeout. A drain whose destination does
 // not accept events is stopped at once. Events that a drain leaves are written to disk.

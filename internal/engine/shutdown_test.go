@@ -64,6 +64,60 @@ func TestAStopWhileASinkHoldsUpTheReading(t *testing.T) {
 	})
 }
 
+// withTenEvents returns a pipeline that delivers ten events to a sink.
+func withTenEvents(t *testing.T, sink sinks.Sink, paused bool) *pipeline {
+	t.Helper()
+	p := pipelineFor(t, Buffer{Events: 100, Bytes: 1 << 20, Overflow: Block})
+	parking, err := p.openParked(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.drain = &sinks.Drain{Sink: sink, Queue: p.queue, MaxBatch: 1, Parked: parking, Logger: p.log}
+	if paused {
+		p.drain.Pause(time.Now())
+	}
+	l := listen(t.Context(), p)
+	for n := range 10 {
+		l.OnUpdate(pod(t, n, "Running"), pod(t, n+1, "Running"))
+	}
+	go func() {
+		defer close(p.drained)
+		_ = p.drain.Run(p.delivering)
+	}()
+	time.Sleep(time.Millisecond)
+	return p
+}
+
+// An engine that must not read any more delivers all events that wait, unless it is told to stop.
+func TestLinger(t *testing.T) {
+	for name, test := range map[string]struct {
+		sink *slowSink
+		left bool
+	}{
+		"delivers everything": {&slowSink{each: time.Second}, false},
+		"is told to stop":     {&slowSink{each: time.Minute}, true},
+		"is away":             {&slowSink{away: errors.New("away")}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, told := withTenEvents(t, test.sink, false), make(chan struct{})
+				time.AfterFunc(time.Minute, func() { close(told) })
+				e := &Engine{options: Options{Linger: told}, pipelines: []*pipeline{p}}
+				began := time.Now()
+				e.linger()
+				if took := time.Since(began); took >= time.Minute != test.left {
+					t.Errorf("took %s", took)
+				}
+				if left := p.queue.Stats().Items > 0; left != test.left {
+					t.Errorf("%+v", p.queue.Stats())
+				}
+				p.stop()
+				<-p.drained
+			})
+		})
+	}
+}
+
 // During the shutdown, a sink that accepts events may continue until shutdownTimeout. The engine does not wait for a
 // sink that accepts none.
 func TestFinishDelivery(t *testing.T) {
@@ -82,24 +136,7 @@ func TestFinishDelivery(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := pipelineFor(t, Buffer{Events: 100, Bytes: 1 << 20, Overflow: Block})
-				parking, err := p.openParked(t.TempDir())
-				if err != nil {
-					t.Fatal(err)
-				}
-				p.drain = &sinks.Drain{Sink: test.sink, Queue: p.queue, MaxBatch: 1, Parked: parking, Logger: p.log}
-				if test.paused {
-					p.drain.Pause(time.Now())
-				}
-				l := listen(t.Context(), p)
-				for n := range 10 {
-					l.OnUpdate(pod(t, n, "Running"), pod(t, n+1, "Running"))
-				}
-				go func() {
-					defer close(p.drained)
-					_ = p.drain.Run(p.delivering)
-				}()
-				time.Sleep(time.Millisecond)
+				p := withTenEvents(t, test.sink, test.paused)
 				e := &Engine{options: Options{ShutdownTimeout: test.timeout}, pipelines: []*pipeline{p}}
 				began := time.Now()
 				e.finishDelivery()

@@ -1,5 +1,5 @@
 // Package rbac computes the RBAC objects that the bridge requires to read the objects in its configuration from the API
-// server.
+// server and, if several replicas can run, to use their Lease.
 //
 // The rules are as follows. docs/operations.md explains them, and the Helm chart implements them as a template.
 //
@@ -17,6 +17,8 @@
 //     `resources` contains wildcards, get, list and watch on customresourcedefinitions are granted too. If `resources`
 //     contains wildcards or a group whose name has a dot, list on apiservices is granted, because APIServices show
 //     which APIs are aggregated.
+//   - With a state log, get, update and watch on the Lease are granted in its namespace, and create on all Leases in
+//     this namespace.
 //   - Discovery needs no rule, because Kubernetes grants it to all authenticated users (system:discovery).
 //
 // RBAC supports neither exclusions nor wildcards within a name. If Options.Served is set, wildcards are replaced with

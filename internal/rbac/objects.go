@@ -60,7 +60,7 @@ func List(access *Access, names Names) any {
 // the top.
 func Write(w io.Writer, access *Access, names Names) error {
 	var text strings.Builder
-	text.WriteString("# What the bridge may read: get, list and watch, and nothing else.\n")
+	text.WriteString("# The access that the bridge requires, and nothing else.\n")
 	for _, note := range access.Notes {
 		fmt.Fprintf(&text, "# Note: %s.\n", note)
 	}

@@ -276,6 +276,21 @@ func Own(watch []config.Watch) []rbacv1.PolicyRule {
 	return all
 }
 
+// GrantLease adds the rules for the Lease of the replicas.
+func (a *Access) GrantLease(namespace, name string) {
+	a.Namespaces[namespace] = append(a.Namespaces[namespace], Lease(name)...)
+}
+
+// Lease returns the rules that the replicas require for their Lease, in its namespace (internal/election). The verb
+// create cannot be restricted to a name.
+func Lease(name string) []rbacv1.PolicyRule {
+	rule := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}}
+	own, create := rule, rule
+	own.ResourceNames, own.Verbs = []string{name}, []string{"get", "update", "watch"}
+	create.Verbs = []string{"create"}
+	return []rbacv1.PolicyRule{own, create}
+}
+
 // isPart reports whether a glob contains wildcards within a name. RBAC cannot express such globs.
 func isPart(glob string) bool { return strings.ContainsAny(glob, `*?[`) && glob != "*" }
 

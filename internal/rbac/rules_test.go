@@ -257,6 +257,23 @@ func TestForRefuses(t *testing.T) {
 	}
 }
 
+// The rules for the Lease are added to those of its namespace.
+func TestGrantLease(t *testing.T) {
+	access, err := For([]config.Watch{{Resources: []string{"pods"}, Namespaces: []string{"a"}}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	access.GrantLease("a", "mine")
+	access.GrantLease("b", "mine")
+	lease := "coordination.k8s.io: leases [mine] get,update,watch\ncoordination.k8s.io: leases create"
+	if diff := cmp.Diff("core: pods get,list,watch\n"+lease, text(access.Namespaces["a"])); diff != "" {
+		t.Errorf("in the namespace of a watch (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(lease, text(access.Namespaces["b"])); diff != "" {
+		t.Errorf("in another namespace (-want +got):\n%s", diff)
+	}
+}
+
 func TestWrite(t *testing.T) {
 	access, err := For(
 		[]config.Watch{{Resources: []string{"pods"}, Namespaces: []string{"a"}, Exclude: []string{"pods.v2"}}},
@@ -275,7 +292,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-const written = `# What the bridge may read: get, list and watch, and nothing else.
+const written = `# The access that the bridge requires, and nothing else.
 # Note: said.
 ---
 apiVersion: rbac.authorization.k8s.io/v1

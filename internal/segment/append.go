@@ -15,7 +15,11 @@ import (
 )
 
 // NewBatch returns an empty batch for this log.
-func (l *Log) NewBatch() *Batch { return &Batch{seed: l.seed, positions: map[string]string{}} }
+func (l *Log) NewBatch() *Batch {
+	b := NewBatch()
+	b.seed = l.seed
+	return b
+}
 
 // Append writes the records of a batch, which must not be empty, to one segment. If Append returns nil, the records are
 // durable. If it returns an error, the log does not contain them. The first number of the batch must follow Last, so

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"iter"
 	"math"
 )
 
@@ -30,13 +31,16 @@ func checksum(seed uint32, data []byte) uint32 {
 	return crc32.Update(seed, crc32.MakeTable(crc32.Castagnoli), data) // package crc32 creates the table only once
 }
 
-// Batch collects records for one Append.
+// Batch collects records for one Append. A batch of NewBatch is for another kind of log, which calls Records.
 type Batch struct {
 	seed        uint32
 	data        []byte
 	first, last uint64 // numbers of the first and last record; 0 if the batch is empty
 	positions   map[string]string
 }
+
+// NewBatch returns an empty batch.
+func NewBatch() *Batch { return &Batch{positions: map[string]string{}} }
 
 // Reset empties the batch.
 func (b *Batch) Reset() {
@@ -49,6 +53,24 @@ func (b *Batch) Bytes() int64 { return int64(len(b.data)) }
 
 // Last returns the number of the last record, or 0 if the batch is empty.
 func (b *Batch) Last() uint64 { return b.last }
+
+// Positions returns the last position of every source in the batch. The map is valid until the batch is changed.
+func (b *Batch) Positions() map[string]string { return b.positions }
+
+// Records returns the number and the data of every record. The data is valid until the batch is changed.
+func (b *Batch) Records() iter.Seq2[uint64, []byte] {
+	return func(yield func(uint64, []byte) bool) {
+		for rest := b.data; len(rest) > 0; {
+			head := rest[:headBytes]
+			content := rest[headBytes:][:binary.BigEndian.Uint32(head[8:])]
+			rest = rest[headBytes+len(content):]
+			begin := binary.BigEndian.Uint16(head[12:]) + binary.BigEndian.Uint16(head[14:])
+			if !yield(binary.BigEndian.Uint64(head[16:]), content[begin:]) {
+				return
+			}
+		}
+	}
+}
 
 // Add adds a record. encode must append the record's data to its argument and return the result. Numbers must be
 // consecutive. If the batch would exceed room bytes, Add does not add the record.

@@ -38,7 +38,11 @@ func content(number uint64) []byte {
 // batchOf returns a batch with the records from..to. Their source is named after the number modulo 3.
 func batchOf(t *testing.T, l *Log, from, to uint64) *Batch {
 	t.Helper()
-	b := l.NewBatch()
+	return addTo(t, l.NewBatch(), from, to)
+}
+
+func addTo(t *testing.T, b *Batch, from, to uint64) *Batch {
+	t.Helper()
 	for n := from; n <= to; n++ {
 		source := fmt.Sprint("source", n%3)
 		if added, err := b.Add(n, source, fmt.Sprint(n), math.MaxInt64, func(dst []byte) ([]byte, error) {
@@ -303,6 +307,37 @@ func TestLargeRecord(t *testing.T) {
 	if err != nil || len(records) != 3 || len(records[0].Data) != len(large) || len(records[1].Data) != len(large)-1 ||
 		len(records[2].Data) != 0 {
 		t.Errorf("%d records, %v", len(records), err)
+	}
+}
+
+// Another kind of log finds in a batch what was added to it.
+func TestBatch(t *testing.T) {
+	b := NewBatch()
+	for _, positions := range []map[string]string{{"source0": "6", "source1": "7", "source2": "5"}, {}, {"source0": "3"}} {
+		b.Reset()
+		from, to := uint64(5), uint64(7)
+		switch len(positions) {
+		case 0:
+			from, to = 1, 0
+		case 1:
+			from, to = 3, 3
+		}
+		addTo(t, b, from, to)
+		next := from
+		for number, data := range b.Records() {
+			if number != next || string(data) != string(content(number)) {
+				t.Errorf("record %d: %s, want %d", number, data, next)
+			}
+			next++
+		}
+		if diff := cmp.Diff(positions, b.Positions()); diff != "" || next != to+1 {
+			t.Errorf("%d records, positions: %s", next-from, diff)
+		}
+	}
+	for number := range b.Records() {
+		if number == 3 {
+			break
+		}
 	}
 }
 

@@ -41,20 +41,9 @@ func (f *Follower) Read(ctx context.Context) error {
 	return err
 }
 
-// Run reads whenever the log grows, until an error.
-func (f *Follower) Run(ctx context.Context) error {
-	for {
-		if err := f.Read(ctx); err != nil {
-			return err
-		}
-		if err := f.wait(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// wait returns when the log has grown, or after a while, because the log may have been deleted and created again.
-func (f *Follower) wait(ctx context.Context) error {
+// Wait returns when the log has grown since Read, or after a while, because the log may have been deleted and created
+// again.
+func (f *Follower) Wait(ctx context.Context) error {
 	short, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	err := f.reader.log.Wait(short, max(f.reader.next, f.reader.end))

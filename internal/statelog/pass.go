@@ -3,6 +3,7 @@ package statelog
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 const (
@@ -57,9 +58,13 @@ func (w *Writer) truncate(ctx context.Context) error {
 }
 
 // Check reports whether the log still has everything from the beginning of the last complete pass on. If not, the log
-// was purged, and the next Refresh begins a pass.
+// was purged, and the next Refresh begins a pass. Check also detects that another process has claimed the log, which
+// otherwise only an append detects.
 func (w *Writer) Check(ctx context.Context) (complete bool, err error) {
 	if err := w.Sync(ctx); err != nil {
+		return false, err
+	}
+	if err := w.examineEnd(ctx); err != nil {
 		return false, err
 	}
 	number, found, err := w.first(ctx)
@@ -69,6 +74,22 @@ func (w *Writer) Check(ctx context.Context) (complete bool, err error) {
 	p := &w.reader.point
 	w.purged = w.purged || !found || number > max(p.Pass.Number, p.Running.Number)
 	return !w.purged, nil
+}
+
+// examineEnd ends the term if another process has appended a record of a later term.
+func (w *Writer) examineEnd(ctx context.Context) error {
+	_, err := w.log.Read(ctx, w.after, func(_ int64, record []byte) error {
+		h, _, err := decode(record)
+		switch {
+		case errors.Is(err, ErrDamaged):
+			return nil
+		case err == nil && h.epoch > w.term.Epoch:
+			w.ended = fmt.Errorf("%w: it has a record of epoch %d", ErrConflict, h.epoch)
+			return w.ended
+		}
+		return err
+	})
+	return err
 }
 
 // first returns the number of the first commit whose first record is in the log.

@@ -232,7 +232,15 @@ func TestFollower(t *testing.T) {
 		stopped := make(chan error)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		go func() { stopped <- f.Run(ctx) }()
+		go func() {
+			var err error
+			for err == nil {
+				if err = f.Read(ctx); err == nil {
+					err = f.Wait(ctx)
+				}
+			}
+			stopped <- err
+		}()
 		for n := range 30 {
 			l.commit(put(fmt.Sprint("k", n%4), long(n)))
 			if n%3 == 0 {

@@ -127,6 +127,14 @@ func TestTerms(t *testing.T) {
 		t.Errorf("the terms are %+v and %+v", one.Term(), other.Term())
 	}
 	other.commit(put("c", "3"))
+	if _, err := other.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	_, err := one.Check(t.Context()) // it has nothing to append
+	wantError(t, err, statelog.ErrConflict)
+	wantError(t, one.Sync(t.Context()), statelog.ErrConflict)
+	one.claim()
+	other.claim()
 	for range 2 {
 		_, err := one.Append(t.Context(), []statelog.Pair{put("a", "stale")})
 		wantError(t, err, statelog.ErrConflict)

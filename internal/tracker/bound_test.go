@@ -50,7 +50,6 @@ func newStoppedAwaySink(t *testing.T, lossy bool, persist func(*awaySink)) *away
 		},
 	)
 	a.Tracker = e
-	t.Cleanup(func() { e.Close() })
 	if err := e.load(testCluster); err != nil {
 		t.Fatal(err)
 	}

@@ -155,7 +155,6 @@ func TestFirstListWaitsForTheDisk(t *testing.T) {
 				case failures > 2 && (got || took != time.Minute || e.Ledger("pods").Begun()):
 					t.Errorf("stored: %t after %s", got, took)
 				}
-				kill(t, e)
 			})
 		})
 	}

@@ -15,7 +15,7 @@ import (
 // Reads must be possible at any time, even during a write.
 type Store interface {
 	// BeginCluster sets the cluster that the objects belong to. It is called before the first Commit, or, with another
-	// cluster, immediately before Close. Data of another cluster is ignored from then on.
+	// cluster, as the last method of a tracker. Data of another cluster is ignored from then on.
 	BeginCluster(uid string) error
 	// ClusterUID returns the uid of the last BeginCluster call, which may be a call of a previous process. It does not
 	// block.
@@ -33,8 +33,6 @@ type Store interface {
 	Positions(sink string) sinks.Positions
 	Installation() string
 	Stats() checkpoint.Stats
-
-	Close() error
 }
 
 var _ Store = (*checkpoint.Store)(nil)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -211,7 +212,7 @@ func TestTakeOverOfTheSameObjects(t *testing.T) {
 
 // interrupted is a store whose process ends after some commits.
 type interrupted struct {
-	Store
+	*checkpoint.Store
 
 	commits int
 	end     context.CancelFunc
@@ -245,7 +246,7 @@ func TestTakeOverOfMuch(t *testing.T) {
 	stop(t, e)
 	e = start(t, folder, Sink{Name: "s"})
 	ctx, cancel := context.WithCancel(t.Context())
-	e.reading, e.store = ctx, &interrupted{e.store, 2, cancel}
+	e.reading, e.store = ctx, &interrupted{e.store.(*checkpoint.Store), 2, cancel}
 	into := podsIn("a")
 	into.Scope = "(several)"
 	shares := []informer.Share{{Source: "pods", In: everything}}
@@ -279,7 +280,7 @@ func TestTakeOverWhileTheScopeChanges(t *testing.T) {
 	kill(t, e)
 	e = start(t, folder, Sink{Name: "s"})
 	ctx, cancel := context.WithCancel(t.Context())
-	e.reading, e.store = ctx, &interrupted{e.store, 1, cancel}
+	e.reading, e.store = ctx, &interrupted{e.store.(*checkpoint.Store), 1, cancel}
 	into.Scope = "(several)"
 	e.TakeOver(into, []informer.Share{{Source: "pods", In: everything}})
 	if rows, state := rowsOf(t, e, "pods in a"); len(rows) != 1 || state.Source.Scope != changingTo+"new" {

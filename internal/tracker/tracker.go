@@ -21,7 +21,7 @@ import (
 
 // Options configures a Tracker.
 type Options struct {
-	Store  Store  // the tracker closes it
+	Store  Store
 	Watch  string // the watch configuration, as a string
 	Sinks  []Sink
 	Queues Queues
@@ -76,7 +76,7 @@ type Tracker struct {
 	opened        uint64               // number of ledgers that were opened; gives every ledger its own sequence numbers
 	bookmarks     map[string]*bookmark // by sink: positions that are not stored yet
 	failure       error                // why the checkpoint prevents readiness; nil if it does not
-	successor     string               // uid of the cluster for which Close replaces the store; usually empty
+	successor     string               // uid of the cluster for which Finish empties the store; usually empty
 }
 
 // New returns a Tracker that uses the given store. The content of the store is not used before Identify.
@@ -102,22 +102,20 @@ func New(o Options) *Tracker {
 	return t
 }
 
-// ErrOtherCluster is the error of Identify if the checkpoint belongs to another cluster. Close then replaces the
-// checkpoint with an empty one. Until Close is called, the sinks use the identity in the checkpoint, with which they
+// ErrOtherCluster is the error of Identify if the checkpoint belongs to another cluster. Finish then replaces the
+// checkpoint with an empty one. Until Finish is called, the sinks use the identity in the checkpoint, with which they
 // can deliver the events of the other cluster that they still hold.
 var ErrOtherCluster = errors.New("the checkpoint belongs to another cluster")
 
-// Close closes the store. Call it after Run has returned. If Identify has returned ErrOtherCluster, the store is
-// replaced before that.
-func (t *Tracker) Close() error {
+// Finish empties the store if Identify has returned ErrOtherCluster. Call it after Run has returned.
+func (t *Tracker) Finish() error {
 	t.mu.Lock()
 	successor := t.successor
 	t.mu.Unlock()
-	var err error
-	if successor != "" {
-		err = t.store.BeginCluster(successor)
+	if successor == "" {
+		return nil
 	}
-	return errors.Join(err, t.store.Close())
+	return t.store.BeginCluster(successor)
 }
 
 // ClusterUID returns the cluster uid in the checkpoint. It is empty if the checkpoint is new and Identify has not
@@ -154,7 +152,7 @@ func (t *Tracker) States() []ledger.State {
 }
 
 // Identify waits until the API server returns the cluster's uid, and loads what the store contains about this cluster.
-// It returns ctx's error if ctx ends first. If the error is ErrOtherCluster, close this tracker and create a new one:
+// It returns ctx's error if ctx ends first. If the error is ErrOtherCluster, call Finish and create another tracker:
 // the sinks must write with another identity from now on.
 func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, client rest.Interface) error {
 	var uid string

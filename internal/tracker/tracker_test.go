@@ -1,7 +1,9 @@
 package tracker
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -53,7 +55,6 @@ func startWatching(t testing.TB, folder, watch string, sinks ...Sink) *Tracker {
 			Logger:  quiet,
 		},
 	)
-	t.Cleanup(func() { e.Close() })
 	if err := e.load(testCluster); err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +67,7 @@ func openStore(t testing.TB, folder string) *checkpoint.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { s.Close() })
 	return s
 }
 
@@ -90,7 +92,7 @@ func stop(t *testing.T, e *Tracker) {
 // kill ends a process without a commit.
 func kill(t *testing.T, e *Tracker) {
 	t.Helper()
-	if err := e.Close(); err != nil {
+	if err := errors.Join(e.Finish(), e.store.(io.Closer).Close()); err != nil {
 		t.Fatal(err)
 	}
 }

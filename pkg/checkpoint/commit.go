@@ -18,9 +18,9 @@ import (
 
 // Commit writes the updates in their order, the configuration of each sink, and the positions as AddPositions does, in
 // one transaction. The transaction is on disk when Commit returns. Sinks that are not in sinkConfigs are removed
-// together with their watermarks and positions. If sinkConfigs is nil, all sinks stay unchanged. If the configuration
-// of a sink has changed, the old configuration is recorded in every source (State.Refilters), unless an update of the
-// source replaces its state.
+// together with their watermarks, positions and events. If sinkConfigs is nil, all sinks stay unchanged. If the
+// configuration of a sink has changed, the old configuration is recorded in every source (State.Refilters), unless an
+// update of the source replaces its state.
 //
 // If Commit fails, the file keeps its previous content. If the disk fails at the very end of the commit, the file may
 // contain the complete new content instead. It never contains a mixture. The store remains usable. Repeat the call with
@@ -69,13 +69,16 @@ func (t *transaction) forget(source string) error {
 	return t.set(statelog.Pair{Bucket: bucketRows, Source: source})
 }
 
-// setSinks stores the configurations of all sinks. It removes the data of all other sinks from the store record and
-// from every source, so a removed sink that is added again later counts as new. If the configuration of a sink has
-// changed, the old configuration is recorded in every source. If configs is nil, setSinks does nothing.
+// setSinks stores the configurations of all sinks. It removes the events of all other sinks, and their data from the
+// store record and from every source, so a removed sink that is added again later counts as new. If the configuration
+// of a sink has changed, the old configuration is recorded in every source. If configs is nil, setSinks does nothing.
 func (t *transaction) setSinks(configs map[string]string) error {
 	before := t.record.Sinks
 	if configs == nil || maps.Equal(before, configs) {
 		return nil
+	}
+	if err := t.removeEvents(configs); err != nil {
+		return err
 	}
 	t.record.Sinks, t.record.Epoch = maps.Clone(configs), newChange()
 	removed := func(sink string) bool { _, ok := configs[sink]; return !ok }

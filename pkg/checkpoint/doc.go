@@ -51,14 +51,29 @@
 // Such a file changes only with the log. Open therefore leaves the content as it is, and [Store.TakeOver] does the rest
 // when the process is the writer of the log.
 //
+// # Events
+//
+// With a Log, the spilled and the parked events of the sinks are part of the checkpoint too ([Store.Events],
+// [Store.Parked]), so that they survive the loss of the file. Each change of them is a transaction like any other. The
+// watermarks of a commit count an event as settled only after the transaction that has stored the event.
+//
+// A damaged event is lost without others. The file does not contain the events of a sink that was removed, nor those of
+// another cluster, which are quarantined with the file.
+//
+// Events contain what the sink is sent: the filter, the redaction and the encoder come before the queue. They contain
+// secret values if and only if the sink is sent secret values in plain text. Privacy and Options.Identities do not
+// apply to events, and events that were spilled before a change of the redaction stay as they are.
+//
 // # The file
 //
-// checkpoint.db is one bbolt file with three buckets:
+// checkpoint.db is one bbolt file with three buckets, and a fourth one if it has had events:
 //
 //	deltabridge   format -> "1"; store -> JSON: cluster, sinks and their positions in their destinations, sources,
 //	              privacy, `watch`, epoch and installation (see storeRecord); point -> JSON: the point in the log
 //	sources       name -> JSON: the source, its watermarks, number of rows and sum of their checksums
 //	rows          name -> bucket: "namespace/name" or "name" -> row
+//	events        "spill-SINK" -> bucket: number (8 bytes, big endian) -> event; log -> JSON: see eventsRecord
+//	              "parked-SINK" -> bucket: key of package parked -> event
 //
 // All values except the format begin with a CRC-32C of key and content (see seal). A row contains the manager, which is
 // not part of the JSON, and the object's JSON (see bodyRaw). The JSON is compressed as one s2 block if compression

@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/internal/files"
+	"github.com/deltabridge/deltabridge/internal/statelog"
 )
 
 // A file is compacted only if its size is at least sparseSize and at most compactSize of it is in use. Compacting
@@ -140,11 +141,17 @@ func (s *Store) emptyRecord(clusterUID string) storeRecord {
 func (s *Store) replace(record storeRecord, log Log, install func(storeRecord) error) error {
 	t := s.transaction(log)
 	sources := t.record.Sources
+	var events []string
+	if log != nil {
+		if err := s.view(func(tx *bbolt.Tx) error { events = eventLogs(tx); return nil }); err != nil {
+			return err
+		}
+	}
 	t.record = record
 	err := boltfile.Prepare(s.path, s.fileOptions(), func(db *bbolt.DB) error {
 		return db.Update(func(tx *bbolt.Tx) error {
 			t.Tx = tx
-			return t.fill(sources)
+			return t.fill(sources, events)
 		})
 	})
 	if err != nil {
@@ -153,9 +160,9 @@ func (s *Store) replace(record storeRecord, log Log, install func(storeRecord) e
 	return install(t.record)
 }
 
-// fill writes the buckets and records of a checkpoint without rows into an empty bbolt file. sources are the sources of
-// the old file; fill logs their removal.
-func (t *transaction) fill(sources []string) error {
+// fill writes the buckets and records of a checkpoint without rows into an empty bbolt file. sources and events are the
+// names of the sources and of the logs of events in the old file; fill logs their removal.
+func (t *transaction) fill(sources, events []string) error {
 	for _, name := range []string{bucketStore, bucketSources, bucketRows} {
 		if _, err := t.CreateBucket([]byte(name)); err != nil {
 			return err
@@ -167,6 +174,11 @@ func (t *transaction) fill(sources []string) error {
 	}
 	for _, name := range sources {
 		if err := t.forget(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range events {
+		if err := t.set(statelog.Pair{Bucket: bucketEvents, Source: name}); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,19 @@ const (
 	keyPoint      = "point"   // storeRecord.Point as JSON; missing if the file is not a copy of a log
 	bucketSources = "sources" // source name -> sourceRecord as JSON
 	bucketRows    = "rows"    // source name -> bucket: row key -> row
+
+	// bucketEvents exists only if the file has had events. It contains a bucket for the spilled events of each sink, and
+	// one for the parked events. The former contains the events by their number, and an eventsRecord as JSON. The keys of
+	// the latter are those of package parked.
+	bucketEvents = "events"
+	keyEvents    = "log"
 )
+
+// spillOf returns the name of the bucket with the spilled events of a sink.
+func spillOf(sink string) string { return "spill-" + sink }
+
+// parkedOf returns the name of the bucket with the parked events of a sink.
+func parkedOf(sink string) string { return "parked-" + sink }
 
 // storeRecord describes the whole file.
 type storeRecord struct {

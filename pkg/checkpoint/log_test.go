@@ -33,7 +33,12 @@ func (p *process) another(o Options) *process { return startProcess(p.t, p.broke
 // names returns the bucket, source and key of pairs, with a minus if the value is removed.
 func names(pairs []statelog.Pair) (names []string) {
 	for _, p := range pairs {
-		name := strings.Trim(p.Bucket+" "+p.Source, " ") + " " + p.Key
+		name := strings.Trim(p.Bucket+" "+p.Source, " ") + " "
+		if number, ok := eventNumber(p.Key); ok && p.Bucket == bucketEvents {
+			name += fmt.Sprint(number)
+		} else {
+			name += p.Key
+		}
 		if p.Value == nil {
 			name = "-" + name
 		}
@@ -47,6 +52,7 @@ func TestPairs(t *testing.T) {
 	l := newLeader(t, Options{})
 	const store = "deltabridge store"
 	a, b := small(t, "ns", "a", "1"), small(t, "ns", "b", "1")
+	log := events(t, l.Store)
 	of := func(u ledger.Update) func() error {
 		u.State = ledger.State{Source: testSource("pods"), ResourceVersion: "5"}
 		return func() error { return l.Commit([]ledger.Update{u}, map[string]string{"x": "f"}, nil) }
@@ -77,6 +83,12 @@ func TestPairs(t *testing.T) {
 			"a filter", func() error { return l.Commit(nil, map[string]string{"x": "g"}, nil) },
 			[]string{"sources pods", store},
 		},
+		{
+			"events", func() error { return log.Append(batchOf(t, log, 1, 3, eventData), nil) },
+			[]string{"events spill-x 1", "events spill-x 2", "events spill-x 3", "events spill-x log"},
+		},
+		{"an event", func() error { return log.Ack(1) }, []string{"-events spill-x 1", "events spill-x log"}},
+		{"all events", func() error { return log.Ack(3) }, []string{"-events spill-x "}},
 		{"unknown source", func() error { return l.Forget("none") }, nil},
 		{"forget", func() error { return l.Forget("pods") }, []string{"-sources pods", "-rows pods ", store}},
 	} {
@@ -100,6 +112,8 @@ func TestLogFails(t *testing.T) {
 	o := small(t, "ns", "a", "1")
 	u := ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "5"}, Upserts: []*object.Object{o}}
 	commit(t, l.Store, map[string]string{"x": "f"}, u)
+	log := events(t, l.Store)
+	appendEvents(t, log, 1, 9)
 	before, at := raw(t, l.Store), l.Copy().Point()
 	another := l.another(Options{}).lead()
 	u.ResourceVersion, u.Upserts, u.Deletes = "6", nil, []string{"ns/a"}
@@ -109,6 +123,8 @@ func TestLogFails(t *testing.T) {
 		"destination": func() error { return l.SetDestination("x", "d") },
 		"watch":       func() error { _, _, err := l.SetWatch("w"); return err },
 		"cluster":     func() error { return l.BeginCluster("other") },
+		"append":      func() error { return log.Append(batchOf(t, log, 10, 12, eventData), nil) },
+		"acknowledge": func() error { return log.Ack(5) },
 	} {
 		if err := change(); !errors.Is(err, statelog.ErrConflict) {
 			t.Errorf("%s: %v", name, err)
@@ -117,7 +133,8 @@ func TestLogFails(t *testing.T) {
 	if diff := cmp.Diff(before, raw(t, l.Store)); diff != "" || l.Copy().Point() != at {
 		t.Errorf("%s, %+v", diff, l.Copy().Point())
 	}
-	if stats := l.Stats(); stats.Errors < 4 || stats.Quarantined != 0 {
+	wantEvents(t, log, 1, 9)
+	if stats := l.Stats(); stats.Errors < 6 || stats.Quarantined != 0 {
 		t.Errorf("%+v", stats)
 	}
 	wantSame(t, l.Store, another.Store)
@@ -167,6 +184,9 @@ func TestApplyChecks(t *testing.T) {
 		"no store": {Bucket: bucketStore, Key: keyStore},
 		"no row":   {Bucket: bucketRows, Source: "pods", Value: seal("", []byte("...."))},
 		"all rows": {Bucket: bucketRows},
+		"event":    {Bucket: bucketEvents, Source: "spill-x", Key: "k", Value: append(bytes.Clone(value), 'y')},
+		"no event": {Bucket: bucketEvents, Source: "spill-x", Value: seal("", []byte("...."))},
+		"events":   {Bucket: bucketEvents},
 		"sources":  {Bucket: bucketSources},
 	} {
 		err := p.Copy().Apply([]statelog.Pair{good, bad}, statelog.Point{Number: 7})
@@ -178,7 +198,7 @@ func TestApplyChecks(t *testing.T) {
 		t.Errorf("%s, %+v", diff, p.Copy().Point())
 	}
 	later := statelog.Pair{Bucket: bucketRows, Source: "pods", Key: "l", Value: seal("l", []byte("....y"))}
-	all := []statelog.Pair{good, {Bucket: bucketRows, Source: "pods"}, later}
+	all := []statelog.Pair{good, {Bucket: bucketRows, Source: "pods"}, later, {Bucket: bucketEvents, Source: "spill-x"}}
 	if err := p.Copy().Apply(all, statelog.Point{Number: 7}); err != nil {
 		t.Error(err)
 	}

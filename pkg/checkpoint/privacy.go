@@ -119,7 +119,7 @@ func (s *Store) rewriteSource(name string) error {
 			}
 			codec, size := rowCodec{privacy: s.opts.Privacy}, 0
 			u.State, done = record.State, true
-			for key, sealed := range rowsAfter(tx, name, after) {
+			for key, sealed := range valuesAfter(tx, bucketRows, name, after) {
 				o, err := codec.decode(key, sealed)
 				if err != nil {
 					return err

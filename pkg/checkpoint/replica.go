@@ -24,8 +24,9 @@ var _ statelog.Source = replica{}
 // Exclusively calls.
 //
 // Apply returns an error that wraps statelog.ErrDamaged, and changes nothing, if a pair does not match its checksum or
-// cannot be part of a checkpoint. Next returns the store record and then, source by source, the record and the rows in
-// key order. It leaves out values that do not match their checksums, so that Load reports the damage in each copy.
+// cannot be part of a checkpoint. Next returns the store record, then, source by source, the record and the rows in key
+// order, and at last the events of all sinks. It leaves out values that do not match their checksums, so that Load
+// reports the damage in each copy.
 func (s *Store) Copy() statelog.Source { return replica{s} }
 
 // Exclusively calls a function while no transaction runs.
@@ -74,7 +75,7 @@ func checkPair(p statelog.Pair) error {
 		valid = p.Source == "" && p.Key == keyStore && p.Value != nil
 	case bucketSources:
 		valid = p.Source == "" && p.Key != ""
-	case bucketRows:
+	case bucketRows, bucketEvents:
 		valid = p.Source != "" && (p.Key != "" || p.Value == nil)
 	}
 	if !valid {
@@ -97,7 +98,8 @@ func (r replica) Reset() error {
 }
 
 // Next implements statelog.Source. A cursor consists of a source, a zero byte, and the key of the last row that was
-// returned. The key is empty if only the record of the source was returned.
+// returned. The key is empty if only the record of the source was returned. The cursor of an event begins with a zero
+// byte, followed by the name of its bucket, a zero byte, and its key.
 func (r replica) Next(cursor string, maxBytes int) (pairs []statelog.Pair, next string, done bool, err error) {
 	err = r.view(func(tx *bbolt.Tx) error {
 		c := chunk{Store: r.Store, tx: tx, left: maxBytes}
@@ -128,6 +130,9 @@ func (c *chunk) fill(cursor string) (done bool, err error) {
 		}
 		c.add(statelog.Pair{Bucket: bucketStore, Key: keyStore, Value: value}, "")
 	}
+	if after, ok := strings.CutPrefix(cursor, "\x00"); ok {
+		return c.fillEvents(after), nil
+	}
 	source, after, _ := strings.Cut(cursor, "\x00")
 	at, found := slices.BinarySearch(c.record.Sources, source)
 	for _, name := range c.record.Sources[at:] {
@@ -141,14 +146,34 @@ func (c *chunk) fill(cursor string) (done bool, err error) {
 		if c.record.Privacy != c.opts.Privacy.Name { // the rows may contain data that must not leave this process
 			return false, errors.New("the rows were not redacted, because TakeOver was not called")
 		}
-		for key, row := range rowsAfter(c.tx, name, after) {
+		for key, row := range valuesAfter(c.tx, bucketRows, name, after) {
 			p := statelog.Pair{Bucket: bucketRows, Source: name, Key: key, Value: row}
 			if c.add(p, name+"\x00"+key) {
 				return false, nil
 			}
 		}
 	}
-	return true, nil
+	return c.fillEvents(""), nil
+}
+
+// fillEvents adds the events after a cursor, without its first byte. It returns true if no pairs are left.
+func (c *chunk) fillEvents(cursor string) (done bool) {
+	log, after, _ := strings.Cut(cursor, "\x00")
+	for _, name := range eventLogs(c.tx) {
+		if name < log {
+			continue
+		}
+		if name > log {
+			after = ""
+		}
+		for key, value := range valuesAfter(c.tx, bucketEvents, name, after) {
+			p := statelog.Pair{Bucket: bucketEvents, Source: name, Key: key, Value: value}
+			if c.add(p, "\x00"+name+"\x00"+key) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // add adds a copy of a pair. It returns whether the chunk is full.
@@ -161,31 +186,32 @@ func (c *chunk) add(p statelog.Pair, next string) (full bool) {
 	p.Value = bytes.Clone(p.Value)
 	if p.Bucket == bucketRows && c.opts.Identities {
 		o, err := c.codec.decode(p.Key, p.Value)
-		if err == nil {
-			p, err = c.logged(p, o)
-		}
 		if err != nil {
 			return false
 		}
+		p = c.logged(p, o)
 	}
 	c.pairs = append(c.pairs, p)
 	c.left -= len(p.Key) + len(p.Value)
 	return c.left <= 0
 }
 
-// rowsAfter returns the rows of a source after a key, in key order.
-func rowsAfter(tx *bbolt.Tx, source, after string) iter.Seq2[string, []byte] {
+// valuesAfter returns the values of a source in a bucket after a key, in key order.
+func valuesAfter(tx *bbolt.Tx, bucket, source, after string) iter.Seq2[string, []byte] {
 	return func(yield func(string, []byte) bool) {
-		rows := tx.Bucket([]byte(bucketRows)).Bucket([]byte(source))
-		if rows == nil {
+		values := tx.Bucket([]byte(bucket))
+		if values != nil {
+			values = values.Bucket([]byte(source))
+		}
+		if values == nil {
 			return
 		}
-		cursor := rows.Cursor()
-		key, row := cursor.Seek([]byte(after))
+		cursor := values.Cursor()
+		key, value := cursor.Seek([]byte(after))
 		if string(key) == after {
-			key, row = cursor.Next()
+			key, value = cursor.Next()
 		}
-		for ; key != nil && yield(string(key), row); key, row = cursor.Next() {
+		for ; key != nil && yield(string(key), value); key, value = cursor.Next() {
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -160,7 +161,7 @@ func wantSameIdentities(t testing.TB, leader, replica *Store) {
 			t.Fatal(diff)
 		}
 		for _, o := range rows {
-			if _, err := replica.Fetch(state.Source.Name, o.Key(), o.Identity); !errors.Is(err, ErrNoBody) {
+			if _, err := replica.Fetch(state.Source.Name, o.Key(), o.Identity); !errors.Is(err, object.ErrNoBody) {
 				t.Fatal(err)
 			}
 		}
@@ -177,6 +178,7 @@ type replicated struct {
 	options Options
 	leader  *process
 	copies  []*process
+	events  spilled // of sink-0
 	n       int
 }
 
@@ -189,9 +191,9 @@ func (r *replicated) start(path string) *process {
 }
 
 // step does something to the leader or to a copy.
-func (r *replicated) step() {
+func (r *replicated) step(op int) {
 	t, s, l := r.t, r.s, r.leader
-	switch s.below(12) {
+	switch op {
 	case 0: // the leader starts again
 		l.Close()
 		path := l.opts.Path
@@ -199,6 +201,7 @@ func (r *replicated) step() {
 			path = ""
 		}
 		r.leader = r.start(path).lead()
+		r.events.log = nil
 	case 1:
 		r.forget(t, l.Store, s)
 	case 2:
@@ -209,6 +212,7 @@ func (r *replicated) step() {
 		repeat(t, func() error { return l.AddPositions(positions) })
 		repeat(t, func() error { _, _, err := l.SetWatch(fmt.Sprint(s.below(2))); return err })
 	case 4: // another pass is necessary
+		r.sync()
 		r.broker.Remove(func(int64) bool { return true })
 		if _, err := l.writer.Check(t.Context()); err != nil {
 			t.Fatal(err)
@@ -227,18 +231,27 @@ func (r *replicated) step() {
 		if (*c).read() && !r.options.Identities {
 			l.standBy()
 			*c, r.leader = l, (*c).lead()
+			r.events.log = nil
 		}
 	case 8:
 		r.compare()
+	case opSpill:
+		r.events.step(t, l.Store, s, r.n)
 	default:
 		r.model.commit(t, l.Store, s, r.n)
 	}
 	r.n++
 }
 
+// sync writes a commit to the leader's file that may be only in the log.
+func (r *replicated) sync() {
+	r.t.Helper()
+	repeat(r.t, func() error { return r.leader.Commit(nil, nil, nil) })
+}
+
 func (r *replicated) compare() {
 	r.t.Helper()
-	repeat(r.t, func() error { return r.leader.Commit(nil, nil, nil) }) // an earlier one may be only in the log
+	r.sync()
 	for _, c := range r.copies {
 		if c.read() {
 			wantSame(r.t, r.leader.Store, c.Store)
@@ -254,13 +267,20 @@ func (r *replicated) check(t testing.TB, s *Store) {
 	}
 }
 
-func replicate(t testing.TB, s *script, o Options) {
+const opSpill = 12
+
+// Operations of replicated.step.
+func allButSpill() []int { return []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11} }
+func mostlySpill() []int { return append(slices.Repeat([]int{opSpill}, 9), 0, 3, 4, 5, 6, 7, 8) }
+
+func replicate(t testing.TB, s *script, o Options, ops []int) {
 	r := &replicated{model: newModel(), t: t, s: s, broker: logtest.NewBroker(true), options: o}
+	r.events.data = map[uint64]string{}
 	r.broker.Max, r.broker.Claimed = 10_000, 10_000
 	r.leader = r.start("").lead()
 	r.copies = []*process{r.start(""), r.start("")}
 	for len(s.b) > 0 {
-		r.step()
+		r.step(ops[s.below(len(ops))])
 		r.model.check(t, r.leader.Store)
 	}
 	for r.leader.refresh() {
@@ -276,14 +296,22 @@ func replicate(t testing.TB, s *script, o Options) {
 // middle of a pass, and become the leader.
 func TestReplicas(t *testing.T) {
 	for seed := range byte(4) {
-		replicate(t, &script{noise(seed, 1600)}, Options{})
-		replicate(t, &script{noise(seed, 800)}, Options{Identities: true})
+		replicate(t, &script{noise(seed, 1600)}, Options{}, allButSpill())
+		replicate(t, &script{noise(seed, 800)}, Options{Identities: true}, allButSpill())
+		replicate(t, &script{noise(seed, 2000)}, Options{}, mostlySpill())
 	}
 }
 
 func FuzzReplicas(f *testing.F) {
 	f.Add([]byte{9, 0, 3, 0, 1, 2, 1, 0, 11, 0, 4, 3, 9, 5, 1, 1, 1, 0, 7, 1, 2, 8, 0}, false)
 	f.Fuzz(func(t *testing.T, b []byte, identities bool) {
-		replicate(t, &script{b}, Options{Identities: identities})
+		replicate(t, &script{b}, Options{Identities: identities}, allButSpill())
+	})
+}
+
+func FuzzReplicasOfEvents(f *testing.F) {
+	f.Add([]byte{0, 1, 5, 40, 8, 90, 1, 1, 0, 9, 0, 2, 1, 1, 1, 14, 0, 1, 3, 7, 7, 7, 7, 0, 0, 1}, false)
+	f.Fuzz(func(t *testing.T, b []byte, identities bool) {
+		replicate(t, &script{b}, Options{Identities: identities}, mostlySpill())
 	})
 }

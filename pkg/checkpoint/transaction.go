@@ -132,7 +132,7 @@ func (t *transaction) putJSON(bucket, key string, record any) error {
 	return t.set(statelog.Pair{Bucket: bucket, Key: key, Value: value})
 }
 
-// set puts or removes a value, or all rows of a source.
+// set puts or removes a value, or all values of a source in a bucket.
 func (t *transaction) set(p statelog.Pair) error {
 	if t.log != nil {
 		t.pairs = append(t.pairs, p)
@@ -143,22 +143,17 @@ func (t *transaction) set(p statelog.Pair) error {
 // setRow puts the row of an object.
 func (t *transaction) setRow(p statelog.Pair, o *object.Object) error {
 	if t.log != nil {
-		logged, err := t.store.logged(p, o)
-		if err != nil {
-			return err
-		}
-		t.pairs = append(t.pairs, logged)
+		t.pairs = append(t.pairs, t.store.logged(p, o))
 	}
 	return t.setFile(p)
 }
 
 // logged returns the row of an object as it is written to the log.
-func (s *Store) logged(p statelog.Pair, o *object.Object) (statelog.Pair, error) {
-	var err error
+func (s *Store) logged(p statelog.Pair, o *object.Object) statelog.Pair {
 	if s.opts.Identities && o.Raw != nil {
-		p.Value, err = identityRow(p.Key, o, rowSum(p.Value))
+		p.Value = identityRow(p.Key, o, rowSum(p.Value))
 	}
-	return p, err
+	return p
 }
 
 // setFile is like set, but changes only the file and not the log.
@@ -166,7 +161,7 @@ func (t *transaction) setFile(p statelog.Pair) error {
 	if p.Key == "" && p.Value == nil {
 		t.table.Bucket = nil
 		from := t.Bucket([]byte(p.Bucket))
-		if from.Bucket([]byte(p.Source)) == nil {
+		if from == nil || from.Bucket([]byte(p.Source)) == nil {
 			return nil
 		}
 		return from.DeleteBucket([]byte(p.Source))
@@ -191,6 +186,12 @@ func (t *transaction) bucket(name, source string) (*bbolt.Bucket, error) {
 		return last.Bucket, nil
 	}
 	b := t.Bucket([]byte(name))
+	if b == nil {
+		var err error
+		if b, err = t.CreateBucket([]byte(name)); err != nil {
+			return nil, err
+		}
+	}
 	if source != "" {
 		var err error
 		if b, err = b.CreateBucketIfNotExists([]byte(source)); err != nil {

@@ -22,7 +22,7 @@ const (
 // change returns the data for PayloadChange. It compares the redacted objects, so a patch never contains a secret
 // value.
 func (e *Encoder) change(ev *Event) ([]byte, error) {
-	object, err := e.bytes(ev.Resource, ev.Object)
+	object, err := e.objectBytes(ev)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -152,10 +153,10 @@ func (e *Encoder) payload(ev *Event) ([]byte, error) {
 		return e.change(ev)
 	}
 	o := ev.Object
+	raw, err := e.objectBytes(ev)
 	if mutant.On("old-content") && ev.Old != nil {
-		o = ev.Old
+		raw, err = e.bytes(ev.Resource, ev.Old)
 	}
-	raw, err := e.bytes(ev.Resource, o)
 	if err != nil || e.Payload != PayloadMetadata {
 		return raw, err
 	}
@@ -164,6 +165,16 @@ func (e *Encoder) payload(ev *Event) ([]byte, error) {
 		return nil, fmt.Errorf("read metadata of %s %s/%s: %w", o.Kind(), o.Namespace, o.Name, err)
 	}
 	return metadata, nil
+}
+
+// objectBytes returns the visible bytes of the object of an event. If only the identity of a deleted object is stored
+// (object.ErrNoBody), the result contains the identity.
+func (e *Encoder) objectBytes(ev *Event) ([]byte, error) {
+	raw, err := e.bytes(ev.Resource, ev.Object)
+	if ev.Type == Deleted && errors.Is(err, object.ErrNoBody) {
+		return ev.Object.Bare(), nil
+	}
+	return raw, err
 }
 
 // bytes returns the object's bytes without the secret values that this sink must not receive. All payloads are based on

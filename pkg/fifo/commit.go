@@ -17,6 +17,9 @@ const (
 	// commitBytes is the maximum that one commit writes, both as the items' size in memory and as encoded bytes. A single
 	// item may be larger.
 	commitBytes = 4 << 20
+	// logBytes is the maximum number of encoded bytes that a commit writes to Options.Log. It is smaller, because other
+	// writes to such a log may wait meanwhile. A single item may be larger.
+	logBytes = 1 << 20
 	// A failed commit is retried after retryMin. The delay doubles with every failure, up to retryMax.
 	retryMin = 200 * time.Millisecond
 	retryMax = 10 * time.Second
@@ -163,7 +166,7 @@ func (q *Queue[T]) failed(err error) {
 	q.lastErr = err.Error()
 	q.mu.Unlock()
 	if isNews {
-		q.opts.Logger.Error("cannot write or read the spill, retrying", "path", q.opts.Path, "err", err)
+		q.opts.Logger.Error("cannot write or read the spill, retrying", "err", err)
 	}
 }
 
@@ -174,7 +177,7 @@ func (q *Queue[T]) recovered() {
 	q.failing, q.lastErr = false, ""
 	q.mu.Unlock()
 	if worked {
-		q.opts.Logger.Info("spill works again", "path", q.opts.Path)
+		q.opts.Logger.Info("spill works again")
 	}
 }
 

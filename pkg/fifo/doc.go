@@ -1,6 +1,6 @@
 // Package fifo implements the bounded queue between the informers and a sink. A [Queue] has many producers (one per
-// informer), one consumer (the sink's drain), a directory on disk, and an overflow policy for a consumer that is slow
-// while the disk is full.
+// informer), one consumer (the sink's drain), a log on disk, and an overflow policy for a consumer that is slow while
+// the disk is full.
 //
 // # Why not a channel
 //
@@ -13,10 +13,11 @@
 //
 // The queue keeps its items only in memory until a Push finds no room, an item has waited for ten seconds,
 // [Queue.Persist] is called, or Run ends. Then the queue spills: it writes all unacknowledged items, including taken
-// items, to a log on disk (internal/segment), the oldest first, followed by all items that are pushed later. Written
-// items stay in memory as long as they fit in half of the bounds. Take returns these, and reads the others from disk.
-// When all items on disk are acknowledged and the other items fit in half of the bounds, the queue stops spilling. It
-// then does no I/O and keeps no records on disk.
+// items, to its log, the oldest first, followed by all items that are pushed later. The log is a directory
+// (Options.Path, internal/segment), or another one (Options.Log). Written items stay in memory as long as they fit in
+// half of the bounds. Take returns these, and reads the others from disk. When all items on disk are acknowledged and
+// the other items fit in half of the bounds, the queue stops spilling. It then does no I/O and keeps no records on
+// disk.
 //
 // Options.HoldUp delays spilling. When a quarter of the bounds is in use, pushes wait for the consumer for up to
 // HoldUp. After that, they are accepted until memory is full, and then the queue spills at once. If the queue is not
@@ -38,7 +39,7 @@
 //
 // Commits: while the queue spills, [Queue.Run] commits every 200 ms, and at once when a Push waits or enough
 // items wait to be written. A commit makes the acknowledgements durable, removes files that are no longer required, and
-// then writes up to 4 MiB of items.
+// then writes up to 4 MiB of items, or 1 MiB to Options.Log.
 //
 // Failures: while writing fails, the items stay in memory, the overflow policy applies when memory is full, the commit
 // is retried, and [Queue.SpillStats] returns the error. Items that are acknowledged during the failure do not have to

@@ -28,8 +28,11 @@ var ErrClosed = errors.New("fifo: queue is closed")
 // queue locked. Mark and Size may be called with or without the lock.
 type Options[T any] struct {
 	// Path is the queue's directory. It is created when the queue first spills, with mode 0700, in a directory that must
-	// exist. Damaged files are renamed to Path+".damaged-"+time. Only one queue can use a directory at a time.
+	// exist. Damaged files are renamed to Path+".damaged-"+time. Only one queue can use a directory at a time. Path is not
+	// used if Log is set.
 	Path string
+	// Log, if it is not nil, is the log to which the queue spills. Run closes it.
+	Log Log
 	// MaxItems bounds the number of items in memory. It must be at least 2.
 	MaxItems int
 	// MaxBytes bounds the total size of the items in memory. 0 means no bound.
@@ -87,6 +90,26 @@ type Options[T any] struct {
 	Key func(T) string
 	// OnMerge is called with every item that was merged into a newer item. Required if Merge is set.
 	OnMerge func(older T)
+}
+
+// Log is a log of spilled items on disk. It has the contract of [segment.Log], which implements it: if Append returns
+// nil, the records and their positions are durable, and if Ack returns nil, the acknowledgement is durable. Ack must be
+// repeated after an error, before the next Append. After a crash, the log contains a prefix of the appended records,
+// and the positions of exactly this prefix. A damaged record is lost without others, and Read returns it as a record
+// with an error. After Close, Read returns [segment.ErrClosed].
+//
+// At any time, one goroutine may call NewBatch, Append, Ack and Close, another one Read, and any goroutine the other
+// methods.
+type Log interface {
+	NewBatch() *segment.Batch
+	Append(b *segment.Batch, positions map[string]string) error
+	Ack(upTo uint64) error
+	Read(number uint64) (segment.Record, error)
+	Acked() uint64
+	Last() uint64
+	Positions() map[string]string
+	Size() int64
+	Close() error
 }
 
 // Stats is a snapshot of a queue's numbers. The values from Pushed to Blocked are counters, which only grow. Except for
@@ -150,7 +173,7 @@ func (s share) fits(items int, bytes, size int64) bool {
 // called the head.
 type Queue[T any] struct {
 	opts Options[T]
-	log  *segment.Log
+	log  Log
 	work chan struct{} // capacity 1: wakes the consumer
 	wake chan struct{} // capacity 1: wakes Run before the interval ends
 	// headShare bounds the head. bufShare bounds buf while items are only on disk. Together, they are the bounds of the
@@ -220,42 +243,37 @@ type Queue[T any] struct {
 // items are acknowledged.
 const segmentPart = 16
 
-// New returns a queue that starts with the items on disk. Run closes the files. If the log cannot be used or has an
-// unknown format, it is quarantined. New returns an error if Path cannot be opened. It panics if the bounds are
+// New returns a queue that starts with the items on disk. Run closes the log. If the log in Path cannot be used or has
+// an unknown format, it is quarantined. New returns an error if Path cannot be opened. It panics if the bounds are
 // invalid.
 func New[T any](opts Options[T]) (*Queue[T], error) {
 	if opts.MaxItems < 2 || opts.MaxBytes < 0 {
 		panic("fifo: MaxItems must be at least 2 and MaxBytes at least 0")
 	}
-	segmentBytes := int64(segment.DefaultBytes)
-	if opts.MaxDiskBytes > 0 {
-		segmentBytes = min(segmentBytes, max(1, opts.MaxDiskBytes/segmentPart))
-	}
-	log, damage, err := segment.Open(opts.Path, segmentBytes, opts.Logger)
-	if err != nil {
-		return nil, err
-	}
-	acked, last := log.Acked(), log.Last()
 	q := &Queue[T]{
 		opts:         opts,
-		log:          log,
+		log:          opts.Log,
 		work:         make(chan struct{}, 1),
 		wake:         make(chan struct{}, 1),
 		headShare:    share{items: opts.MaxItems - opts.MaxItems/2, bytes: opts.MaxBytes - opts.MaxBytes/2},
 		bufShare:     share{items: opts.MaxItems / 2, bytes: opts.MaxBytes / 2},
 		commitBytes:  commitBytes,
-		batchBytes:   min(commitBytes, segmentBytes),
+		batchBytes:   logBytes,
 		syncInterval: syncInterval,
 		maxAge:       maxAge,
-		spilling:     last > acked,
-		headEnd:      acked,
-		diskEnd:      last,
-		durable:      last,
 		marks:        map[string]mark{},
 	}
 	for _, l := range []*list[T]{&q.taken, &q.ready, &q.buf} {
 		l.init()
 	}
+	var damage, err error
+	if q.log == nil {
+		if damage, err = q.openPath(); err != nil {
+			return nil, err
+		}
+	}
+	q.headEnd, q.diskEnd = q.log.Acked(), q.log.Last()
+	q.spilling, q.durable = q.diskEnd > q.headEnd, q.diskEnd
 	if damage != nil {
 		for _, v := range opts.OnCorrupt(Loss{Err: damage}) { // they are the first items of the new queue
 			q.enqueue(v, q.sizeOf(v))
@@ -264,13 +282,29 @@ func New[T any](opts Options[T]) (*Queue[T], error) {
 	return q, nil
 }
 
+// openPath opens the log in Path. If the log was quarantined, it returns the reason as damage.
+func (q *Queue[T]) openPath() (damage, err error) {
+	o := &q.opts
+	segmentBytes := int64(segment.DefaultBytes)
+	if o.MaxDiskBytes > 0 {
+		segmentBytes = min(segmentBytes, max(1, o.MaxDiskBytes/segmentPart))
+	}
+	log, damage, err := segment.Open(o.Path, segmentBytes, o.Logger)
+	if err != nil {
+		return nil, err
+	}
+	q.log, q.batchBytes = log, min(commitBytes, segmentBytes)
+	o.Logger = o.Logger.With("path", o.Path)
+	return damage, nil
+}
+
 // Positions returns, for each source, the last position up to which all items are acknowledged or on disk. The
 // positions are not valid if the queue was opened without items on disk. The caller may change the map.
 func (q *Queue[T]) Positions() map[string]string { return q.log.Positions() }
 
 // SpillStats returns the number of unacknowledged items on disk, their size in bytes (including acknowledged items that
-// are not removed yet), the size of all files, the number of failed reads and writes, and the last error. The error is
-// empty again after a success.
+// are not removed yet), the size of the files in Path, the number of failed reads and writes, and the last error. The
+// error is empty again after a success.
 func (q *Queue[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr string) {
 	bytes = q.log.Size()
 	q.mu.Lock()
@@ -278,7 +312,10 @@ func (q *Queue[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr 
 	if acked := q.ackedUpTo(); q.spilling && q.durable > acked {
 		items = int64(q.durable - acked)
 	}
-	return items, bytes, bytes + segment.StateBytes, q.errs, q.lastErr
+	if q.opts.Log == nil {
+		fileBytes = bytes + segment.StateBytes
+	}
+	return items, bytes, fileBytes, q.errs, q.lastErr
 }
 
 // Peek returns the number of items on disk of a queue that is not open. It does not change any file.

@@ -55,7 +55,7 @@ func (q *Queue[T]) load(r segment.Record, limit int, maxBytes int64) (wanted boo
 		return false
 	case r.Err != nil:
 		q.opts.Logger.Error("cannot read back spilled items, they are lost",
-			"lost", r.Last-r.First+1, "path", q.opts.Path, "err", r.Err)
+			"lost", r.Last-r.First+1, "err", r.Err)
 		q.replace(Loss{r.First, r.Last, q.log.Positions(), r.Err})
 	case mutant.On("lose-spilled") && r.Last%16 == 0:
 		q.headEnd = r.Last

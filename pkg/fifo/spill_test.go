@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
 // spillTest is a queue of items that records the calls of its functions.
@@ -619,6 +621,58 @@ func TestSpillOptionErrors(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
+}
+
+// boundedLog is a log that checks how much is appended at a time.
+type boundedLog struct {
+	Log
+	t      *testing.T
+	closed bool
+}
+
+func (l *boundedLog) Append(b *segment.Batch, positions map[string]string) error {
+	if b.Bytes() > logBytes+40<<10 {
+		l.t.Errorf("a batch of %d bytes", b.Bytes())
+	}
+	return l.Log.Append(b, positions)
+}
+
+func (l *boundedLog) Close() error {
+	l.closed = true
+	return l.Log.Close()
+}
+
+// A queue that is given a log writes to it in batches of about 1 MiB, and closes it.
+func TestSpillToALog(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		log := &boundedLog{t: t}
+		open := func() *spillTest {
+			segments, damage, err := segment.Open(path, segment.DefaultBytes, slog.New(slog.DiscardHandler))
+			if err := errors.Join(damage, err); err != nil {
+				t.Fatal(err)
+			}
+			log.Log = segments
+			return openSpill(t, path, func(o *Options[item]) {
+				o.Path, o.Log, o.MaxItems, o.MaxDiskBytes = "", log, 200, 8<<20
+			}).start()
+		}
+		s := open()
+		big := strings.Repeat("x", 20000)
+		for id := 1; id <= 250; id++ {
+			if err := s.Push(t.Context(), item{ID: id, Size: 20000, Hist: big}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if items, bytes, fileBytes, _, _ := s.SpillStats(); items != 250 || bytes < 5_000_000 || fileBytes != 0 {
+			t.Errorf("%d items, %d bytes, %d bytes of files", items, bytes, fileBytes)
+		}
+		if err := s.end(); err != nil || !log.closed {
+			t.Errorf("%v, closed: %t", err, log.closed)
+		}
+		s = open()
+		s.wantIDs("taken", s.takeIDs(250), 1, 250)
+	})
 }
 
 // Two queues must not use one file.

@@ -1,13 +1,15 @@
 package parked
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"go.etcd.io/bbolt"
 
@@ -33,38 +35,123 @@ var errEarlier = errors.New(
 		"delivered, or remove the file, which loses them",
 )
 
-// load reads and counts all events in the file.
-func (s *Store) load(file *boltfile.File) error {
-	return file.View(func(tx *bbolt.Tx) error {
-		if tx.Bucket([]byte(bucketEarlier)) != nil {
+// file is a bbolt file with the parked events of a sink. It implements Storage.
+type file struct {
+	path string
+	db   *boltfile.File // nil if no file exists
+}
+
+// open opens the file. It returns an error that is fs.ErrNotExist if no file exists.
+func (f *file) open(o boltfile.Options) error {
+	db, err := boltfile.Open(f.path, o)
+	if err != nil {
+		return err
+	}
+	f.db = db
+	return db.View(func(tx *bbolt.Tx) error {
+		switch {
+		case tx.Bucket([]byte(bucketEarlier)) != nil:
 			return errEarlier
-		}
-		events := tx.Bucket([]byte(bucketEvents))
-		if events == nil {
+		case tx.Bucket([]byte(bucketEvents)) == nil:
 			return fmt.Errorf("%w: not a file of parked events", boltfile.ErrDamaged)
 		}
-		return events.ForEach(func(key, value []byte) error {
-			end := len(key) - 1 - numberBytes
-			if end < 0 || key[end] != 0 {
-				return fmt.Errorf("%w: unknown key %q", boltfile.ErrDamaged, key)
-			}
-			m, _ := parse(value) // if the event is damaged, Head skips it later
-			s.count(string(key[:end]), numberOf(key), len(value), m)
-			file.Release(tx, int64(len(value)))
-			return nil
-		})
+		return nil
 	})
 }
 
-func keyOf(destination string, number uint64) []byte {
-	return binary.BigEndian.AppendUint64(append([]byte(destination), 0), number)
+// Each implements Storage.
+func (f *file) Each(after string, call func(key string, value []byte) bool) error {
+	if f.db == nil {
+		return nil
+	}
+	return f.db.View(func(tx *bbolt.Tx) error {
+		c := tx.Bucket([]byte(bucketEvents)).Cursor()
+		k, v := c.Seek([]byte(after))
+		if string(k) == after {
+			k, v = c.Next()
+		}
+		for ; k != nil && call(string(k), v); k, v = c.Next() {
+			f.db.Release(tx, int64(len(v)))
+		}
+		return nil
+	})
 }
 
-func numberOf(key []byte) uint64 { return binary.BigEndian.Uint64(key[len(key)-numberBytes:]) }
+// Update implements Storage. It creates the file if it does not exist, and removes it when it contains no events.
+func (f *file) Update(put map[string][]byte, remove []string) (events int, bytes int64, err error) {
+	if err := f.create(); err != nil {
+		return 0, 0, err
+	}
+	empty := false
+	err = f.db.Update(func(tx *bbolt.Tx) error {
+		all := tx.Bucket([]byte(bucketEvents))
+		events, bytes = 0, 0
+		for _, key := range remove {
+			if value := all.Get([]byte(key)); value != nil {
+				events, bytes = events+1, bytes+int64(len(value))
+			}
+			if err := all.Delete([]byte(key)); err != nil {
+				return err
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(put)) {
+			if err := all.Put([]byte(key), put[key]); err != nil {
+				return err
+			}
+			if err := all.SetSequence(max(all.Sequence(), numberOf(key))); err != nil { // earlier versions require it
+				return err
+			}
+			f.db.Release(tx, int64(len(put[key])))
+		}
+		first, _ := all.Cursor().First()
+		empty = first == nil
+		return nil
+	})
+	if err == nil && empty {
+		err = f.remove()
+	}
+	return events, bytes, err
+}
+
+// Close implements Storage.
+func (f *file) Close() error {
+	if f.db == nil {
+		return nil
+	}
+	err := f.db.Close()
+	f.db = nil
+	return err
+}
+
+// create creates the file if it does not exist. The file is durable before the first event is written.
+func (f *file) create() error {
+	if f.db != nil {
+		return nil
+	}
+	err := boltfile.Prepare(f.path, boltfile.Options{}, func(db *bbolt.DB) error {
+		return db.Update(func(tx *bbolt.Tx) error {
+			_, err := tx.CreateBucket([]byte(bucketEvents))
+			return err
+		})
+	})
+	if err == nil {
+		f.db, err = boltfile.Install(f.path, boltfile.Options{})
+	}
+	return boltfile.Explain("create the file of parked events", f.path, err)
+}
+
+// remove closes and removes the file, to free disk space when no events are parked.
+func (f *file) remove() error { return errors.Join(f.Close(), os.Remove(f.path)) }
+
+func keyOf(destination string, number uint64) string {
+	return string(binary.BigEndian.AppendUint64(append([]byte(destination), 0), number))
+}
+
+func numberOf(key string) uint64 { return binary.BigEndian.Uint64([]byte(key[len(key)-numberBytes:])) }
 
 // isOf reports whether key is the key of an event of the destination.
-func isOf(destination string, key []byte) bool {
-	return len(key) == len(destination)+1+numberBytes && bytes.HasPrefix(key, append([]byte(destination), 0))
+func isOf(destination, key string) bool {
+	return len(key) == len(destination)+1+numberBytes && strings.HasPrefix(key, destination+"\x00")
 }
 
 // encode returns the value under which an event is stored.
@@ -86,48 +173,18 @@ func parse(value []byte) (*event.Message, error) {
 
 func checksum(data []byte) uint32 { return crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) }
 
-// create creates the file if it does not exist. The file is durable before the first event is written.
-func (s *Store) create() error {
-	if s.file != nil {
-		return nil
-	}
-	err := boltfile.Prepare(s.path, boltfile.Options{}, func(db *bbolt.DB) error {
-		return db.Update(func(tx *bbolt.Tx) error {
-			_, err := tx.CreateBucket([]byte(bucketEvents))
-			return err
-		})
-	})
-	if err == nil {
-		s.file, err = boltfile.Install(s.path, boltfile.Options{})
-	}
-	return boltfile.Explain("create the file of parked events", s.path, err)
-}
-
-// removeFile closes and removes the file, to free disk space when no events are parked.
-func (s *Store) removeFile() error {
-	err := s.file.Close()
-	s.file = nil
-	return errors.Join(err, os.Remove(s.path))
-}
-
-// Read returns the queues of a sink without changing the file. No process may have the file open for writing.
+// Read returns the queues of a sink without changing its file. No process may have the file open for writing.
 func Read(dir, sink string) ([]Queue, error) {
-	s := &Store{path: filepath.Join(dir, prefix+sink+suffix), queues: map[string]*Queue{}}
-	if err := s.open(boltfile.Options{ReadOnly: true}); err != nil {
-		return nil, boltfile.Explain("read the parked events", s.path, err)
+	f := &file{path: pathOf(dir, sink)}
+	s := &Store{storage: f, queues: map[string]*Queue{}}
+	err := f.open(boltfile.Options{ReadOnly: true})
+	if err == nil {
+		err = s.load()
 	}
-	return s.Queues(), s.Close()
+	if err != nil {
+		return nil, boltfile.Explain("read the parked events", f.path, errors.Join(err, f.Close()))
+	}
+	return s.Queues(), f.Close()
 }
 
-// open opens the file and counts its events.
-func (s *Store) open(o boltfile.Options) error {
-	file, err := boltfile.Open(s.path, o)
-	if err != nil {
-		return err
-	}
-	if err := s.load(file); err != nil {
-		return errors.Join(err, file.Close())
-	}
-	s.file = file
-	return nil
-}
+func pathOf(dir, sink string) string { return filepath.Join(dir, prefix+sink+suffix) }

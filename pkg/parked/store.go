@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/internal/files"
@@ -23,26 +20,46 @@ var ErrFull = errors.New("no room for parked events: buffer.spill.maxBytes is re
 
 // Options configures a Store.
 type Options struct {
-	Dir  string // the state directory; it must exist when the first event is parked
-	Sink string
+	// Dir is the state directory, in which the Store has a file. It must exist when the first event is parked. Dir and
+	// Sink, the name of the sink, are not used if Storage is set.
+	Dir, Sink string
+	Storage   Storage // stores the events; nil means a file in Dir
 	// MaxBytes bounds the total size of the parked events and the bytes that Used returns. The file itself can be larger.
 	// 0 means no bound.
 	MaxBytes int64
 	Used     func() int64 // returns other bytes that count against MaxBytes; may be nil
-	// OnLost is called, with locks held, when Open or Head finds that stored events are damaged and lost; may be nil.
+	// OnLost is called when Open or Head finds that stored events are damaged and lost; may be nil. It must not call the
+	// Store.
 	OnLost func()
 	Logger *slog.Logger // nil means slog.Default()
 }
 
-// Store contains the parked events of one sink. Its methods are safe for concurrent use. No method may be called after
-// Close.
+// Storage stores the events of one sink as values. Its methods are not called concurrently.
+type Storage interface {
+	// Each calls a function for each value whose key is greater than after, in key order, until the function returns
+	// false. A damaged value can be nil. The value is valid until the function returns.
+	Each(after string, call func(key string, value []byte) bool) error
+	// Update removes values, puts others, and returns the number and the total size of the removed values. The changes
+	// are durable when Update returns nil. If it returns an error, any of them may have been made.
+	Update(put map[string][]byte, remove []string) (events int, bytes int64, err error)
+	Close() error
+}
+
+// Store contains the parked events of one sink. Its methods are safe for concurrent use. Only Park, Head, Remove and
+// Close wait for the storage. No method may be called after Close.
 type Store struct {
 	opts Options
-	path string
 
-	mu     sync.Mutex
-	file   *boltfile.File // nil if no file exists
-	queues map[string]*Queue
+	using   sync.Mutex // held while the storage is used; guards the following fields
+	storage Storage
+	last    uint64 // number of the newest event
+	// failed means that the last Update failed. The storage may then contain the events of stale, which do not count, and
+	// may lack others that do.
+	failed bool
+	stale  []string
+
+	mu     sync.Mutex        // never held while waiting for the storage
+	queues map[string]*Queue // changed only while both locks are held
 	lost   int64
 }
 
@@ -64,34 +81,92 @@ type Entry struct {
 	Message *event.Message
 }
 
-// Open returns the Store of a sink with the events in its file, if the file exists. If the file is damaged, Open
-// quarantines it and returns an empty Store. If the file is in the format of an earlier version, Open returns an error.
+// Open returns the Store of a sink with the events in its storage. If the file in Dir is damaged, Open quarantines it
+// and returns an empty Store. If the file is in the format of an earlier version, Open returns an error.
 func Open(opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	s := &Store{opts: opts, path: filepath.Join(opts.Dir, prefix+opts.Sink+suffix), queues: map[string]*Queue{}}
-	err := s.open(boltfile.Options{})
-	switch {
-	case err == nil, errors.Is(err, fs.ErrNotExist):
+	s := &Store{opts: opts, storage: opts.Storage, queues: map[string]*Queue{}}
+	if s.storage != nil {
+		if err := s.load(); err != nil {
+			return nil, fmt.Errorf("read the parked events: %w", err)
+		}
 		return s, nil
-	case !errors.Is(err, boltfile.ErrDamaged):
-		return nil, boltfile.Explain("open the parked events", s.path, err)
 	}
-	renamedTo, renameErr := files.Quarantine(s.path, "corrupt")
+	f := &file{path: pathOf(opts.Dir, opts.Sink)}
+	s.storage, s.opts.Logger = f, opts.Logger.With("path", f.path)
+	err := f.open(boltfile.Options{})
+	if err == nil {
+		err = s.load()
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	err = errors.Join(err, f.Close())
+	if !errors.Is(err, boltfile.ErrDamaged) {
+		return nil, boltfile.Explain("open the parked events", f.path, err)
+	}
+	renamedTo, renameErr := files.Quarantine(f.path, "corrupt")
 	if renameErr != nil {
-		return nil, boltfile.Explain("quarantine the parked events", s.path, renameErr)
+		return nil, boltfile.Explain("quarantine the parked events", f.path, renameErr)
 	}
 	s.lose(1)
-	clear(s.queues)
-	opts.Logger.Error("cannot read the parked events; the file was quarantined",
-		"path", s.path, "renamedTo", renamedTo, "err", err)
+	s.opts.Logger.Error("cannot read the parked events; the file was quarantined", "renamedTo", renamedTo, "err", err)
 	return s, nil
+}
+
+// load reads and counts all events.
+func (s *Store) load() (err error) {
+	queues := map[string]*Queue{}
+	readErr := s.storage.Each("", func(key string, value []byte) bool {
+		end := len(key) - 1 - numberBytes
+		if end < 0 || key[end] != 0 {
+			err = fmt.Errorf("%w: unknown key %q", boltfile.ErrDamaged, key)
+			return false
+		}
+		m, _ := parse(value) // if the event is damaged, Head skips it later
+		s.count(queues, key[:end], numberOf(key), len(value), m)
+		return true
+	})
+	if err = errors.Join(err, readErr); err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.queues = queues
+	}
+	return err
+}
+
+// update changes the storage, and calls count if it succeeds. After an Update that failed, it counts all events
+// instead.
+func (s *Store) update(put map[string][]byte, remove []string, count func(events int, bytes int64) error) error {
+	for _, key := range s.stale {
+		if put[key] == nil {
+			remove = append(remove, key)
+		}
+	}
+	events, bytes, err := s.storage.Update(put, remove)
+	switch {
+	case err == nil && s.failed:
+		err = s.load()
+	case err == nil:
+		err = count(events, bytes)
+	}
+	if s.failed = err != nil; err == nil {
+		s.stale = nil
+		return nil
+	}
+	for key := range put {
+		s.stale = append(s.stale, key)
+	}
+	return err
 }
 
 // lose counts lost events. A file counts as one.
 func (s *Store) lose(events int) {
+	s.mu.Lock()
 	s.lost += int64(events)
+	s.mu.Unlock()
 	if s.opts.OnLost != nil {
 		s.opts.OnLost()
 	}
@@ -144,7 +219,7 @@ type Parking struct {
 }
 
 // Park appends the events to the queues of their destinations. If Park returns nil, all events are durable. If it
-// returns an error, none of them are stored.
+// returns an error, none of them are parked (see the package comment for what the storage may contain).
 func (s *Store) Park(all []Parking) error {
 	values := make([][]byte, len(all))
 	var size int64
@@ -156,8 +231,8 @@ func (s *Store) Park(all []Parking) error {
 		values[i] = value
 		size += int64(len(value))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.using.Lock()
+	defer s.using.Unlock()
 	used := s.bytes()
 	if s.opts.Used != nil {
 		used += s.opts.Used()
@@ -165,38 +240,32 @@ func (s *Store) Park(all []Parking) error {
 	if s.opts.MaxBytes > 0 && used > 0 && used+size > s.opts.MaxBytes {
 		return ErrFull
 	}
-	if err := s.create(); err != nil {
-		return err
+	put := map[string][]byte{}
+	for i, p := range all {
+		put[keyOf(p.Destination, s.last+1+uint64(i))] = values[i]
 	}
-	numbers := make([]uint64, len(all))
-	err := s.file.Update(func(tx *bbolt.Tx) (err error) {
-		events := tx.Bucket([]byte(bucketEvents))
+	err := s.update(put, nil, func(int, int64) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		first := s.last + 1
 		for i, p := range all {
-			if numbers[i], err = events.NextSequence(); err != nil {
-				return err
-			}
-			if err := events.Put(keyOf(p.Destination, numbers[i]), values[i]); err != nil {
-				return err
-			}
+			s.count(s.queues, p.Destination, first+uint64(i), len(values[i]), p.Message)
 		}
-		s.file.Release(tx, size)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("park events: %w", err)
 	}
-	for i, p := range all {
-		s.count(p.Destination, numbers[i], len(values[i]), p.Message)
-	}
 	return nil
 }
 
-// count adds an event that is in the file to its queue's numbers. m is nil if the event cannot be read.
-func (s *Store) count(destination string, number uint64, size int, m *event.Message) {
-	q := s.queues[destination]
+// count adds a stored event to the numbers of its queue. m is nil if the event cannot be read.
+func (s *Store) count(queues map[string]*Queue, destination string, number uint64, size int, m *event.Message) {
+	s.last = max(s.last, number)
+	q := queues[destination]
 	if q == nil {
 		q = &Queue{Destination: destination, First: number}
-		s.queues[destination] = q
+		queues[destination] = q
 	}
 	q.Events++
 	q.Bytes += int64(size)
@@ -214,36 +283,39 @@ func (s *Store) count(destination string, number uint64, size int, m *event.Mess
 // Head returns the oldest events of a queue, up to limit events and maxBytes bytes, but at least one event if the queue
 // is not empty. The events stay in the queue. Events that cannot be read are removed from the queue.
 func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.using.Lock()
+	defer s.using.Unlock()
+	if s.failed {
+		if err := s.update(nil, nil, nil); err != nil {
+			return nil, fmt.Errorf("read parked events: %w", err)
+		}
+	}
 	if s.queues[destination] == nil {
 		return nil, nil
 	}
 	var out []Entry
 	var damaged []uint64
-	err := s.file.View(func(tx *bbolt.Tx) error {
-		var size int64
-		c := tx.Bucket([]byte(bucketEvents)).Cursor()
-		for k, v := c.Seek(keyOf(destination, 0)); isOf(destination, k) && len(out) < limit; k, v = c.Next() {
-			if size += int64(len(v)); size > maxBytes && len(out) > 0 {
-				break
-			}
-			if m, err := parse(slices.Clone(v)); err == nil {
-				out = append(out, Entry{numberOf(k), m})
-			} else {
-				damaged = append(damaged, numberOf(k))
-			}
+	var size int64
+	err := s.storage.Each(keyOf(destination, 0), func(key string, value []byte) bool {
+		if !isOf(destination, key) || len(out) >= limit {
+			return false
 		}
-		s.file.Release(tx, size)
-		return nil
+		if size += int64(len(value)); size > maxBytes && len(out) > 0 {
+			return false
+		}
+		if m, err := parse(slices.Clone(value)); err == nil {
+			out = append(out, Entry{numberOf(key), m})
+		} else {
+			damaged = append(damaged, numberOf(key))
+		}
+		return true
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read parked events: %w", err)
 	}
 	if len(damaged) > 0 {
 		s.lose(len(damaged))
-		s.opts.Logger.Error("parked events are damaged and lost",
-			"path", s.path, "destination", destination, "events", len(damaged))
+		s.opts.Logger.Error("parked events are damaged and lost", "destination", destination, "events", len(damaged))
 		if err := s.remove(destination, damaged); err != nil {
 			return nil, err
 		}
@@ -251,10 +323,10 @@ func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, er
 	return out, nil
 }
 
-// Remove removes events from a queue. It removes the queue if no events are left, and the file if no queues are left.
+// Remove removes events from a queue. It removes the queue if no events are left.
 func (s *Store) Remove(destination string, numbers []uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.using.Lock()
+	defer s.using.Unlock()
 	return s.remove(destination, numbers)
 }
 
@@ -263,47 +335,37 @@ func (s *Store) remove(destination string, numbers []uint64) error {
 	if before == nil || len(numbers) == 0 {
 		return nil
 	}
+	var keys []string
+	for _, number := range numbers {
+		keys = append(keys, keyOf(destination, number))
+	}
 	after := *before
-	err := s.file.Update(func(tx *bbolt.Tx) error {
-		events := tx.Bucket([]byte(bucketEvents))
-		for _, number := range numbers {
-			key := keyOf(destination, number)
-			value := events.Get(key)
-			if value == nil {
-				continue
-			}
-			after.Events--
-			after.Bytes -= int64(len(value))
-			if err := events.Delete(key); err != nil {
-				return err
-			}
+	err := s.update(nil, keys, func(events int, bytes int64) error {
+		err := s.storage.Each(keyOf(destination, 0), func(key string, _ []byte) bool {
+			after.First = numberOf(key)
+			return false
+		})
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		after.Events -= events
+		after.Bytes -= bytes
+		if s.queues[destination] = &after; after.Events <= 0 {
+			delete(s.queues, destination)
 		}
-		if first, _ := events.Cursor().Seek(keyOf(destination, 0)); isOf(destination, first) {
-			after.First = numberOf(first)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("remove parked events: %w", err)
 	}
-	if after.Events > 0 {
-		s.queues[destination] = &after
-		return nil
-	}
-	if delete(s.queues, destination); len(s.queues) > 0 {
-		return nil
-	}
-	return s.removeFile()
+	return nil
 }
 
-// Close closes the file. The next Open returns its events again.
-func (s *Store) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.file == nil {
-		return nil
+// Close closes the storage. The next Open returns its events again.
+func (s *Store) Close() (err error) {
+	s.using.Lock()
+	defer s.using.Unlock()
+	if s.failed {
+		err = s.update(nil, nil, nil)
 	}
-	err := s.file.Close()
-	s.file = nil
-	return err
+	return errors.Join(err, s.storage.Close())
 }

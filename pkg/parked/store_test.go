@@ -41,6 +41,8 @@ func newStore(t *testing.T, opts Options) *Store {
 	return s
 }
 
+func (s *Store) path() string { return s.storage.(*file).path }
+
 func ids(t *testing.T, s *Store, destination string, limit int, maxBytes int64) (out []string, numbers []uint64) {
 	t.Helper()
 	head, err := s.Head(destination, limit, maxBytes)
@@ -106,7 +108,7 @@ func TestParkedEventsSurviveARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := os.Stat(s.path); !errors.Is(err, os.ErrNotExist) || len(s.Queues()) != 0 || s.Holds("pods") {
+	if _, err := os.Stat(s.path()); !errors.Is(err, os.ErrNotExist) || len(s.Queues()) != 0 || s.Holds("pods") {
 		t.Errorf("the last event was removed: %v, %v", err, s.Queues())
 	}
 	if err := s.Park([]Parking{{"pods", message("pods", "p9", 10)}}); err != nil || !s.Holds("pods") {
@@ -138,7 +140,7 @@ func TestParkedEventsAreBounded(t *testing.T) {
 func TestADamagedFileIsRenamed(t *testing.T) {
 	opts := Options{Dir: t.TempDir()}
 	s := newStore(t, opts)
-	if err := os.WriteFile(s.path, bytes.Repeat([]byte("no "), 10_000), 0o600); err != nil {
+	if err := os.WriteFile(s.path(), bytes.Repeat([]byte("no "), 10_000), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s = newStore(t, opts)
@@ -168,7 +170,7 @@ func TestFlippedBits(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	file, err := os.ReadFile(s.path)
+	file, err := os.ReadFile(s.path())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +182,7 @@ func TestFlippedBits(t *testing.T) {
 			at = at&^4095 + random.IntN(64) // where a page says how it is to be read
 		}
 		damaged[at] ^= 1 << random.IntN(8)
-		if err := os.WriteFile(s.path, damaged, 0o600); err != nil {
+		if err := os.WriteFile(s.path(), damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		s := newStore(t, opts)
@@ -202,7 +204,7 @@ func TestFlippedBits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if names, err := filepath.Glob(s.path + ".corrupt-2*"); err != nil || len(names) != quarantined || quarantined == 0 {
+	if names, err := filepath.Glob(s.path() + ".corrupt-2*"); err != nil || len(names) != quarantined || quarantined == 0 {
 		t.Errorf("%d files were quarantined, and there are %d, %v", quarantined, len(names), err)
 	}
 }
@@ -217,7 +219,7 @@ func TestAFileWithAFreeList(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := bbolt.Open(s.path, 0o600, nil)
+	db, err := bbolt.Open(s.path(), 0o600, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,6 +254,31 @@ func TestAFileOfAnEarlierVersion(t *testing.T) {
 		if _, readErr := Read(filepath.Dir(path), "live"); !errors.Is(readErr, errEarlier) {
 			t.Errorf("Read = %v", readErr)
 		}
+	}
+}
+
+// Earlier versions number events with the sequence of the bucket, so it is never lower than the highest number.
+func TestNumbersOfEarlierVersions(t *testing.T) {
+	s := newStore(t, Options{Dir: t.TempDir()})
+	park := func() {
+		t.Helper()
+		if err := s.Park([]Parking{{"b", message("pods", "p", 1)}, {"a", message("pods", "p", 1)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	park()
+	if err := s.Remove("b", []uint64{1}); err != nil {
+		t.Fatal(err)
+	}
+	park()
+	err := s.storage.(*file).db.View(func(tx *bbolt.Tx) error {
+		if n := tx.Bucket([]byte(bucketEvents)).Sequence(); n != 4 {
+			t.Errorf("the sequence is %d", n)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -294,7 +321,7 @@ func TestADamagedEvent(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := s.file.Update(func(tx *bbolt.Tx) error {
+	err := s.storage.(*file).db.Update(func(tx *bbolt.Tx) error {
 		events := tx.Bucket([]byte(bucketEvents))
 		key, value := events.Cursor().First()
 		value = bytes.Clone(value)
@@ -364,9 +391,12 @@ func TestAllEventsAreDamaged(t *testing.T) {
 	if err := s.Park([]Parking{{"a", message("pods", "p1", 10)}, {"a", message("pods", "p2", 10)}}); err != nil {
 		t.Fatal(err)
 	}
-	err = s.file.Update(func(tx *bbolt.Tx) error {
+	err = s.storage.(*file).db.Update(func(tx *bbolt.Tx) error {
 		events := tx.Bucket([]byte(bucketEvents))
-		return errors.Join(events.Put(keyOf("a", 1), []byte("no")), events.Put(keyOf("a", 2), []byte("checksum")))
+		return errors.Join(
+			events.Put([]byte(keyOf("a", 1)), []byte("no")),
+			events.Put([]byte(keyOf("a", 2)), []byte("checksum")),
+		)
 	})
 	if err = errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
@@ -384,10 +414,10 @@ func TestAllEventsAreDamaged(t *testing.T) {
 		t.Errorf("%d lost, %+v", lost, s.Queues())
 	}
 	if text := log.String(); !strings.Contains(text, "events=2") || !strings.Contains(text, "destination=a") ||
-		!strings.Contains(text, s.path) {
+		!strings.Contains(text, s.path()) {
 		t.Errorf("the log does not say what is lost: %s", text)
 	}
-	if _, err := os.Stat(s.path); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(s.path()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the empty file is left: %v", err)
 	}
 	if err := s.Park([]Parking{{"a", message("pods", "p3", 10)}}); err != nil || !s.Holds("a") {

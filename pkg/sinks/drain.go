@@ -52,6 +52,10 @@ type Drain struct {
 	// ReadsBack means that the sink is a Resumer, whose Send decides about messages with IfFound. Otherwise the drain
 	// settles these messages.
 	ReadsBack bool
+	// Leads reports whether no other process can have become the leader. If it returns false, the drain writes only to a
+	// destination for which Fenced returns true, and stores no dead letters or payloads. If Leads is nil, there is only
+	// one process. Fenced may be nil; see Resumer.
+	Leads, Fenced func() bool
 
 	state       state
 	gate        gate
@@ -244,6 +248,11 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 	}
 }
 
+// errNotLeading is the error of writes that another process may do now.
+var errNotLeading = errors.New("another process may be the leader")
+
+func (d *Drain) leads() bool { return d.Leads == nil || d.Leads() }
+
 // attempted is the outcome of one Send.
 type attempted struct {
 	progress bool             // at least one message was settled or rejected
@@ -267,6 +276,9 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 		return attempted{err: err}
 	}
 	defer d.gate.leave()
+	if !d.leads() && (d.Fenced == nil || !d.Fenced()) {
+		return attempted{err: errNotLeading}
+	}
 	away := d.collect(ctx)
 	d.results = append(d.results[:0], make([]error, len(d.out))...)
 	start := time.Now()

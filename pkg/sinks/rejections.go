@@ -135,6 +135,9 @@ func (d *Drain) replace(ctx context.Context, it *item) error {
 // tryOutcome creates the message that is sent for the item's outcome. A Permanent error means that the outcome is
 // impossible.
 func (d *Drain) tryOutcome(ctx context.Context, it *item) (err error) {
+	if !d.leads() && (it.outcome == OutcomeClaimCheck || it.outcome == OutcomeDeadLetter) {
+		return errNotLeading
+	}
 	marks := event.Marks{Omitted: it.reason(), Size: int64(len(it.orig.Data))}
 	switch where := ""; it.outcome {
 	case OutcomeMetadata, OutcomeClaimCheck:

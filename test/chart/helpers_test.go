@@ -12,6 +12,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 )
 
 // statefulSet is the one in a rendering.
@@ -26,6 +27,28 @@ func statefulSet(t *testing.T, rendering string) *appsv1.StatefulSet {
 	}
 	t.Fatal("there is no StatefulSet")
 	return nil
+}
+
+// deployment is the one in a rendering, or nil.
+func deployment(t *testing.T, rendering string) *appsv1.Deployment {
+	t.Helper()
+	for _, o := range objects(t, rendering) {
+		if o.Kind == "Deployment" {
+			d := &appsv1.Deployment{}
+			o.decode(t, d)
+			return d
+		}
+	}
+	return nil
+}
+
+// bridgePod is the template of the bridge's Pod in a rendering.
+func bridgePod(t *testing.T, rendering string) *corev1.PodTemplateSpec {
+	t.Helper()
+	if d := deployment(t, rendering); d != nil {
+		return &d.Spec.Template
+	}
+	return &statefulSet(t, rendering).Spec.Template
 }
 
 // certificate is a certificate that signs itself, as PEM.

@@ -113,6 +113,7 @@ func TestInstall(t *testing.T) {
 		t.Run(name, func(t *testing.T) { k.lifeOfARelease(t, all[name]) })
 	}
 	t.Run("installed with another podManagementPolicy", k.upgradeOnce)
+	t.Run("from a volume to a log and back", k.moves)
 	t.Run("not restricted", func(t *testing.T) {
 		_, warnings := k.helm(t, "install", "deltabridge", chartDir, "--values", minimal, "--set", "securityContext=null")
 		if !strings.Contains(warnings, "would violate PodSecurity") {
@@ -202,14 +203,21 @@ func (k *kube) testPod(t *testing.T) *corev1.Pod {
 	return pod
 }
 
-// podOf is the template of the release's StatefulSet, as the API server has it, with what the controller adds.
+// podOf is the template of the release's StatefulSet or Deployment, as the API server has it, with what the controller
+// adds.
 func (k *kube) podOf(t *testing.T) *corev1.PodTemplateSpec {
 	t.Helper()
-	sets, err := k.client.AppsV1().
-		StatefulSets(namespace).
-		List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=deltabridge"})
-	if err != nil || len(sets.Items) != 1 {
-		t.Fatalf("%d StatefulSets, %v", len(sets.Items), err)
+	ours := metav1.ListOptions{LabelSelector: "app.kubernetes.io/instance=deltabridge"}
+	sets, err := k.client.AppsV1().StatefulSets(namespace).List(t.Context(), ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	deployments, err := k.client.AppsV1().Deployments(namespace).List(t.Context(), ours)
+	if err != nil || len(sets.Items)+len(deployments.Items) != 1 {
+		t.Fatalf("%d StatefulSets, %d Deployments, %v", len(sets.Items), len(deployments.Items), err)
+	}
+	if len(sets.Items) == 0 {
+		return &deployments.Items[0].Spec.Template
 	}
 	pod := &sets.Items[0].Spec.Template
 	for _, claim := range sets.Items[0].Spec.VolumeClaimTemplates {

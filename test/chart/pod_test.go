@@ -21,7 +21,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// The state is on a claim of its own, on a given one, or on none; the storage class is the default, a given one, or
+// The state is on a claim of its own, on a given one, or in an emptyDir; the storage class is the default, a given one, or
 // none.
 func TestState(t *testing.T) {
 	class := func(set string) *string {
@@ -35,21 +35,22 @@ func TestState(t *testing.T) {
 			t.Errorf("%s: storage class %v", set, got)
 		}
 	}
-	for set, want := range map[string]string{"persistence.existingClaim=mine": "mine", "persistence.enabled=false": ""} {
-		sts := statefulSet(t, template(t, "--set", set))
-		volumes, got := sts.Spec.Template.Spec.Volumes, ""
-		state := volumes[len(volumes)-1]
-		if state.PersistentVolumeClaim != nil {
-			got = state.PersistentVolumeClaim.ClaimName
-		}
-		if len(sts.Spec.VolumeClaimTemplates) > 0 || state.Name != "state" || got != want ||
-			(state.EmptyDir != nil) != (want == "") || state.EmptyDir != nil && state.EmptyDir.SizeLimit.String() != "8Gi" {
-			t.Errorf("%s: %+v", set, state)
-		}
+	sts := statefulSet(t, template(t, "--set", "persistence.existingClaim=mine"))
+	volumes := sts.Spec.Template.Spec.Volumes
+	state := volumes[len(volumes)-1]
+	if len(sts.Spec.VolumeClaimTemplates) > 0 || state.Name != "state" || state.PersistentVolumeClaim == nil ||
+		state.PersistentVolumeClaim.ClaimName != "mine" {
+		t.Errorf("existing claim: %+v", state)
+	}
+	volumes = bridgePod(t, template(t, "--values", withLog, "--set", "persistence.enabled=false")).Spec.Volumes
+	state = volumes[len(volumes)-1]
+	if state.Name != "state" || state.EmptyDir == nil || state.EmptyDir.SizeLimit.String() != "8Gi" {
+		t.Errorf("without persistence: %+v", state)
 	}
 }
 
-// The network policy opens the ports of the brokers as the configuration has them, and the port of the metrics.
+// The network policy opens the ports of the brokers as the configuration has them, including that of the state log, and
+// the port of the metrics.
 func TestPorts(t *testing.T) {
 	for sink, want := range map[string][]int32{
 		`{"stdout": {}}`: nil,
@@ -60,15 +61,20 @@ func TestPorts(t *testing.T) {
 		`{"oversize": "claimCheck", "claimCheck": {"bucket": "b", "nats": {"url": "nats://c:4333,nats://d"}}, "kafka": {"brokers": ["a:9092"]}}`: {4222, 4333, 9092},
 		`{"kafka": {"brokers": ["a:9092"], "sasl": {"oauth": {"tokenUrl": "https://b/token"}}}}`:                                                 {443, 9092},
 		`{"kafka": {"brokers": ["a:9092"], "sasl": {"oauth": {"tokenUrl": "https://b:8443/a:1/token?b=c"}}}}`:                                    {8443, 9092},
+		`{"stdout": {}, "log": {"nats": {"url": "nats://a:4333,tls://b"}}}`:                                                                      {4222, 4333},
+		`{"nats": {"url": "a"}, "log": {"kafka": {"brokers": ["b:9092"], "topic": "t"}}}`:                                                        {4222, 9092},
 	} {
 		var kind map[string]any
 		if err := json.Unmarshal([]byte(sink), &kind); err != nil {
 			t.Fatal(err)
 		}
 		kind["name"] = "a"
-		values, err := json.Marshal(
-			map[string]any{"config": map[string]any{"http": map[string]any{"listen": "0.0.0.0:9999"}, "sinks": []any{kind}}},
-		)
+		config := map[string]any{"http": map[string]any{"listen": "0.0.0.0:9999"}, "sinks": []any{kind}}
+		if log := kind["log"]; log != nil {
+			delete(kind, "log")
+			config["state"], config["redactionKeyFile"] = map[string]any{"log": log}, "/key"
+		}
+		values, err := json.Marshal(map[string]any{"config": config})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,7 @@ func TestRBACIsThatOfTheBridge(t *testing.T) {
 			if groups != nil && !strings.Contains(watch, `"*"`) {
 				continue
 			}
-			sameRights(t, watch, "{name: a, stdout: {}}", groups)
+			sameRights(t, watch, "{name: a, stdout: {}}", noLog, groups)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestRBACForEnrichment(t *testing.T) {
 		{`[{resources: [events], namespaces: [a, b]}, {resources: [pods], namespaces: [b, c]}]`, `{name: b, stdout: {}, enrich: {owner: true}}, {name: a, stdout: {}, enrich: {involvedObject: true, namespaceLabels: true, owner: false}}`},
 		{`[{resources: [pods], namespaces: ["", a]}]`, `{name: a, stdout: {}, enrich: {namespaceLabels: true}}`},
 	} {
-		sameRights(t, c.watch, c.sinks, nil)
+		sameRights(t, c.watch, c.sinks, noLog, nil)
 	}
 	_, _, err := command(
 		t,
@@ -84,10 +84,27 @@ func TestRBACForEnrichment(t *testing.T) {
 	}
 }
 
+// What replicas need for their Lease is granted too.
+func TestRBACForReplicas(t *testing.T) {
+	const log = "redactionKeyFile: /key\nstate: {path: /state, log: {nats: {url: nats://a}}}\n"
+	for _, watch := range []string{
+		``,
+		`[{resources: [pods], namespaces: [streams, a]}]`,
+		`[{resources: [leases.coordination.k8s.io], namespaces: [other]}]`,
+	} {
+		for _, election := range []string{"", "election: {lease: {name: mine, namespace: other}}\n"} {
+			sameRights(t, watch, "{name: a, stdout: {}}", log+election, nil)
+		}
+	}
+}
+
+// noLog is the state in a configuration without a state log.
+const noLog = "state: {path: /state}\n"
+
 // sameRights compares what the chart grants with what `bridge rbac` prints.
-func sameRights(t *testing.T, watch, sinks string, groups []string) {
+func sameRights(t *testing.T, watch, sinks, state string, groups []string) {
 	t.Helper()
-	config := "sinks: [" + sinks + "]\nstate: {path: /state}\n"
+	config := "sinks: [" + sinks + "]\n" + state
 	if watch != "" {
 		config += "watch: " + watch + "\n"
 	}

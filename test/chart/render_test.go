@@ -15,8 +15,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// minimal is a file with the smallest values that the chart accepts.
-const minimal = "testdata/minimal.yaml"
+const (
+	// minimal is a file with the smallest values that the chart accepts.
+	minimal = "testdata/minimal.yaml"
+	// withLog is a file with values that add a state log to the minimal ones.
+	withLog = "testdata/log.yaml"
+)
 
 // examples are the arguments for the example values by name; "default" are the defaults of the chart.
 func examples(t *testing.T) map[string][]string {
@@ -124,15 +128,16 @@ func renderedConfig(t *testing.T, rendering string) string {
 // secretKeys are the keys of the Secrets that the example values name.
 func secretKeys() map[string][]string {
 	return map[string][]string{
-		"nats-bridge":       {"bridge.creds", "password", "ca.crt"},
-		"kafka-deltabridge": {"password", "ca.crt"},
+		"nats-bridge":           {"bridge.creds", "password", "ca.crt"},
+		"kafka-deltabridge":     {"password", "ca.crt"},
+		"deltabridge-redaction": {"key"},
 	}
 }
 
 // mountCredentials puts the files of Secrets, which the Pod has below /etc/deltabridge, and projected tokens below etc.
 func mountCredentials(t *testing.T, rendering, etc string) {
 	t.Helper()
-	spec := statefulSet(t, rendering).Spec.Template.Spec
+	spec := bridgePod(t, rendering).Spec
 	for _, mount := range spec.Containers[0].VolumeMounts {
 		i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == mount.Name })
 		names := mountedFiles(spec.Volumes, i)
@@ -144,7 +149,7 @@ func mountCredentials(t *testing.T, rendering, etc string) {
 			t.Fatal(err)
 		}
 		for _, name := range names {
-			content := "secret"
+			content := "a secret that is long enough for a key"
 			if strings.HasSuffix(name, ".crt") {
 				content = certificate(t)
 			}
@@ -253,15 +258,28 @@ func TestNotes(t *testing.T) {
 		{
 			nil,
 			[]string{
-				"exec deltabridge-0 -- bridge doctor", "exec -it deltabridge-0 -- bridge tail --sink nats",
-				"helm test deltabridge -n default --logs", "except Secrets", "does not require TLS",
+				"exec statefulset/deltabridge -- bridge doctor", "exec -it statefulset/deltabridge -- bridge tail --sink nats",
+				"helm test deltabridge -n default --logs", "except Secrets", "sink nats does not require TLS",
 			},
-			[]string{"persistence is disabled", "too small"},
+			[]string{"too small", "get lease"},
 		},
 		{
-			examples(t)["no-persistence"],
-			[]string{"persistence is disabled", "logs -f deltabridge-0 -c bridge"},
-			[]string{"except Secrets", "bridge tail", "TLS"},
+			[]string{"--set-json", `config.sinks=[{"name": "a", "stdout": {}}]`},
+			[]string{"logs -f statefulset/deltabridge -c bridge\n"},
+			[]string{"bridge tail", "TLS"},
+		},
+		{
+			examples(t)["replicas"],
+			[]string{
+				"rollout status deployment/deltabridge", "exec deployment/deltabridge -- bridge doctor",
+				"kubectl -n default get lease deltabridge",
+			},
+			[]string{"TLS"},
+		},
+		{
+			[]string{"--values", withLog, "--set", "config.election.lease.name=mine,config.election.lease.namespace=other"},
+			[]string{"rollout status statefulset/deltabridge", "state.log does not require TLS", "kubectl -n other get lease mine"},
+			[]string{"sink state.log"},
 		},
 		{examples(t)["namespaced"], []string{"bridge tail --sink audit"}, []string{"granted in the whole cluster", "TLS"}},
 		{examples(t)["everything"], []string{"team-*", "granted in the whole cluster"}, []string{"TLS"}},

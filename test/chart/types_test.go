@@ -19,6 +19,7 @@ func TestTypes(t *testing.T) {
 		"ConfigMap":                  func() any { return &corev1.ConfigMap{} },
 		"Service":                    func() any { return &corev1.Service{} },
 		"StatefulSet":                func() any { return &appsv1.StatefulSet{} },
+		"Deployment":                 func() any { return &appsv1.Deployment{} },
 		"Pod":                        func() any { return &corev1.Pod{} },
 		"NetworkPolicy":              func() any { return &networkingv1.NetworkPolicy{} },
 		"PodDisruptionBudget":        func() any { return &policyv1.PodDisruptionBudget{} },

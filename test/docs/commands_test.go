@@ -301,7 +301,7 @@ func checkConfig(t *testing.T, page string, p programs, config string) {
 	t.Helper()
 	dir := t.TempDir()
 	for _, file := range mounted.FindAllString(config, -1) {
-		write(t, filepath.Join(dir, file), "x")
+		write(t, filepath.Join(dir, file), strings.Repeat("x", 32)) // long enough for redactionKeyFile
 	}
 	config = strings.NewReplacer("/etc/deltabridge/", dir+"/etc/deltabridge/", "/var/lib/deltabridge", dir).Replace(config)
 	path := filepath.Join(dir, "bridge.yaml")

@@ -46,11 +46,18 @@ func startBridge(t *testing.T, kubeconfig, config string) *bridge {
 // startBridgeIn is startBridge with the folder of an earlier one, whose state it takes over.
 func startBridgeIn(t *testing.T, dir, kubeconfig, config string) *bridge {
 	t.Helper()
+	return startBridgeWith(t, dir, kubeconfig, "", config)
+}
+
+// startBridgeWith is startBridgeIn with more keys of `state`.
+func startBridgeWith(t *testing.T, dir, kubeconfig, state, config string) *bridge {
+	t.Helper()
 	file := filepath.Join(dir, "bridge.yaml")
 	text := fmt.Sprintf(
-		"cluster: e2e\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\nlog: {level: debug}\n%s",
+		"cluster: e2e\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q%s}\nlog: {level: debug}\n%s",
 		kubeconfig,
 		filepath.Join(dir, "state"),
+		state,
 		config,
 	)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -86,24 +86,26 @@ func TestWaitingEventsOutliveTheHistory(t *testing.T) {
 		name       string
 		away, live func(*testing.T) *destination // live: another sink, whose broker is there
 		kill       bool                          // kill -9, some seconds later
+		lost       bool                          // the state directory is lost; a state log has it
 	}{
 		{name: "one sink", away: awayJetStream},
 		{name: "one sink that hangs", away: hangingJetStream},
 		{name: "one sink and kill -9 a while later", away: awayJetStream, kill: true},
 		{name: "one of two sinks", away: awayJetStream, live: awayKafka},
 		{name: "the other of two sinks", away: awayKafka, live: awayJetStream},
+		{name: "one of two sinks, and the node is lost", away: awayKafka, live: awayJetStream, kill: true, lost: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			sinks := map[string]*destination{"away": test.away(t)}
 			if test.live != nil {
 				sinks["live"] = test.live(t)
 			}
-			outliveTheHistory(t, c, sinks, test.kill)
+			outliveTheHistory(t, c, sinks, test.kill, test.lost)
 		})
 	}
 }
 
-func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*destination, kill bool) {
+func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*destination, kill, lost bool) {
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
 	changes := record(t, c, namespace)
@@ -113,7 +115,12 @@ func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*desti
 		d.start()
 	}
 	dir := t.TempDir()
-	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
+	start := func() *bridge { return startBridgeIn(t, dir, c.Kubeconfig(), config) }
+	if lost {
+		log := fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true}}", startJetStream(t).url())
+		start = newReplicas(t, c.Kubeconfig(), namespace, log, config).start
+	}
+	b := start()
 	b.waitReady()
 	load := startChanges(t, cs, namespace, 100, scale.Of(200, 60)) // half of the attempts change something
 	before := b.peakBytes(scale.Of(time.Second, 30*time.Second))
@@ -145,7 +152,7 @@ func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*desti
 		DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b = start()
 	sinks["away"].start()
 	b.waitReady()
 	truth, _ = changes.upTo(t, cs, namespace, "last-of-all")

@@ -9,13 +9,18 @@ critical: changes do not reach a broker, or are lost; somebody must act now. war
 has reported it.
 */}}
 {{- define "deltabridge.alerts" -}}
-{{- $of := .Values.prometheusRule.selector | default (printf "namespace=%q,pod=~%q" (include "deltabridge.namespace" .) (printf "%s-[0-9]+" (include "deltabridge.fullname" .))) -}}
+{{- $of := .Values.prometheusRule.selector | default (printf "namespace=%q,pod=~%q" (include "deltabridge.namespace" .) (printf "%s-%s" (include "deltabridge.fullname" .) (ternary "[0-9]+" "[0-9a-z]+-[0-9a-z]{5}" .Values.persistence.enabled))) -}}
 - alert: DeltabridgeDown
+  {{- if include "deltabridge.hasLog" . }}
+  expr: absent(deltabridge_leader{ {{- $of -}} } == 1)
+  summary: No replica of the bridge is the leader.
+  {{- else }}
   expr: absent(deltabridge_build_info{ {{- $of -}} })
+  summary: The bridge is not running.
+  {{- end }}
   for: 2m
   severity: critical
-  summary: The bridge is not running.
-  description: Prometheus cannot scrape the bridge. The API server keeps changes for about 75 seconds; after that, intermediate states are lost.
+  description: Prometheus cannot scrape the bridge{{ if include "deltabridge.hasLog" . }}, or no replica leads{{ end }}. The API server keeps changes for about 75 seconds; after that, intermediate states are lost.
 - alert: DeltabridgeRestarting
   expr: changes(process_start_time_seconds{ {{- $of -}} }[1h]) > THRESHOLD
   threshold: 2

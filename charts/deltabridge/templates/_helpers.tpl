@@ -107,7 +107,7 @@ config:
 {{- define "deltabridge.statePath" -}}
 {{- $path := dig "state" "path" "" .Values.config }}
 {{- if not (hasPrefix "/" $path) }}
-{{- fail (printf "config.state.path: %q: the volume is mounted there, so the path must be an absolute path" $path) }}
+{{- fail (printf "config.state.path: %q: the volume of the state is mounted there, so the path must be an absolute path" $path) }}
 {{- end }}
 {{- $path }}
 {{- end }}
@@ -148,10 +148,19 @@ config:
 {{- end }}
 {{- end }}
 
+{{/* What the bridge connects to, as a JSON list: the sinks and, named state.log, the log of the state. */}}
+{{- define "deltabridge.destinations" -}}
+{{- $all := .Values.config.sinks }}
+{{- with dig "state" "log" "" .Values.config }}
+{{- $all = append $all (merge (dict "name" "state.log") .) }}
+{{- end }}
+{{- toJson $all }}
+{{- end }}
+
 {{/* The ports of the brokers and of token endpoints, as JSON. */}}
 {{- define "deltabridge.brokerPorts" -}}
 {{- $ports := list }}
-{{- range .Values.config.sinks }}
+{{- range include "deltabridge.destinations" . | fromJsonArray }}
 {{- range splitList "," (printf "%s,%s" (dig "nats" "url" "" .) (dig "claimCheck" "nats" "url" "" .)) }}
 {{- $default := ternary 443 (ternary 80 4222 (hasPrefix "ws:" (trim .))) (hasPrefix "wss:" (trim .)) }}
 {{- if trim . }}

@@ -103,3 +103,73 @@ volumeMounts:
 {{ toYaml . }}
 {{- end }}
 {{- end }}
+
+{{/* The template of the bridge's Pod. A Deployment adds what spreads its Pods. */}}
+{{- define "deltabridge.podTemplate" -}}
+metadata:
+  labels:
+    {{- include "deltabridge.podLabels" . | nindent 4 }}
+  annotations:
+    {{- $own := dict "kubectl.kubernetes.io/default-container" "bridge" "checksum/config" (include "deltabridge.config" . | sha256sum) }}
+    {{- toYaml (merge $own .Values.podAnnotations .Values.commonAnnotations) | nindent 4 }}
+spec:
+  {{- include "deltabridge.podSpec" . | nindent 2 }}
+  terminationGracePeriodSeconds: {{ include "deltabridge.terminationGracePeriod" . }}
+  {{- if not .Values.persistence.enabled }}
+  {{- include "deltabridge.spread" . | nindent 2 }}
+  {{- end }}
+  {{- with .Values.initContainers }}
+  initContainers:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  containers:
+    - name: bridge
+      {{- include "deltabridge.container" . | nindent 6 }}
+      args:
+        - run
+        - --config=/etc/deltabridge/config/bridge.yaml
+        {{- range .Values.extraArgs }}
+        - {{ . | quote }}
+        {{- end }}
+      ports:
+        - name: http
+          containerPort: {{ include "deltabridge.port" . }}
+        {{- range include "deltabridge.embeddedPorts" . | fromJsonArray }}
+        - name: nats-{{ . }}
+          containerPort: {{ . }}
+        {{- end }}
+      {{- range $probe := list "startupProbe" "livenessProbe" "readinessProbe" }}
+      {{- with get $.Values $probe }}
+      {{ $probe }}:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- end }}
+    {{- with .Values.extraContainers }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  volumes:
+    {{- include "deltabridge.volumes" . | nindent 4 }}
+    {{- if not .Values.persistence.enabled }}
+    - name: state
+      emptyDir:
+        sizeLimit: {{ .Values.persistence.size }}
+    {{- else if .Values.persistence.existingClaim }}
+    - name: state
+      persistentVolumeClaim:
+        claimName: {{ .Values.persistence.existingClaim }}
+    {{- end }}
+{{- end }}
+
+{{/* Prefers nodes and zones that have no other replica of the same revision. */}}
+{{- define "deltabridge.spread" -}}
+topologySpreadConstraints:
+  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+  - maxSkew: 1
+    topologyKey: {{ . }}
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "deltabridge.selectorLabels" $ | nindent 8 }}
+    matchLabelKeys: [pod-template-hash]
+  {{- end }}
+{{- end }}

@@ -1,5 +1,5 @@
 {{/*
-What the bridge may read, computed from config.watch and the sinks' enrich. internal/rbac does the same for `bridge rbac`;
+What the bridge may do, computed from config.watch, the sinks' enrich and, with config.state.log, the Lease. internal/rbac does the same for `bridge rbac`;
 a test compares the two. The templates return JSON.
 */}}
 
@@ -201,6 +201,13 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- $rules = concat $rules ($.Values.rbac.extraRules | default list) }}
 {{- end }}
 {{- $_ := set $all $namespace $rules }}
+{{- end }}
+{{- if include "deltabridge.hasLog" . }}
+{{- $lease := (include "deltabridge.config" . | fromYaml).election.lease }}
+{{- $rules := get $all $lease.namespace | default list }}
+{{- $rules = append $rules (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" (list $lease.name) "verbs" (list "get" "update" "watch")) }}
+{{- $rules = append $rules (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "verbs" (list "create")) }}
+{{- $_ := set $all $lease.namespace $rules }}
 {{- end }}
 {{- toJson $all }}
 {{- end }}

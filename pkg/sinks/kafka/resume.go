@@ -81,6 +81,19 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 // Forget implements [sinks.Resumer].
 func (s *Sink) Forget() { s.fences.with((*sinks.Found).Forget) }
 
+// Fenced implements [sinks.Resumer].
+func (s *Sink) Fenced() bool {
+	if s.fences.resume == nil || time.Now().Before(s.fences.deniedUntil) {
+		return false
+	}
+	for _, t := range s.topics {
+		if s.isDenied(t) {
+			return false
+		}
+	}
+	return true
+}
+
 // partName returns the name of a partition in [sinks.Positions].
 func (s *Sink) partName(p *partition) string { return s.client.ClusterID() + "/" + p.name }
 

@@ -22,27 +22,11 @@ type Check struct {
 }
 
 // Run implements [diagnose.Checker]. Its only side effect is that it requests a producer id, which uses up one id.
-func (c *Check) Run(ctx context.Context) (findings []diagnose.Finding) {
-	if names := c.Client.Config.Files(); len(names) > 0 {
-		if err := c.Client.Config.CheckFiles(); err != nil {
-			return []diagnose.Finding{diagnose.Failed(sinks.StepFiles, "kafka", err)}
-		}
-		findings = append(findings, diagnose.Finding{
-			Step: sinks.StepFiles, Target: "kafka", Detail: strings.Join(names, ", "),
-		})
-	}
-	found, reached := c.brokers(ctx, c.Client.Config.Brokers)
-	findings = append(findings, found...)
+func (c *Check) Run(ctx context.Context) []diagnose.Finding {
+	findings, reached := Reach(ctx, c.Client)
 	if !reached {
 		return findings
 	}
-	if _, err := c.Client.Topics(ctx); err != nil {
-		return append(findings, diagnose.Failed(sinks.StepProtocol, "cluster", err))
-	}
-	found, _ = c.brokers(ctx, slices.DeleteFunc(c.Client.Addresses(), func(addr string) bool {
-		return slices.Contains(c.Client.Config.Brokers, addr)
-	}))
-	findings = append(findings, found...)
 	findings = append(findings, c.producer(ctx))
 	if !c.Letters {
 		findings = append(findings, c.fence(ctx)...)
@@ -50,12 +34,37 @@ func (c *Check) Run(ctx context.Context) (findings []diagnose.Finding) {
 	return append(findings, c.topics(ctx)...)
 }
 
+// Reach checks the files and the connections to all brokers. It reports whether the client can read the metadata of the
+// cluster.
+func Reach(ctx context.Context, client *wire.Client) (findings []diagnose.Finding, reached bool) {
+	if names := client.Config.Files(); len(names) > 0 {
+		if err := client.Config.CheckFiles(); err != nil {
+			return []diagnose.Finding{diagnose.Failed(sinks.StepFiles, "kafka", err)}, false
+		}
+		findings = append(findings, diagnose.Finding{
+			Step: sinks.StepFiles, Target: "kafka", Detail: strings.Join(names, ", "),
+		})
+	}
+	found, reached := brokers(ctx, client, client.Config.Brokers)
+	findings = append(findings, found...)
+	if !reached {
+		return findings, false
+	}
+	if _, err := client.Topics(ctx); err != nil {
+		return append(findings, diagnose.Failed(sinks.StepProtocol, "cluster", err)), false
+	}
+	found, _ = brokers(ctx, client, slices.DeleteFunc(client.Addresses(), func(addr string) bool {
+		return slices.Contains(client.Config.Brokers, addr)
+	}))
+	return append(findings, found...), true
+}
+
 // brokers checks all brokers in parallel and reports whether at least one of them is usable.
-func (c *Check) brokers(ctx context.Context, addrs []string) (all []diagnose.Finding, reached bool) {
+func brokers(ctx context.Context, client *wire.Client, addrs []string) (all []diagnose.Finding, reached bool) {
 	each := make([][]diagnose.Finding, len(addrs))
 	var wg sync.WaitGroup
 	for i, addr := range addrs {
-		wg.Go(func() { each[i] = c.Client.Try(ctx, addr) })
+		wg.Go(func() { each[i] = client.Try(ctx, addr) })
 	}
 	wg.Wait()
 	for _, findings := range each {

@@ -21,9 +21,24 @@ import (
 // Check checks the files, every server, the permissions and the stream. destination is the identity of the stream;
 // empty if it is not known.
 func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destination string) {
+	t, may, findings := s.CheckAccess(ctx)
+	if t == nil {
+		return findings, ""
+	}
+	defer t.Conn.Close()
+	found, destination := s.checkStream(ctx, t, may)
+	return append(findings, found...), destination
+}
+
+// CheckAccess checks the files, every server and the permissions. t is a connection to the first server that can be
+// used, which the caller must close. It is nil if the stream cannot be checked. may contains the user's permissions; it
+// is nil if they are not known.
+func (s *Stream) CheckAccess(
+	ctx context.Context,
+) (t *natsconn.Attempt, may *server.Permissions, findings []diagnose.Finding) {
 	files, err := s.Access.CheckFiles()
 	if err != nil {
-		return []diagnose.Finding{diagnose.Failed(sinks.StepFiles, "nats", err)}, ""
+		return nil, nil, []diagnose.Finding{diagnose.Failed(sinks.StepFiles, "nats", err)}
 	}
 	if len(files) > 0 {
 		detail := strings.Join(files, ", ")
@@ -32,20 +47,19 @@ func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destin
 	t, found, _ := s.Access.First(ctx)
 	findings = append(findings, found...)
 	if t == nil {
-		return findings, ""
+		return nil, nil, findings
 	}
-	defer t.Conn.Close()
 	found, may, answered := s.checkPermissions(ctx, t)
 	findings = append(findings, found...)
 	if !answered {
-		return findings, ""
+		t.Conn.Close()
+		return nil, nil, findings
 	}
-	found, destination = s.checkStream(ctx, t, may)
-	return append(findings, found...), destination
+	return t, may, findings
 }
 
-// find returns the stream info. It does not create the stream.
-func (s *Stream) find(ctx context.Context, t *natsconn.Attempt) (info *jetstream.StreamInfo, err error) {
+// Find returns the stream info. It does not create the stream.
+func (s *Stream) Find(ctx context.Context, t *natsconn.Attempt) (info *jetstream.StreamInfo, err error) {
 	err = t.Ask(ctx, func(ctx context.Context) error {
 		stream, err := t.JetStream.Stream(ctx, s.Config.Name)
 		if err == nil {
@@ -63,7 +77,7 @@ func (s *Stream) checkStream(
 ) ([]diagnose.Finding, string) {
 	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
-	info, err := s.find(ctx, t)
+	info, err := s.Find(ctx, t)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound) && s.Create:
 		return s.checkCreation(ctx, t, may), s.Destination(nil)
@@ -74,9 +88,14 @@ func (s *Stream) checkStream(
 	if err := s.Unfit(&info.Config); err != nil {
 		return []diagnose.Finding{s.failed(err)}, destination
 	}
-	ok := s.finding(fmt.Sprintf("%s; %d messages", describe(&info.Config), info.State.Msgs))
+	ok := s.Describe(info)
 	return slices.Concat([]diagnose.Finding{ok}, s.doctorWarnings(&info.Config, t.Conn.MaxPayload()),
 		s.readBackWarnings(&info.Config, info.State.Consumers, may)), destination
+}
+
+// Describe returns a finding that describes an existing stream.
+func (s *Stream) Describe(info *jetstream.StreamInfo) diagnose.Finding {
+	return s.finding(fmt.Sprintf("%s; %d messages", describe(&info.Config), info.State.Msgs))
 }
 
 func (s *Stream) finding(detail string) diagnose.Finding {
@@ -97,7 +116,7 @@ func (s *Stream) MaxMessage(ctx context.Context) (int64, error) {
 	limit := t.Conn.MaxPayload()
 	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
-	info, err := s.find(ctx, t)
+	info, err := s.Find(ctx, t)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound) && s.Create:
 		return limit, nil // the stream would be created without a message size limit
@@ -168,7 +187,7 @@ func (s *Stream) checkPermissions(
 	return append([]diagnose.Finding{f}, denied...), may, true
 }
 
-// deniedOf returns a failure for every permission that the sink requires and the user does not have, except those to
+// deniedOf returns a failure for every permission that is required and the user does not have, except those to
 // read the stream back.
 func (s *Stream) deniedOf(may *server.Permissions, target string) (findings []diagnose.Finding) {
 	if may == nil {
@@ -187,6 +206,11 @@ func (s *Stream) deniedOf(may *server.Permissions, target string) (findings []di
 	create := s.Access.API() + ".STREAM.CREATE." + s.Config.Name
 	if all, _ := allows(may.Publish, create); s.Create && !all {
 		denied("Publish", create)
+	}
+	for _, subject := range s.Requests {
+		if all, _ := allows(may.Publish, subject); !all {
+			denied("Publish", subject)
+		}
 	}
 	wildcard := s.Access.Route(s.Wildcard) + s.Wildcard
 	switch all, some := allows(may.Publish, wildcard); {

@@ -60,6 +60,15 @@ func (s *Stream) CheckConfigured(maxPayload int64, may *server.Permissions) []di
 func (s *Stream) checkCreation(
 	ctx context.Context, t *natsconn.Attempt, may *server.Permissions,
 ) []diagnose.Finding {
+	if err := s.CreationError(ctx, t); err != nil {
+		return []diagnose.Finding{s.failed(err)}
+	}
+	return s.CheckConfigured(t.Conn.MaxPayload(), may)
+}
+
+// CreationError returns the error that the creation of the stream would probably return, or nil. It does not create the
+// stream.
+func (s *Stream) CreationError(ctx context.Context, t *natsconn.Attempt) error {
 	var problem *jetstream.APIError // the error that the server would return
 	refuse := func(code server.ErrorIdentifier, format string, args ...any) {
 		problem = &jetstream.APIError{ErrorCode: jetstream.ErrorCode(code), Description: fmt.Sprintf(format, args...)}
@@ -77,7 +86,7 @@ func (s *Stream) checkCreation(
 		})
 	}
 	if problem != nil {
-		return []diagnose.Finding{s.failed(s.Error(problem))}
+		return s.Error(problem)
 	}
-	return s.CheckConfigured(t.Conn.MaxPayload(), may)
+	return nil
 }

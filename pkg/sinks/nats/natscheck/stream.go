@@ -36,6 +36,9 @@ type Stream struct {
 	Create   bool   // create the stream if it does not exist
 	Wildcard string // matches the subjects of all events
 	Letters  bool   // the messages are dead letters, which are not read back
+	// Requests are further subjects of the JetStream API that are required. STREAM.INFO and STREAM.CREATE need not be
+	// listed.
+	Requests []string
 	// DeletionsKeptFor is the TTL of deletions. It is 0 if they do not expire.
 	DeletionsKeptFor time.Duration
 	// Embedded reports whether the server runs in this process. Then the stream can't have more than one replica.

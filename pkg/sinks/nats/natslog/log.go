@@ -31,6 +31,8 @@ const (
 	requestsInTimeout = 4
 	// closeTimeout is the maximum duration of Close if the server does not respond.
 	closeTimeout = time.Second
+	// changeSubject is the end of a remedy that does not apply to a log, which has no such key.
+	changeSubject = ", or change nats.subject"
 )
 
 // errNoLeader means that a replica has answered. A replica answers if it has not heard of a leader for some time.
@@ -62,6 +64,7 @@ func New(cfg Config) *Log {
 	l.client.Access, l.client.Prober = cfg.Access, cmp.Or(cfg.Prober, new(reach.Prober))
 	l.stream = natscheck.Stream{
 		Access: &l.client.Access, Config: cfg.Stream.jetstream(), Create: cfg.Stream.Create, Wildcard: l.subject,
+		Requests: requests(&l.client.Access, cfg.Stream.Name),
 	}
 	return l
 }
@@ -316,7 +319,7 @@ func (l *Log) explain(doing string, err error) error {
 		return err
 	case errors.Is(err, natsgo.ErrPermissionViolation):
 		e := l.client.Denied(doing, err, l.subject)
-		e.Key, e.Remedy = "", strings.TrimSuffix(e.Remedy, ", or change nats.subject") // there is no such key
+		e.Key, e.Remedy = "", strings.TrimSuffix(e.Remedy, changeSubject)
 		return e
 	}
 	return fmt.Errorf("%s: %w", doing, err)

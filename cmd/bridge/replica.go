@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/internal/assemble"
+	"github.com/deltabridge/deltabridge/internal/doctor"
+	"github.com/deltabridge/deltabridge/internal/election"
+	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/metrics"
+	"github.com/deltabridge/deltabridge/internal/replica"
+	"github.com/deltabridge/deltabridge/internal/statelog"
+	"github.com/deltabridge/deltabridge/internal/tracker"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+// patience is how long a replica lets better prepared replicas become the leader first, in retry periods. client-go
+// waits up to 2.2 of them between two attempts.
+const patience = 3
+
+// replicate runs this process as a replica until ctx ends: it follows the state log, and runs an engine whenever it
+// holds the Lease.
+func (b *bridge) replicate(ctx context.Context) (err error) {
+	name, err := processName()
+	if err != nil {
+		return err
+	}
+	c, err := b.openCopy(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	candidate, err := b.candidate(name, c.Eligible)
+	if err != nil {
+		return err
+	}
+	client, err := informer.NewClient(b.kube)
+	if err != nil {
+		return err
+	}
+	b.server.serve(b.standby(c, candidate))
+	return c.Run(ctx, replica.Terms{
+		Elect: func(ctx context.Context, lead func(replica.Term)) error {
+			return candidate.Lead(ctx, func(t *election.Term) {
+				lead(t)
+				b.server.serve(b.standby(c, candidate))
+			})
+		},
+		Cluster: func(ctx context.Context) (string, error) { return tracker.ReadClusterUID(ctx, client) },
+		Engine: func(ctx context.Context, store *checkpoint.Store, rights replica.Rights) error {
+			if remedy, err := doctor.OrphanedEventsIn(store, b.cfg); err != nil {
+				return &exitError{fmt.Errorf("%w; %s", err, remedy), exitConfig}
+			}
+			err := b.runEngine(ctx, func(o *engine.Options) {
+				o.Store, o.Leads, o.Linger, o.Collector = store, rights.Leads, rights.Linger, c
+			})
+			if errors.Is(err, tracker.ErrOtherCluster) {
+				b.log.Warn("starting again with a new checkpoint", "because", err)
+				err = nil
+			}
+			return err
+		},
+	})
+}
+
+// openCopy opens the checkpoint as a copy of the state log. name identifies this process.
+func (b *bridge) openCopy(name string) (*replica.Copy, error) {
+	state, err := assemble.Checkpoint(b.cfg, b.log)
+	if err != nil {
+		return nil, err
+	}
+	log, err := assemble.Log(b.cfg.State.Log, b.log)
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(b.file)
+	if err != nil {
+		return nil, err
+	}
+	hash := sha256.Sum256(text)
+	c, err := replica.Open(replica.Options{
+		Checkpoint: state, Log: log, Patience: patience * b.cfg.Election.RetryPeriod,
+		Claim: statelog.Claim{Holder: name, Started: time.Now(), Configuration: hex.EncodeToString(hash[:8])},
+	})
+	if err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return c, nil
+}
+
+func (b *bridge) candidate(name string, eligible func() bool) (*election.Candidate, error) {
+	e := b.cfg.Election
+	namespace := e.Lease.Namespace
+	if namespace == "" {
+		var err error
+		if namespace, err = assemble.Namespace(b.cfg.Kubeconfig); err != nil {
+			return nil, err
+		}
+	}
+	kube := rest.CopyConfig(b.kube)
+	kube.UserAgent = "deltabridge/" + version
+	return election.New(election.Config{
+		Lease: election.Lease{Namespace: namespace, Name: e.Lease.Name}, LeaseDuration: e.LeaseDuration,
+		RenewDeadline: e.RenewDeadline, RetryPeriod: e.RetryPeriod, Eligible: eligible,
+	}, kube, name, b.log)
+}
+
+// processName returns a name for this process: the name of the host, which is that of the Pod, and a random suffix.
+func processName() (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name of the host: %w", err)
+	}
+	return host + "-" + strings.ToLower(rand.Text()[:5]), nil
+}
+
+// standby returns the handler that answers requests while this replica is not the leader.
+func (b *bridge) standby(c *replica.Copy, candidate *election.Candidate) http.Handler {
+	m := metrics.New(version, commit)
+	m.Registry.MustRegister(c)
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		leader, _ := candidate.Holder()
+		about := fmt.Sprintf("standby, the leader is %q", leader)
+		switch behind := c.Behind(); {
+		case c.Ready():
+			_, _ = io.WriteString(w, "ready: "+about+"\n")
+		case behind < 0:
+			http.Error(w, "not ready:\n- "+about+"; this replica has no complete copy of state.log, or cannot read it",
+				http.StatusServiceUnavailable)
+		default:
+			http.Error(w, fmt.Sprintf("not ready:\n- %s; this replica is %d commits behind state.log", about, behind),
+				http.StatusServiceUnavailable)
+		}
+	})
+	return mux
+}

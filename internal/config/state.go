@@ -1,0 +1,123 @@
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkalog"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
+)
+
+// State configures where the bridge stores its checkpoint, spilled events and dead letters.
+type State struct {
+	// The directory. The bridge creates it if it does not exist. A relative path is relative to the working directory.
+	Path string `yaml:"path" pattern:"." default:"./state" example:"/var/lib/deltabridge"`
+	// A log in a broker, to which the bridge also writes its checkpoint and its spilled events. With the log, the
+	// directory needs no volume: a bridge with an empty directory reads the log. Several replicas can run, of which the
+	// holder of a Lease is the leader. It requires `redactionKeyFile`. See docs/availability.md.
+	Log *StateLog `yaml:"log"`
+}
+
+// StateLog configures the log of the state. The broker can also be one that a sink uses. Set exactly one of `nats` and
+// `kafka`.
+type StateLog struct {
+	// The log is a JetStream stream.
+	NATS *natslog.Config `yaml:"nats" oneOf:"true"`
+	// The log is a Kafka topic.
+	Kafka *kafkalog.Config `yaml:"kafka" oneOf:"true"`
+	// What the log contains of each object. `full`: its last state, as in the checkpoint. `identity`: only its name, uid
+	// and resourceVersion. Then the log is smaller, but after the directory was lost, a deletion that the bridge finds in
+	// a list has no last state, and the first update of an object has no old state.
+	Rows string `yaml:"rows" default:"full" enum:"full identity" example:"identity"`
+}
+
+// RowsIdentity is the value of StateLog.Rows for a log without the states of objects.
+const RowsIdentity = "identity"
+
+// Election configures how the replicas of the bridge agree on a leader, which is the only one that reads and delivers.
+// The others are standbys. It has an effect only with `state.log`. The replicas must have the same configuration.
+type Election struct {
+	// The Lease that the leader holds.
+	Lease Lease `yaml:"lease"`
+	// How long the leader may not renew the Lease until a standby takes over, in whole seconds.
+	LeaseDuration time.Duration `yaml:"leaseDuration" default:"10s" min:"1s" max:"1h" example:"15s"`
+	// How long a leader that can't renew the Lease continues to read. It must be less than `leaseDuration`.
+	RenewDeadline time.Duration `yaml:"renewDeadline" default:"7s" min:"100ms" max:"1h" example:"10s"`
+	// The interval at which the leader renews the Lease and standbys examine it. It must be less than five sixths of
+	// `renewDeadline`.
+	RetryPeriod time.Duration `yaml:"retryPeriod" default:"1s" min:"50ms" max:"10m" example:"2s"`
+}
+
+// Lease names a Lease.
+type Lease struct {
+	// The name of the Lease. The bridge creates the Lease if it does not exist.
+	Name string `yaml:"name" pattern:"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$" default:"deltabridge" example:"deltabridge-audit"`
+	// The namespace of the Lease. If it is empty, it is the namespace of the Pod or, outside a Pod, that of the
+	// kubeconfig.
+	Namespace string `yaml:"namespace" pattern:"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$" example:"deltabridge"`
+}
+
+// jitter is the factor by which client-go can lengthen the retry period (leaderelection.JitterFactor).
+const jitter = 1.2
+
+// validateState reports mistakes in state.log and election, and keys that state.log does not permit.
+func (c *Config) validateState(at *strictyaml.Section) {
+	if at.Fine("state.log") && c.State.Log != nil {
+		c.validateLog(at.At("state.log"))
+	}
+	if at.Fine("election") {
+		c.Election.validate(at.At("election"))
+	}
+	for i := range c.Sinks {
+		s, sink := &c.Sinks[i], fmt.Sprintf("sinks[%d]", i)
+		if c.State.Log == nil {
+			continue
+		}
+		if s.DeadLetter != nil && s.DeadLetter.File != nil {
+			at.Report(sink+".deadLetter.file", "is not in state.log, so it is lost when another replica takes over",
+				"use deadLetter.topic or deadLetter.subject")
+		}
+		if s.NATS != nil && s.NATS.Embedded != nil {
+			at.Report(sink+".nats.embedded", "is a server of one process, but with state.log there can be several",
+				"use nats.url")
+		}
+	}
+}
+
+func (c *Config) validateLog(at *strictyaml.Section) {
+	l := c.State.Log
+	switch given := at.Given("nats", "kafka"); {
+	case len(given) > 1:
+		at.Report(given[1], "cannot be used together with "+given[0], "use one log")
+	case len(given) == 0:
+		at.Report("", "has no broker", "add nats or kafka")
+	case l.NATS != nil && at.Fine("nats"):
+		l.NATS.Validate(at.At("nats"))
+	case l.Kafka != nil && at.Fine("kafka"):
+		l.Kafka.Validate(at.At("kafka"))
+	}
+	if c.RedactionKeyFile == "" {
+		at.Report("", "requires redactionKeyFile, because each process would create another key for fingerprints",
+			"create a key with openssl rand -hex 32, and set redactionKeyFile")
+	}
+}
+
+func (e *Election) validate(at *strictyaml.Section) {
+	if len(validation.IsDNS1123Subdomain(e.Lease.Name)) > 0 && at.Fine("lease.name") {
+		at.Report("lease.name", strictyaml.Quote(e.Lease.Name)+" is not a valid name",
+			"use lower-case letters, digits, - and ., beginning and ending with a letter or digit")
+	}
+	switch {
+	case e.LeaseDuration%time.Second != 0:
+		at.Report("leaseDuration", fmt.Sprint(e.LeaseDuration, " is not a whole number of seconds"), "write 10s")
+	case e.RenewDeadline >= e.LeaseDuration:
+		at.Report("renewDeadline", fmt.Sprintf("%s is not less than leaseDuration (%s)", e.RenewDeadline, e.LeaseDuration),
+			"write about two thirds of leaseDuration")
+	case float64(e.RetryPeriod)*jitter >= float64(e.RenewDeadline):
+		at.Report("retryPeriod", fmt.Sprintf("%s is not less than five sixths of renewDeadline (%s)", e.RetryPeriod,
+			e.RenewDeadline), "write about a tenth of leaseDuration")
+	}
+}

@@ -1,0 +1,35 @@
+package config
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var defaultElection = Election{
+	Lease: Lease{Name: "deltabridge"}, LeaseDuration: 10 * time.Second, RenewDeadline: 7 * time.Second,
+	RetryPeriod: time.Second,
+}
+
+func TestStateLog(t *testing.T) {
+	c, err := Load("testdata/state-log.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := c.State.Log
+	if log.NATS != nil || log.Rows != RowsIdentity || log.Kafka.ClientID != "deltabridge-local-state" ||
+		log.Kafka.CreateTopics.ReplicationFactor != 3 {
+		t.Errorf("%+v", log)
+	}
+	if diff := cmp.Diff(defaultElection, c.Election); diff != "" {
+		t.Error(diff)
+	}
+
+	c = mustParse(t, `{state: {log: {nats: {url: "nats://a"}}}, redactionKeyFile: testdata/full.yaml,
+		sinks: [{name: a, stdout: {}}]}`)
+	if log := c.State.Log; log.Rows != "full" || log.NATS.Stream.Name != "DELTABRIDGE_STATE" ||
+		log.NATS.ConnectionName != "deltabridge-local-state" {
+		t.Errorf("%+v", log)
+	}
+}

@@ -1,0 +1,48 @@
+// Package replica keeps the checkpoints of several processes the same. They share a state log in a broker
+// (internal/statelog). One process, the leader, runs an engine, and appends every transaction of its checkpoint to the
+// log before the file is changed. The others are standbys, which apply the log to their own files. A standby that
+// becomes the leader continues with the rows, watermarks and positions of the previous leader. A process without a file
+// reads them from the log.
+//
+// # Use
+//
+// The package does not choose the leader. The caller does, for example with a Lease, and calls the methods of a [Copy]
+// in this order:
+//
+//	Open
+//	Follow     until this process is chosen
+//	Lead       claims the log, and reads the rest of it
+//	Maintain   beside an engine that uses Store
+//	Follow     after the engine has ended; and so on
+//	Close
+//
+// Follow, Lead, Maintain and Close must not be called concurrently. Store, Behind, and the methods of the store can be
+// called at any time. An engine must not close the store, and must have ended before Follow, Lead or Close is called.
+// While the process does not lead, changes of the store fail with [statelog.ErrConflict].
+//
+// The log decides which process may write, not the caller. If two processes lead, the one that claimed the log last
+// continues. Changes of the other one fail, and its Maintain returns. So a wrong choice costs time, but no state.
+//
+// # Guarantees
+//
+// If a change of the store has succeeded, every later leader has it. If the change has failed, later leaders may have
+// it. This process then applies it before its next change, or while it follows. Transactions are atomic in every copy.
+// Package statelog describes which losses of records are detected.
+//
+// Follow and Maintain repeat what fails because the broker or the disk does not respond. They return only if the
+// context ends or if the process must not use the log: the log belongs to another installation or cluster
+// ([statelog.ErrForeign]), a newer version has written to it ([statelog.ErrNewer]), or, in Maintain, the term has ended
+// ([statelog.ErrConflict]).
+//
+// # If the broker is unavailable
+//
+// A change of the store fails if the broker acknowledges nothing for 2 seconds. A transaction of many records can take
+// longer, as long as the broker acknowledges them. The tracker repeats a commit that has failed, and events are
+// delivered meanwhile. After a crash, the events that were settled since the last successful commit are brought again.
+//
+// Maintain completes a transaction whose result is unknown, even if the engine does not repeat it. A change of the
+// store waits for one or two steps of Maintain at most. A step writes a chunk of a pass, or fails if the broker does
+// not respond for 2 seconds.
+//
+// A standby that cannot read the log does not know how far it is behind: Behind returns -1.
+package replica

@@ -1,0 +1,100 @@
+package replica
+
+import (
+	"context"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/statelog"
+)
+
+// Lead claims the log, reads the rest of it into the checkpoint, and prepares the checkpoint for an engine
+// (checkpoint.Store.TakeOver). After that, the store can be changed until the term ends. If this process leads already,
+// a new term begins. Even if Lead fails, the previous leader may not be able to write any more.
+//
+// statelog.ErrIncomplete means that commits may be missing in the checkpoint, because the log was purged, deleted or
+// damaged. Another process may have a better checkpoint. If acceptLoss is true, Lead logs this error instead, and
+// writes the checkpoint to the log as it is, or empty if it is not complete. ErrForeign and ErrNewer mean that this
+// process must not use the log. ErrConflict means that another process has claimed the log meanwhile. After any other
+// error, call Lead again. Lead may wait for the broker until ctx ends.
+func (c *Copy) Lead(ctx context.Context, acceptLoss bool) error {
+	c.resign()
+	w := statelog.NewWriter(c.log, c.store.Copy(), c.claim)
+	err := c.store.Exclusively(func() error {
+		err := w.Claim(ctx, acceptLoss)
+		if err == nil {
+			c.journal.writer, c.journal.over, c.journal.ended = w, nil, make(chan struct{})
+		}
+		return err
+	})
+	if err == nil {
+		err = c.store.TakeOver()
+	}
+	if err != nil {
+		c.resign()
+		return err
+	}
+	if w.Term().Installation == "" { // a new log
+		c.claim.Installation = c.store.Installation()
+		return c.Lead(ctx, acceptLoss)
+	}
+	if problem := w.Problem(); problem != nil {
+		c.logger.Error("state log has lost commits, continuing with the local checkpoint", "err", problem)
+	}
+	c.logger.Info("leading: this process writes the state log", "epoch", w.Term().Epoch)
+	c.behind.Store(0)
+	c.wasReady.Store(true)
+	c.leads.Store(true)
+	return nil
+}
+
+// Maintain does what a leader must do beside its transactions. It writes everything again if the log has grown enough
+// or was purged. It completes transactions whose result is unknown, and detects that another process has claimed the
+// log. It returns nil when ctx ends, which does not end the term. It returns an error when the term has ended:
+// statelog.ErrConflict, ErrNewer or ErrForeign. All other errors are logged, and Maintain tries again.
+func (c *Copy) Maintain(ctx context.Context) error {
+	r := newRetries(c.logger, c.timing.retry)
+	for checked := time.Now(); ctx.Err() == nil; {
+		check := time.Since(checked) >= c.timing.check
+		more, err := c.step(ctx, check)
+		switch {
+		case isFinal(err):
+			c.behind.Store(unknown)
+			c.leads.Store(false)
+			return err
+		case ctx.Err() != nil:
+			continue
+		case err == nil && check:
+			checked = time.Now()
+		}
+		pause := r.after(err)
+		if err == nil && !more {
+			pause = c.timing.pause
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.journal.ended: // the next step returns the reason
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+// step does one step of Maintain. Until it returns, changes of the store wait.
+func (c *Copy) step(ctx context.Context, check bool) (more bool, err error) {
+	err = c.store.Exclusively(func() error {
+		return c.journal.call(ctx, func(ctx context.Context) (err error) {
+			if check {
+				complete, err := c.journal.writer.Check(ctx)
+				if err != nil {
+					return err
+				}
+				if !complete {
+					c.logger.Warn("state log was purged, writing everything again")
+				}
+			}
+			more, err = c.journal.writer.Refresh(ctx)
+			return err
+		})
+	})
+	return more, err
+}

@@ -1,0 +1,313 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/statelog"
+	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+)
+
+func wantError(t *testing.T, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// A standby takes over from a leader that was killed, and so do a process with the leader's file and a process without
+// a file. All have the same rows, watermarks and positions.
+func TestTakeOver(t *testing.T) {
+	for _, producers := range []bool{false, true} {
+		t.Run(fmt.Sprint("producers: ", producers), func(t *testing.T) {
+			b := logtest.NewBroker(producers)
+			standby := start(t, b.Open(), "")
+			stopFollowing, _ := standby.run(standby.Follow)
+			one := start(t, b.Open(), "")
+			if one.Behind() != unknown || standby.Behind() != unknown {
+				t.Errorf("%d and %d behind an empty log", one.Behind(), standby.Behind())
+			}
+			one.lead()
+			stopOne, _ := one.run(one.Maintain)
+			for n := range 10 {
+				one.mustPut(fmt.Sprint("o", n%4), n+1)
+			}
+			if err := one.Store().SetDestination("s", "d"); err != nil {
+				t.Fatal(err)
+			}
+			standby.caughtUp(one)
+			want := one.content()
+			if one.Behind() != 0 || len(want.Rows) != 4 || one.next() != 10 || want.Destination != "d" ||
+				want.Installation == "" {
+				t.Errorf("%d behind, %+v", one.Behind(), want)
+			}
+			stopped(t, stopOne)
+			stopped(t, stopFollowing)
+			if standby.Behind() != unknown {
+				t.Errorf("%d behind after Follow has ended", standby.Behind())
+			}
+			standby.lead().expect(want)
+			standby.mustPut("o0", 11)
+			want = standby.content()
+			one.close()
+			same := start(t, b.Open(), one.dir).lead()
+			same.expect(want)
+			same.mustPut("o1", 12)
+			want = same.content()
+			another := start(t, b.Open(), "").lead()
+			another.expect(want)
+			another.mustPut("o2", 13)
+			expectLog(t, b.Open(), another.content())
+		})
+	}
+}
+
+// The content of a file that is older than the log is written to the log, and replaces nothing that the log has.
+func TestFirstLog(t *testing.T) {
+	b, dir := logtest.NewBroker(true), t.TempDir()
+	file, err := checkpoint.Open(checkpoint.Options{Path: dir, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &process{Copy: &Copy{store: file}, t: t}
+	if err := file.BeginCluster(cluster); err != nil {
+		t.Fatal(err)
+	}
+	old.mustPut("old", 1)
+	want := old.content()
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, b.Open(), dir).lead()
+	p.expect(want)
+	stop, _ := p.run(p.Maintain)
+	expectLog(t, b.Open(), want)
+	stopped(t, stop)
+
+	empty := logtest.NewBroker(true)
+	first := start(t, empty.Open(), "").lead()
+	first.mustPut("a", 1)
+	stop, _ = first.run(first.Maintain)
+	expectLog(t, empty.Open(), first.content())
+	stopped(t, stop)
+}
+
+// The log is purged while a process leads. It writes everything again.
+func TestPurge(t *testing.T) {
+	b := logtest.NewBroker(true)
+	p := start(t, b.Open(), "").lead()
+	p.mustPut("a", 1)
+	standby := start(t, b.Open(), "")
+	stopStandby, _ := standby.run(standby.Follow)
+	stop, _ := p.run(p.Maintain)
+	standby.caughtUp(p)
+	b.Remove(func(int64) bool { return true })
+	expectLog(t, b.Open(), p.content())
+	p.mustPut("b", 2)
+	standby.caughtUp(p)
+	standby.expect(p.content())
+	stopped(t, stop)
+	stopped(t, stopStandby)
+}
+
+// The log is deleted and created again. The term ends. Only a leader that accepts the loss continues.
+func TestLogCreatedAgain(t *testing.T) {
+	b := logtest.NewBroker(false)
+	p := start(t, b.Open(), "").lead()
+	p.mustPut("a", 1)
+	want := p.content()
+	_, ended := p.run(p.Maintain)
+	b.Recreate()
+	wantError(t, "Maintain", result(t, ended), statelog.ErrConflict)
+	wantError(t, "commit", p.put("a", 2), statelog.ErrConflict)
+	wantError(t, "Lead", p.Lead(t.Context(), false), statelog.ErrIncomplete)
+	wantError(t, "commit", p.put("a", 2), statelog.ErrConflict)
+	if err := p.Lead(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	stop, _ := p.run(p.Maintain)
+	expectLog(t, b.Open(), want)
+	stopped(t, stop)
+}
+
+// A process does not use the log of another cluster, or one that a newer version writes.
+func TestForeignLog(t *testing.T) {
+	b := logtest.NewBroker(true)
+	p := start(t, b.Open(), "").lead()
+	p.mustPut("a", 1)
+	other := func(o *Options) { o.Claim.Cluster = "other" }
+	use := func(wanted error, p *process) {
+		t.Helper()
+		wantError(t, "Follow", p.Follow(t.Context()), wanted)
+		wantError(t, "Lead", p.Lead(t.Context(), true), wanted)
+		wantError(t, "commit", p.put("b", 2), statelog.ErrConflict)
+		if p.Behind() != unknown {
+			t.Errorf("%d behind", p.Behind())
+		}
+	}
+	foreign := start(t, b.Open(), "", other)
+	empty := foreign.content()
+	use(statelog.ErrForeign, foreign)
+	foreign.expect(empty)
+	p.mustPut("c", 3)
+	want := p.content()
+
+	newer := statelog.NewWriter(b.Open(), &logtest.Copy{}, statelog.Claim{Format: checkpoint.Format + 1})
+	if err := newer.Claim(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, "Maintain", p.Maintain(t.Context()), statelog.ErrConflict)
+	p.expect(want)
+	if claim := p.Store().Copy().Point().Claim; claim.Format != checkpoint.Format {
+		t.Errorf("%+v", claim)
+	}
+	use(statelog.ErrNewer, start(t, b.Open(), ""))
+	use(statelog.ErrNewer, p)
+}
+
+// Two processes lead. The one that claimed the log first must see that its term has ended, even if it changes nothing.
+// No commit that was acknowledged is lost.
+func TestTwoLeaders(t *testing.T) {
+	for name, commits := range map[string]bool{"idle": false, "commits": true} {
+		t.Run(name, func(t *testing.T) {
+			b := logtest.NewBroker(true)
+			one, other := start(t, b.Open(), ""), start(t, b.Open(), "")
+			leader, standby, last := one, other, 0
+			for range 4 {
+				leader.lead()
+				_, ended := leader.run(leader.Maintain)
+				stopFollowing, _ := standby.run(standby.Follow)
+				leader.mustPut("a", last+1)
+				last++
+				standby.caughtUp(leader)
+				stopped(t, stopFollowing)
+				committed := make(chan int, 1)
+				go func(n int) { // the engine of the leader
+					for commits && leader.put("a", n+1) == nil {
+						n++
+					}
+					committed <- n
+				}(last)
+				standby.lead()
+				wantError(t, "Maintain", result(t, ended), statelog.ErrConflict)
+				wantError(t, "commit", leader.put("b", 1), statelog.ErrConflict)
+				if last = <-committed; leader.Behind() != unknown {
+					t.Errorf("%d behind after the term", leader.Behind())
+				}
+				now := standby.next()
+				if now < last || now > last+1 { // the result of the last commit is unknown
+					t.Errorf("the next leader has %d, not %d", now, last)
+				}
+				last = now
+				leader, standby = standby, leader
+			}
+			expectLog(t, b.Open(), leader.content())
+		})
+	}
+}
+
+// Maintain returns as soon as a commit has failed because the term has ended.
+func TestMaintainNoticesFailedCommit(t *testing.T) {
+	b := logtest.NewBroker(false)
+	rarely := func(o *Options) { o.timing.pause, o.timing.check = time.Hour, time.Hour }
+	p := start(t, b.Open(), "", rarely).lead()
+	_, ended := p.run(p.Maintain)
+	start(t, b.Open(), "").lead()
+	wantError(t, "commit", p.put("a", 1), statelog.ErrConflict)
+	wantError(t, "Maintain", result(t, ended), statelog.ErrConflict)
+}
+
+// A process follows after it has led, and leads again. Meanwhile its store can't be changed.
+func TestFollowAfterTerm(t *testing.T) {
+	b := logtest.NewBroker(true)
+	memory := b.Open()
+	p := start(t, memory, "").lead()
+	p.mustPut("a", 1)
+	memory.Fault = func() logtest.Fault { p.log.hangs.Store(true); return logtest.Written }
+	wantError(t, "commit", p.put("a", 2), errSilent)
+	memory.Fault = nil
+	p.log.hangs.Store(false)
+	stop, _ := p.run(p.Follow)
+	eventually(t, "it has its own last commit", func() bool { return p.next() == 2 })
+	wantError(t, "commit", p.put("a", 3), statelog.ErrConflict)
+	other := start(t, b.Open(), "").lead()
+	other.mustPut("b", 4)
+	p.caughtUp(other)
+	p.expect(other.content())
+	stopped(t, stop)
+	p.lead().mustPut("c", 5)
+	wantError(t, "commit", other.put("b", 6), statelog.ErrConflict)
+	expectLog(t, b.Open(), p.content())
+	p.close()
+	wantError(t, "commit", p.put("c", 6), statelog.ErrConflict)
+}
+
+// Follow continues after the broker was unavailable and after commits were lost. Behind shows that the copy may be
+// behind.
+func TestFollowSurvives(t *testing.T) {
+	b := logtest.NewBroker(true)
+	leader := start(t, b.Open(), "").lead()
+	leader.mustPut("a", 1)
+	p := start(t, b.Open(), "")
+	p.log.down.Store(true)
+	stop, _ := p.run(p.Follow)
+	p.log.down.Store(false)
+	p.caughtUp(leader)
+
+	p.log.down.Store(true)
+	leader.mustPut("a", 2)
+	eventually(t, "the copy may be behind", func() bool { return p.Behind() == unknown })
+	p.log.down.Store(false)
+	p.caughtUp(leader)
+	p.expect(leader.content())
+
+	p.log.down.Store(true)
+	leader.mustPut("a", 3)
+	eventually(t, "the copy may be behind", func() bool { return p.Behind() == unknown })
+	lost := leader.Store().Copy().Point().Position
+	b.Remove(func(position int64) bool { return position == lost })
+	leader.mustPut("a", 4)
+	p.log.down.Store(false)
+	before := p.content()
+	<-time.After(patience)
+	if p.expect(before); p.Behind() != unknown {
+		t.Errorf("%d behind, although a commit is missing", p.Behind())
+	}
+	again := start(t, b.Open(), "")
+	wantError(t, "Lead", again.Lead(t.Context(), false), statelog.ErrIncomplete)
+	leader.lead() // because the attempt has fenced it
+	if p.expect(before); p.Behind() != unknown {
+		t.Errorf("%d behind, although a commit is missing", p.Behind())
+	}
+	b.Remove(func(int64) bool { return true }) // so that the leader writes everything again
+	stopLeader, _ := leader.run(leader.Maintain)
+	p.caughtUp(leader)
+	p.expect(leader.content())
+	stopped(t, stopLeader)
+	stopped(t, stop)
+}
+
+// Lead ends with its context, or when the broker does not respond after the claim. Then this process does not lead, and
+// Lead can be repeated.
+func TestLeadFails(t *testing.T) {
+	b := logtest.NewBroker(true)
+	p := start(t, b.Open(), "")
+	p.log.hangs.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	wantError(t, "Lead", p.Lead(ctx, false), context.DeadlineExceeded)
+	p.log.hangs.Store(false)
+	appends := 0
+	hang := func([]byte) { appends++; p.log.hangs.Store(appends > 1) }
+	p.log.before.Store(&hang)
+	wantError(t, "Lead", p.Lead(t.Context(), false), errSilent)
+	p.log.before.Store(nil)
+	p.log.hangs.Store(false)
+	wantError(t, "commit", p.put("a", 1), statelog.ErrConflict)
+	p.lead().mustPut("a", 1)
+	expectLog(t, b.Open(), p.content())
+}

@@ -1,0 +1,181 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+)
+
+// lease elects one process at a time.
+type lease struct{ held chan struct{} }
+
+func newLease() *lease { return &lease{make(chan struct{}, 1)} }
+
+// term is a Term that end ends.
+type term struct {
+	ctx context.Context //nolint:containedctx // a Term has a context
+	end context.CancelFunc
+}
+
+func (t *term) Context() context.Context { return t.ctx }
+func (t *term) Valid() bool              { return t.ctx.Err() == nil }
+
+// member is a process that takes part in the election.
+type member struct {
+	*process
+
+	terms   atomic.Int32
+	current atomic.Pointer[term]
+	failure error // of the engine
+	stop    func() error
+	ended   <-chan error
+}
+
+// join starts a process.
+func (l *lease) join(p *process) *member {
+	m := &member{process: p}
+	m.stop, m.ended = p.run(func(ctx context.Context) error {
+		return p.Run(ctx, Terms{
+			Elect: func(ctx context.Context, lead func(Term)) error {
+				for ; ctx.Err() == nil; <-time.After(time.Millisecond) {
+					select {
+					case <-ctx.Done():
+						continue
+					case l.held <- struct{}{}:
+					}
+					if p.Eligible() {
+						held, end := context.WithCancel(ctx)
+						t := &term{held, end}
+						m.current.Store(t)
+						lead(t)
+						t.end()
+					}
+					<-l.held
+				}
+				return nil
+			},
+			Cluster: func(context.Context) (string, error) { return cluster, nil },
+			Engine: func(ctx context.Context, store *checkpoint.Store, rights Rights) error {
+				if !rights.Leads() && ctx.Err() == nil {
+					m.t.Error("an engine that does not lead")
+				}
+				m.terms.Add(1)
+				<-ctx.Done()
+				<-rights.Linger
+				return m.failure
+			},
+		})
+	})
+	return m
+}
+
+// awaitTerm waits until a process leads for the nth time.
+func (m *member) awaitTerm(n int32) {
+	m.t.Helper()
+	eventually(m.t, fmt.Sprint("term ", n), func() bool { return m.terms.Load() >= n && m.Behind() == 0 })
+}
+
+// Leadership moves from one process to the other, with the state, as often as a term ends.
+func TestTerms(t *testing.T) {
+	b, l := logtest.NewBroker(true), newLease()
+	one := l.join(start(t, b.Open(), ""))
+	one.awaitTerm(1)
+	one.mustPut("a", 1)
+	other := l.join(start(t, b.Open(), ""))
+	eventually(t, "the standby is ready", other.Ready)
+	members := []*member{one, other}
+	for n := range 6 {
+		leader, standby := members[n%2], members[(n+1)%2]
+		before := standby.terms.Load()
+		leader.mustPut("a", n+2)
+		want := leader.content()
+		leader.current.Load().end()
+		standby.awaitTerm(before + 1)
+		standby.expect(want)
+		eventually(t, "the old leader follows", leader.Ready)
+	}
+	stopped(t, one.stop)
+	stopped(t, other.stop)
+}
+
+// Another process claims the log although it was not elected. The leader's engine ends, and Run continues.
+func TestTermEndsWithTheLog(t *testing.T) {
+	b := logtest.NewBroker(true)
+	m := newLease().join(start(t, b.Open(), ""))
+	m.failure = errors.New("the last commit failed")
+	m.awaitTerm(1)
+	intruder := start(t, b.Open(), "").lead()
+	intruder.mustPut("a", 1)
+	m.awaitTerm(2)
+	m.expect(intruder.content())
+	m.failure = nil
+	stopped(t, m.stop)
+}
+
+// A failure of the engine that is not a lost term ends Run.
+func TestEngineFails(t *testing.T) {
+	m := newLease().join(start(t, logtest.NewBroker(true).Open(), ""))
+	m.failure = errors.New("the disk is gone")
+	m.awaitTerm(1)
+	m.current.Load().end()
+	if err := <-m.ended; !errors.Is(err, m.failure) {
+		t.Error(err)
+	}
+}
+
+// The log was purged while no process led. A process whose copy was up to date writes it to the log, before a process
+// without a copy can lead. If there is only a process with an older copy, it does so after a while.
+func TestPurgedWhileVacant(t *testing.T) {
+	patient := func(o *Options) { o.Patience = 100 * time.Millisecond }
+	for name, wasReady := range map[string]bool{"up to date": true, "older": false} {
+		t.Run(name, func(t *testing.T) {
+			b := logtest.NewBroker(true)
+			p := start(t, b.Open(), "", patient).lead()
+			p.mustPut("a", 1)
+			want := p.content()
+			p.resign()
+			p.wasReady.Store(wasReady)
+			b.Remove(func(int64) bool { return true })
+			l := newLease()
+			complete := l.join(p)
+			if wasReady {
+				empty := l.join(start(t, b.Open(), "", patient))
+				defer stopped(t, empty.stop)
+			}
+			complete.awaitTerm(1)
+			complete.expect(want)
+			stopped(t, complete.stop)
+		})
+	}
+}
+
+// A process that has another configuration than the last leader lets others try first.
+func TestEligible(t *testing.T) {
+	b := logtest.NewBroker(true)
+	configured := func(c string) func(*Options) {
+		return func(o *Options) { o.Claim.Configuration, o.Patience = c, 200*time.Millisecond }
+	}
+	start(t, b.Open(), "", configured("old")).lead().resign()
+	same, changed := start(t, b.Open(), "", configured("old")), start(t, b.Open(), "", configured("new"))
+	if same.Eligible() {
+		t.Error("eligible before the log was read")
+	}
+	for _, p := range []*process{same, changed} {
+		p.run(p.Follow)
+		eventually(t, "ready", p.Ready)
+	}
+	if !same.Eligible() || changed.Eligible() {
+		t.Errorf("same configuration: %v, changed configuration: %v", same.Eligible(), changed.Eligible())
+	}
+	eventually(t, "nobody else leads", changed.Eligible)
+	changed.asked = changed.asked.Add(-time.Second) // another process has led meanwhile
+	if changed.Eligible() {
+		t.Error("eligible although another process has led")
+	}
+}

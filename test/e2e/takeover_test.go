@@ -1,0 +1,218 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/test/scale"
+)
+
+// leaseDuration is the duration of the Lease in these tests.
+func leaseDuration() time.Duration { return scale.Of(2*time.Second, 10*time.Second) }
+
+// replicas are bridges with one state log, each with a directory of its own, which is lost when it is killed.
+type replicas struct {
+	t                         *testing.T
+	kubeconfig, state, config string
+}
+
+// newReplicas adds to a configuration what replicas require. log is the configuration of the state log.
+func newReplicas(t *testing.T, kubeconfig, lease, log, config string) *replicas {
+	t.Helper()
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := leaseDuration()
+	return &replicas{
+		t: t, kubeconfig: kubeconfig, state: ", log: {" + log + "}",
+		config: fmt.Sprintf("redactionKeyFile: %q\nelection: {lease: {name: %s, namespace: default}, leaseDuration: %s, "+
+			"renewDeadline: %s, retryPeriod: %s}\n%s", key, lease, d, d*7/10, d/10, config),
+	}
+}
+
+func (r *replicas) start() *bridge {
+	r.t.Helper()
+	return startBridgeWith(r.t, r.t.TempDir(), r.kubeconfig, r.state, r.config)
+}
+
+func (b *bridge) leads() error {
+	if b.metric("deltabridge_leader") != 1 {
+		return errors.New("it is not the leader")
+	}
+	return nil
+}
+
+// waitLeader waits until a replica leads and has started.
+func (b *bridge) waitLeader() {
+	b.t.Helper()
+	eventually(b.t, time.Minute, func() error { return errors.Join(b.leads(), b.ready()) })
+}
+
+// waitDelivered waits until hardly any event waits.
+func (b *bridge) waitDelivered() {
+	b.t.Helper()
+	eventually(b.t, time.Minute, func() error {
+		if n := b.metric("deltabridge_queue_events") + b.metric("deltabridge_spill_events"); n > 50 {
+			return fmt.Errorf("%.0f events wait", n)
+		}
+		return nil
+	})
+}
+
+// waitSuccessor waits until one of two replicas has delivered something, and returns it first. other may be nil.
+func waitSuccessor(t *testing.T, one, other *bridge) (leader, standby *bridge) {
+	t.Helper()
+	eventually(t, time.Minute, func() error {
+		for _, b := range []*bridge{one, other} {
+			if leader = b; b != nil && b.metric("deltabridge_events_acknowledged_total", "sink=jetstream") > 0 {
+				return nil
+			}
+		}
+		return errors.New("no replica has delivered anything")
+	})
+	if leader == one {
+		return one, other
+	}
+	return other, one
+}
+
+// TestTakeOver: under random changes, the leader is killed and its directory is lost, it is stopped as in a rolling
+// update, or it hangs for twice the duration of the Lease, in turn. A standby takes over. Each broker has each revision
+// once, in order.
+func TestTakeOver(t *testing.T) { // alone: it runs six brokers
+	r := newReplicated(t)
+	all := newReplicas(t, r.c.Kubeconfig(), r.namespace,
+		fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true, replicas: 3}}", strings.Join(r.natsURLs, ",")),
+		r.config())
+	leader := all.start()
+	leader.waitLeader()
+	changes := startChanges(t, r.cs, r.namespace, 60, 500, r.resources...)
+	delivered, probed := watchPauses(t, r.js[0], "k8s.>"), watchProbe(t, r.js[0])
+	standby := all.start()
+	pauses := map[string][]time.Duration{}
+	for n := range scale.Of(6, 90) {
+		standby.waitReady()
+		kind, third := []string{"killed", "stopped", "hangs"}[n%3], (*bridge)(nil)
+		if kind == "stopped" {
+			leader.waitDelivered()
+		}
+		pause(t, time.Duration(rand.IntN(2500))*time.Millisecond)
+		old, began := leader, time.Now()
+		switch kind {
+		case "killed":
+			leader.kill()
+			third = all.start()
+		case "stopped":
+			leader.stop()
+			third = all.start()
+		case "hangs":
+			leader.signal(syscall.SIGSTOP)
+		}
+		leader, standby = waitSuccessor(t, standby, third)
+		if kind == "hangs" {
+			pause(t, time.Until(began.Add(2*leaseDuration())))
+			old.signal(syscall.SIGCONT)
+			standby = old
+		}
+		pauses[kind] = append(pauses[kind], max(0, delivered.longest(began)-probed.longest(began)))
+	}
+	leader.waitLeader()
+	changes.stop(t)
+	truth := r.upTo(leader)
+	leader.stop()
+	standby.stop()
+	for kind, all := range pauses {
+		slices.Sort(all)
+		t.Logf("%s: pauses of %v", kind, all)
+	}
+	t.Logf("%d changes; the longest pause of the probe was %v", len(truth), probed.longest(time.Time{}))
+	if longest := slices.Max(append(pauses["killed"], pauses["hangs"]...)); longest > leaseDuration()+3*time.Second {
+		t.Errorf("a take-over took %v", longest)
+	}
+	stopped := pauses["stopped"]
+	if median, longest := stopped[len(stopped)/2], slices.Max(
+		stopped,
+	); !raced() &&
+		(median > time.Second || longest > 2*time.Second) {
+		t.Errorf("hand-overs: the median pause was %v, the longest %v", median, longest)
+	}
+	r.judgeKafka(truth)
+	r.judgeStream(truth)
+	r.judgeMirror(truth)
+}
+
+// arrivals are the times at which something arrived.
+type arrivals struct {
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func (a *arrivals) add() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.times = append(a.times, time.Now())
+}
+
+// longest returns the longest time without an arrival, from the last arrival before a moment on.
+func (a *arrivals) longest(from time.Time) (longest time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for n := 1; n < len(a.times); n++ {
+		if a.times[n].After(from) {
+			longest = max(longest, a.times[n].Sub(a.times[n-1]))
+		}
+	}
+	return longest
+}
+
+// watchPauses records when messages on a subject arrive.
+func watchPauses(t *testing.T, js *jetStream, subject string) *arrivals {
+	t.Helper()
+	conn, err := natsgo.Connect(js.url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	a := &arrivals{}
+	if _, err = conn.Subscribe(subject, func(*natsgo.Msg) { a.add() }); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// watchProbe publishes a message every 20 milliseconds to a stream of its own, and records when it is acknowledged. Its
+// pauses are those of the brokers and of this machine.
+func watchProbe(t *testing.T, js *jetStream) *arrivals {
+	t.Helper()
+	js.create(jetstream.StreamConfig{Name: "PROBE", Subjects: []string{"probe"}, Replicas: 3})
+	api, closeConn := js.api()
+	a, done := &arrivals{}, make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			if _, err := api.Publish(ctx, "probe", nil); err == nil {
+				a.add()
+			}
+			<-tick.C
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-done; closeConn() })
+	return a
+}
