@@ -66,7 +66,7 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 				return &exitError{fmt.Errorf("%w; %s", err, remedy), exitConfig}
 			}
 			err := b.runEngine(ctx, func(o *engine.Options) {
-				o.Store, o.Leads, o.Linger, o.Collector = store, rights.Leads, rights.Linger, c
+				o.Store, o.Leads, o.Linger, o.NotReady, o.Collector = store, rights.Leads, rights.Linger, c.NotReady, c
 			})
 			if errors.Is(err, tracker.ErrOtherCluster) {
 				b.log.Warn("starting again with a new checkpoint", "because", err)

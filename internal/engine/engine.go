@@ -168,6 +168,11 @@ func (e *Engine) readiness() (reasons, notes []string) {
 	if err := e.tracker.NotReady(); err != nil {
 		reasons = append(reasons, err.Error())
 	}
+	if e.options.NotReady != nil {
+		if err := e.options.NotReady(); err != nil {
+			reasons = append(reasons, err.Error())
+		}
+	}
 	return append(reasons, e.set.NotReady()...), notes
 }
 

@@ -45,7 +45,9 @@ type Options struct {
 	// closed or no event waits.
 	Linger <-chan struct{}
 	// Leads is sinks.Drain.Leads of all sinks. It can be called by several goroutines at once.
-	Leads     func() bool
+	Leads func() bool
+	// NotReady returns another reason why the bridge is not ready, or nil. It may be nil.
+	NotReady  func() error
 	Collector prometheus.Collector // additional metrics; may be nil
 	// OnSettled is called by the goroutine of a sink when the destination has acknowledged an event. It may be nil.
 	OnSettled func(sink string, m *event.Message)

@@ -141,6 +141,7 @@ func TestReadinessAndSinks(t *testing.T) {
 		"works": stdout.New(io.Discard), "away": &awaySink{}, "paused": stdout.New(io.Discard),
 		"never": &slowSink{away: errors.New("no such host")},
 	})
+	e.options.NotReady = func() error { return errors.New("too early") }
 	ended := make(chan error)
 	for _, p := range e.pipelines {
 		if err := p.queue.Push(t.Context(), &event.Message{ID: "a", Time: time.Now()}); err != nil {
@@ -157,7 +158,7 @@ func TestReadinessAndSinks(t *testing.T) {
 	lines := func(text, pattern string) []string { return regexp.MustCompile("(?m)"+pattern).FindAllString(text, -1) }
 	wantReady := []string{
 		"not ready:",
-		"- sink never: connecting since T: no such host",
+		"- sink never: connecting since T: no such host", "- too early",
 		"without effect on readiness:",
 		"- sink away: retrying since T: connection refused",
 		"- sink paused: paused since T",
@@ -173,7 +174,7 @@ func TestReadinessAndSinks(t *testing.T) {
 		code, body := get("/readyz")
 		body = regexp.MustCompile(`20[-0-9T:]+Z`).ReplaceAllString(body, "T")
 		_, all := get("/metrics")
-		diff = cmp.Diff(wantReady, lines(body, `^.*:$|^- sink .*$`)) +
+		diff = cmp.Diff(wantReady, lines(body, `^.*:$|^- (sink|too) .*$`)) +
 			cmp.Diff(wantMetrics, lines(all, `sink_(connected|paused)\{.*$`))
 		if diff == "" && code == http.StatusServiceUnavailable {
 			break

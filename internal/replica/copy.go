@@ -101,6 +101,15 @@ func (c *Copy) Store() *checkpoint.Store { return c.store }
 // does not block. A standby that is at most 2 commits behind can take over at once.
 func (c *Copy) Behind() int { return int(c.behind.Load()) }
 
+// NotReady returns an error until the log contains the whole content for the first time. Until then, this process has
+// the only copy. It can be called at any time.
+func (c *Copy) NotReady() error {
+	if c.store.Copy().Point().Pass.Number == 0 {
+		return errors.New("state.log does not contain the whole state yet")
+	}
+	return nil
+}
+
 func (c *Copy) noteCommit() { c.committed.Store(time.Now().UnixMilli()) }
 
 // resign ends the term of this process. The log is not changed.

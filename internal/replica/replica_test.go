@@ -82,7 +82,14 @@ func TestFirstLog(t *testing.T) {
 	if err := file.Close(); err != nil {
 		t.Fatal(err)
 	}
-	p := start(t, b.Open(), dir).lead()
+	p := start(t, b.Open(), dir)
+	if err := p.Lead(t.Context(), false); err != nil || p.NotReady() == nil {
+		t.Errorf("%v, ready without a complete pass: %v", err, p.NotReady())
+	}
+	p.lead()
+	if err := p.NotReady(); err != nil {
+		t.Errorf("after a pass: %v", err)
+	}
 	p.expect(want)
 	stop, _ := p.run(p.Maintain)
 	expectLog(t, b.Open(), want)
