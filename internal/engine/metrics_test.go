@@ -180,6 +180,9 @@ alerts, begin with these:
 - ` + "`deltabridge_informer_synced == 0`" + ` for minutes: a resource is not listed.
 - ` + "`time() - deltabridge_informer_last_contact_timestamp_seconds > 900`" + `: a watch is silent.
 
+With several replicas, each replica also has the [metrics of its role](availability.md#operation), and only the leader
+has the metrics below.
+
 ## Latency
 
 ` + "`deltabridge_event_lag_seconds`" + ` measures each event from the moment at which the bridge has read the change from the watch

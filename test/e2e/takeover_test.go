@@ -97,7 +97,8 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 	r := newReplicated(t)
 	all := newReplicas(t, r.c.Kubeconfig(), r.namespace,
 		fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true, replicas: 3}}", strings.Join(r.natsURLs, ",")),
-		r.config())
+		// What a process that hangs has already handed to its connection arrives late.
+		strings.Replace(r.config(), "duplicateWindow: 100ms", "duplicateWindow: 2m", 1))
 	leader := all.start()
 	leader.waitLeader()
 	changes := startChanges(t, r.cs, r.namespace, 60, 500, r.resources...)
@@ -144,10 +145,8 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 		t.Errorf("a take-over took %v", longest)
 	}
 	stopped := pauses["stopped"]
-	if median, longest := stopped[len(stopped)/2], slices.Max(
-		stopped,
-	); !raced() &&
-		(median > time.Second || longest > 2*time.Second) {
+	median, longest := stopped[len(stopped)/2], slices.Max(stopped)
+	if len(stopped) >= 30 && (median > time.Second || longest > 2*time.Second) { // else other tests may run beside it
 		t.Errorf("hand-overs: the median pause was %v, the longest %v", median, longest)
 	}
 	r.judgeKafka(truth)
