@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/doctor"
@@ -87,19 +89,41 @@ func (b *bridge) openCopy(name string) (*replica.Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(b.file)
+	hash, err := configurationHash(b.file)
 	if err != nil {
 		return nil, err
 	}
-	hash := sha256.Sum256(text)
 	c, err := replica.Open(replica.Options{
 		Checkpoint: state, Log: log, Patience: patience * b.cfg.Election.RetryPeriod,
-		Claim: statelog.Claim{Holder: name, Started: time.Now(), Configuration: hex.EncodeToString(hash[:8])},
+		Claim: statelog.Claim{Holder: name, Started: time.Now(), Configuration: hash},
 	})
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	return c, nil
+}
+
+// configurationHash returns a hash of a configuration file, without the keys in which replicas can differ.
+func configurationHash(file string) (string, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	var document map[string]any
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return "", err
+	}
+	for _, key := range []string{"http", "kubeconfig", "log"} {
+		delete(document, key)
+	}
+	if state, ok := document["state"].(map[string]any); ok {
+		delete(state, "path")
+	}
+	if text, err = json.Marshal(document); err != nil { // in the order of the keys
+		return "", err
+	}
+	hash := sha256.Sum256(text)
+	return hex.EncodeToString(hash[:8]), nil
 }
 
 func (b *bridge) candidate(name string, eligible func() bool) (*election.Candidate, error) {

@@ -93,7 +93,7 @@ func TestWaitingEventsOutliveTheHistory(t *testing.T) {
 		{name: "one sink and kill -9 a while later", away: awayJetStream, kill: true},
 		{name: "one of two sinks", away: awayJetStream, live: awayKafka},
 		{name: "the other of two sinks", away: awayKafka, live: awayJetStream},
-		{name: "one of two sinks, and the node is lost", away: awayKafka, live: awayJetStream, kill: true, lost: true},
+		{name: "one of two sinks and a lost node", away: awayKafka, live: awayJetStream, kill: true, lost: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			sinks := map[string]*destination{"away": test.away(t)}
