@@ -21,7 +21,9 @@ func TestConfigurationHash(t *testing.T) {
 		return h
 	}
 	same := hash("cluster: a\nstate: {path: /a, log: {nats: {url: b}}}\nhttp: {listen: \":1\"}\n")
-	if got := hash("# a comment\nstate: {log: {nats: {url: b}}, path: /b}\ncluster: a\nlog: {level: debug}\n"); got != same {
+	if got := hash(
+		"# a comment\nstate: {log: {nats: {url: b}}, path: /b}\ncluster: a\nlog: {level: debug}\n",
+	); got != same {
 		t.Errorf("%s and %s", same, got)
 	}
 	for _, text := range []string{"cluster: b\nstate: {log: {nats: {url: b}}}", "cluster: a\nstate: {log: {nats: {url: c}}}"} {
