@@ -85,11 +85,11 @@ func (b *bridge) openCopy(name string) (*replica.Copy, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := assemble.Log(b.cfg.State.Log, b.log)
+	hash, err := configurationHash(b.file)
 	if err != nil {
 		return nil, err
 	}
-	hash, err := configurationHash(b.file)
+	log, err := assemble.Log(b.cfg.State.Log, b.log)
 	if err != nil {
 		return nil, err
 	}
