@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -68,7 +69,10 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start cluster: %w", err)
 	}
-	steps := []func(context.Context) error{c.StartEtcd, c.StartAPIServer}
+	steps := []func(context.Context) error{
+		func(ctx context.Context) error { return c.onFreePort(ctx, &c.etcd, &c.etcdPort, c.StartEtcd) },
+		func(ctx context.Context) error { return c.onFreePort(ctx, &c.api, &c.apiPort, c.StartAPIServer) },
+	}
 	if opts.ControllerManager {
 		steps = append(steps, c.StartControllerManager)
 	}
@@ -78,6 +82,30 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		}
 	}
 	return c, nil
+}
+
+// onFreePort calls start, and again with another port if another process has
+// taken the port since FreePort.
+func (c *Cluster) onFreePort(
+	ctx context.Context, p *process, port *int, start func(context.Context) error,
+) error {
+	const attempts = 3
+	err := start(ctx)
+	for n := 1; n < attempts && err != nil && strings.Contains(err.Error(), "address already in use"); n++ {
+		another, failure := FreePort()
+		if failure != nil {
+			return failure
+		}
+		c.mu.Lock()
+		*port = another
+		failure = p.kill() // it has ended
+		c.mu.Unlock()
+		if failure != nil {
+			return failure
+		}
+		err = start(ctx)
+	}
+	return err
 }
 
 func newCluster(ctx context.Context, opts Options) (*Cluster, error) {
