@@ -260,6 +260,11 @@ func TestPortIsTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	go func() { // otherwise a request to the port waits
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			_ = conn.Close()
+		}
+	}()
 	taken := c.apiPort
 	if err := c.onFreePort(t.Context(), &c.api, &c.apiPort, c.StartAPIServer); err != nil || c.apiPort == taken {
 		t.Errorf("port %d, was %d: %v", c.apiPort, taken, err)
