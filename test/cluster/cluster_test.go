@@ -3,8 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -238,35 +236,5 @@ func testIdentity(t *testing.T, c *Cluster) {
 	}
 	if info, err := os.Stat(c.Kubeconfig()); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the kubeconfig: %v, %v, want it readable by its owner alone", info.Mode(), err)
-	}
-}
-
-// The port of the API server is taken before it starts.
-func TestPortIsTaken(t *testing.T) {
-	c, err := newCluster(t.Context(), Options{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := c.StartEtcd(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", c.apiPort))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() { // otherwise a request to the port waits
-		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
-			_ = conn.Close()
-		}
-	}()
-	taken := c.apiPort
-	if err := c.onFreePort(t.Context(), &c.api, &c.apiPort, c.StartAPIServer); err != nil || c.apiPort == taken {
-		t.Errorf("port %d, was %d: %v", c.apiPort, taken, err)
 	}
 }
