@@ -88,21 +88,21 @@ func withTenEvents(t *testing.T, sink sinks.Sink, paused bool) *pipeline {
 	return p
 }
 
-// An engine that must not read any more delivers all events that wait, unless it is told to stop.
+// An engine that must not read any more delivers all waiting events, unless Linger is closed before.
 func TestLinger(t *testing.T) {
 	for name, test := range map[string]struct {
 		sink *slowSink
 		left bool
 	}{
 		"delivers everything": {&slowSink{each: time.Second}, false},
-		"is told to stop":     {&slowSink{each: time.Minute}, true},
+		"Linger is closed":    {&slowSink{each: time.Minute}, true},
 		"is away":             {&slowSink{away: errors.New("away")}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, told := withTenEvents(t, test.sink, false), make(chan struct{})
-				time.AfterFunc(time.Minute, func() { close(told) })
-				e := &Engine{options: Options{Linger: told}, pipelines: []*pipeline{p}}
+				p, linger := withTenEvents(t, test.sink, false), make(chan struct{})
+				time.AfterFunc(time.Minute, func() { close(linger) })
+				e := &Engine{options: Options{Linger: linger}, pipelines: []*pipeline{p}}
 				began := time.Now()
 				e.linger()
 				if took := time.Since(began); took >= time.Minute != test.left {

@@ -142,18 +142,6 @@ func (w *Writer) Problem() error { return w.accepted }
 // those of the log.
 func (w *Writer) Term() Claim { return w.term }
 
-// Identify writes the uid of the cluster to the log if Claim did not know the uid.
-func (w *Writer) Identify(ctx context.Context, cluster string) error {
-	if err := w.Sync(ctx); err != nil || cluster == w.term.Cluster {
-		return err
-	}
-	if w.term.Cluster != "" {
-		return w.term.check(Claim{Cluster: cluster, Format: w.term.Format})
-	}
-	w.term.Cluster = cluster
-	return w.claim(ctx, w.term, false)
-}
-
 // claim appends the claim of this process. If first is true, the claim begins a pass. If the copy is then empty, the
 // claim is the whole pass.
 func (w *Writer) claim(ctx context.Context, term Claim, first bool) error {

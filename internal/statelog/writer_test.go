@@ -198,23 +198,16 @@ func TestNewerRecord(t *testing.T) {
 // A process takes from the log what it does not know about itself.
 func TestIdentity(t *testing.T) {
 	b := logtest.NewBroker(false)
-	l := lead(t, b, "first")
-	if err := l.Identify(t.Context(), "uid"); err != nil {
-		t.Fatal(err)
-	}
+	l := newLeader(t, b, &logtest.Copy{}, statelog.Claim{Installation: "i", Cluster: "uid", Holder: "first"})
+	l.claim()
 	l.commit(put("a", "1"))
-	before := records(t, b)
-	if err := l.Identify(t.Context(), "uid"); err != nil || records(t, b) != before {
-		t.Errorf("Identify again: %v, %d records", err, records(t, b)-before)
-	}
 	other := newLeader(t, b, &logtest.Copy{}, statelog.Claim{Holder: "other"})
 	other.claim()
 	if got := other.Term(); got.Installation != "i" || got.Cluster != "uid" {
 		t.Errorf("%+v", got)
 	}
-	wantError(t, other.Identify(t.Context(), "another uid"), statelog.ErrForeign, "uid (other), this one is another uid")
 	foreign := newLeader(t, b, &logtest.Copy{}, statelog.Claim{Cluster: "x"})
-	wantError(t, foreign.Claim(t.Context(), true), statelog.ErrForeign)
+	wantError(t, foreign.Claim(t.Context(), true), statelog.ErrForeign, "uid (first), this one is x")
 	other.commit(put("b", "1"))
 	wantContent(t, b, content(put("a", "1"), put("b", "1")))
 }
