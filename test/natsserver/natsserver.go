@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -47,15 +48,21 @@ func Start(t testing.TB, opts *server.Options) (srv *server.Server, stop func())
 	return srv, func() { srv.Shutdown(); srv.WaitForShutdown() }
 }
 
-// FreePort returns a loopback address on which nothing listens at this moment.
+// FreePort returns a loopback address on which nothing listens at this moment. Its port is not in the range from which
+// systems take the ports of outgoing connections, one of which could otherwise take it before the caller does.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const first, count, attempts = 10000, 10000, 100
+	var err error
+	for range attempts {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(count))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal(err)
+	return ""
 }
 
 // configOf returns a configuration file for the options that startProgram supports.
