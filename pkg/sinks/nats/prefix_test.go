@@ -102,8 +102,10 @@ func TestDomain(t *testing.T) {
 			if err := sinks.Claim(t.Context(), sink, "s", sinks.Owner{Cluster: "prod", UID: "u"}); err != nil {
 				t.Error(err)
 			}
-			if failed := sinktest.Failures(sink.Check(t.Context())); len(failed) > 0 {
-				t.Errorf("the check fails: %q", failed)
+			for _, f := range sink.Check(t.Context()) {
+				if f.Err != nil {
+					t.Errorf("the check fails: %s %s: %v", f.Step, f.Target, f.Err)
+				}
 			}
 			stream := "K8S"
 			if c.bucket != "" {

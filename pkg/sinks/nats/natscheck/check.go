@@ -153,15 +153,10 @@ func (s *Stream) checkPermissions(
 ) (findings []diagnose.Finding, may *server.Permissions, answered bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.Access.Timeout)
 	defer cancel()
-	var answer struct {
-		Data server.UserInfo `json:"data"`
-	}
-	err := t.AskOptional(ctx, func(ctx context.Context) error {
-		msg, err := t.Conn.RequestWithContext(ctx, "$SYS.REQ.USER.INFO", nil)
-		if err != nil {
-			return err
-		}
-		return json.Unmarshal(msg.Data, &answer)
+	var user *server.UserInfo
+	err := t.AskOptional(ctx, func(ctx context.Context) (err error) {
+		user, err = userInfo(ctx, t.Conn)
+		return err
 	})
 	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "subject " + s.Wildcard}
 	if err != nil && strings.Contains(err.Error(), "Permissions Violation for Subscription") {
@@ -172,19 +167,48 @@ func (s *Stream) checkPermissions(
 		f.Detail = "the server does not report the user's permissions"
 		return []diagnose.Finding{f}, nil, true
 	}
-	f.Detail = fmt.Sprintf("account %s, user %s", answer.Data.Account, answer.Data.UserID)
-	if left := answer.Data.Expires; left > 0 {
+	f.Detail = fmt.Sprintf("account %s, user %s", user.Account, user.UserID)
+	if left := user.Expires; left > 0 {
 		f.Detail += fmt.Sprintf(", credentials expire in %v", left.Round(time.Second))
 		if left < expiresSoon {
 			f.Warn, f.Remedy = true, "renew the credentials"
 		}
 	}
-	may = answer.Data.Permissions
+	may = user.Permissions
 	denied := s.deniedOf(may, f.Target)
 	if len(denied) > 0 && denied[0].Err != nil && !f.Warn {
 		return denied, may, true // an "ok" before a failure of the same step would be misleading
 	}
 	return append([]diagnose.Finding{f}, denied...), may, true
+}
+
+// userInfo asks the server that conn is connected to about its user. Over a leaf node, the hub can answer too, and first:
+// its answer is about the user of the leaf node.
+func userInfo(ctx context.Context, conn *natsgo.Conn) (*server.UserInfo, error) {
+	sub, err := conn.SubscribeSync(conn.NewInbox() + ".user")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	if err := conn.PublishRequest("$SYS.REQ.USER.INFO", sub.Subject, nil); err != nil {
+		return nil, err
+	}
+	for {
+		msg, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return nil, err
+		}
+		var answer struct {
+			Server server.ServerInfo `json:"server"`
+			Data   server.UserInfo   `json:"data"`
+		}
+		if err := json.Unmarshal(msg.Data, &answer); err != nil {
+			return nil, err
+		}
+		if answer.Server.ID == conn.ConnectedServerId() {
+			return &answer.Data, nil
+		}
+	}
 }
 
 // deniedOf returns a failure for every permission that is required and the user does not have, except those to
