@@ -182,8 +182,8 @@ func (s *Stream) checkPermissions(
 	return append([]diagnose.Finding{f}, denied...), may, true
 }
 
-// userInfo asks the server that conn is connected to about its user. Over a leaf node, the hub can answer too, and first:
-// its answer is about the user of the leaf node.
+// userInfo asks the server that conn is connected to about its user. If this server is a leaf node, the hub answers
+// too: about the user as which the leaf node is connected to it.
 func userInfo(ctx context.Context, conn *natsgo.Conn) (*server.UserInfo, error) {
 	sub, err := conn.SubscribeSync(conn.NewInbox() + ".user")
 	if err != nil {
