@@ -15,8 +15,8 @@ func newPauseCommand(stdout io.Writer) *cobra.Command {
 		Short: "Stop sending to sinks, for example while their broker is maintained",
 		Long: "pause asks the bridge that runs with this configuration on this machine to send nothing to the sinks until\n" +
 			"`bridge resume`. Their events wait in memory and then on disk, as in an outage of the broker. A paused sink\n" +
-			"stays paused when the bridge is restarted with the same state directory. The command returns when the\n" +
-			"events that are being sent are acknowledged or have failed.",
+			"stays paused after a restart, and after another replica has taken over. The command returns when the events\n" +
+			"that are being sent are acknowledged or have failed.",
 	})
 }
 

@@ -1,39 +1,32 @@
 package control
 
 import (
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
 	"time"
-
-	"github.com/deltabridge/deltabridge/internal/files"
 )
 
-// pauseFile returns the file that exists while a sink is paused. Its modification time is the start of the pause.
-func pauseFile(state, sink string) string { return filepath.Join(state, "paused-"+sink) }
-
-// PausedSince returns when a sink was paused, by this process or an earlier one. It returns the zero time if the sink
-// is not paused.
-func PausedSince(state, sink string) (time.Time, error) {
-	info, err := os.Stat(pauseFile(state, sink))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return time.Time{}, nil
-	case err != nil:
-		return time.Time{}, err
+// RequestPause asks the bridge that uses the given state directory to pause a sink, or to resume it. When it returns
+// nil, the bridge has stored that the sink is paused or resumed. answer describes what has changed.
+func RequestPause(ctx context.Context, state, sink string, paused bool) (answer string, err error) {
+	command := "resume"
+	if paused {
+		command = "pause"
 	}
-	return info.ModTime(), nil
+	err = request(ctx, http.MethodPost, state, command, sink, func(response io.Reader) error {
+		body, err := io.ReadAll(response)
+		answer = string(body)
+		return err
+	})
+	return answer, err
 }
 
-// StorePaused stores in the state directory whether a sink is paused. The result is durable when it returns nil.
-func StorePaused(state, sink string, paused bool) error {
-	path := pauseFile(state, sink)
-	if paused {
-		return files.WriteFile(path, nil)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return files.SyncDir(state)
+// RequestPaused asks the bridge that uses the given state directory which sinks are paused, and since when.
+func RequestPaused(ctx context.Context, state string) (since map[string]time.Time, err error) {
+	err = request(ctx, http.MethodGet, state, "paused", "", func(response io.Reader) error {
+		return json.NewDecoder(response).Decode(&since)
+	})
+	return since, err
 }

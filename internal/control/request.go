@@ -27,7 +27,7 @@ type ResyncReport struct {
 // It calls each with the report of a sink as soon as the resync of that sink has ended. It returns after the last
 // report, or when each returns an error.
 func RequestResync(ctx context.Context, state, sink string, each func(*ResyncReport) error) error {
-	return post(ctx, state, "resync", sink, func(response io.Reader) error {
+	return request(ctx, http.MethodPost, state, "resync", sink, func(response io.Reader) error {
 		for reports := json.NewDecoder(response); ; {
 			var report ResyncReport
 			switch err := reports.Decode(&report); {
@@ -43,24 +43,9 @@ func RequestResync(ctx context.Context, state, sink string, each func(*ResyncRep
 	})
 }
 
-// RequestPause asks the bridge that uses the given state directory to pause a sink, or to resume it. When it returns
-// nil, the bridge has stored that the sink is paused or resumed. answer describes what has changed.
-func RequestPause(ctx context.Context, state, sink string, paused bool) (answer string, err error) {
-	command := "resume"
-	if paused {
-		command = "pause"
-	}
-	err = post(ctx, state, command, sink, func(response io.Reader) error {
-		body, err := io.ReadAll(response)
-		answer = string(body)
-		return err
-	})
-	return answer, err
-}
-
-// post sends a command for a sink to the bridge that uses the given state directory, and calls read with the response
+// request sends a command for a sink to the bridge that uses the given state directory. It calls read with the response
 // body if the bridge accepts the command.
-func post(ctx context.Context, state, command, sink string, read func(io.Reader) error) error {
+func request(ctx context.Context, method, state, command, sink string, read func(io.Reader) error) error {
 	path := Socket(state)
 	client := http.Client{
 		Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -69,11 +54,11 @@ func post(ctx context.Context, state, command, sink string, read func(io.Reader)
 	}
 	defer client.CloseIdleConnections()
 	target := "http://bridge/" + command + "?sink=" + url.QueryEscape(sink)
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, http.NoBody)
+	r, err := http.NewRequestWithContext(ctx, method, target, http.NoBody)
 	if err != nil {
 		return err
 	}
-	response, err := client.Do(request)
+	response, err := client.Do(r)
 	switch {
 	case errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("no bridge is running with this state.path on this machine (no process listens on %s): start the "+

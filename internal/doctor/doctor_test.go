@@ -4,13 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"log/slog"
 	"math"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -254,7 +259,7 @@ func TestState(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &examination{cfg: cfg, cluster: "this"}
-	e.checkCheckpoint(cfg.State.Path)
+	e.checkCheckpoint(t.Context(), cfg.State.Path)
 	if f := e.report.Findings[0]; f.Result != "warning" || !strings.Contains(f.Detail, "belongs to another cluster") {
 		t.Errorf("another cluster: %+v", f)
 	}
@@ -341,17 +346,34 @@ func TestSinks(t *testing.T) {
 func TestPausedSink(t *testing.T) {
 	cfg := localConfig(t)
 	all := []sink{*fake("plain", nil), *fake("other", nil)}
-	if err := os.MkdirAll(cfg.State.Path, 0o700); err != nil {
+	store, err := checkpoint.Open(checkpoint.Options{Path: cfg.State.Path})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := control.StorePaused(cfg.State.Path, "plain", true); err != nil {
+	isPaused := func() {
+		t.Helper()
+		f := outcome(t, cfg, "sink plain", "paused", all...)
+		if f.Result != "warning" || !strings.HasPrefix(f.Detail, "paused since 20") ||
+			!strings.Contains(f.Remedy, "`bridge resume plain`") {
+			t.Errorf("%+v", f)
+		}
+	}
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"plain": "2026-01-01T00:00:00Z"}`)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var serving sync.WaitGroup
+	serving.Go(func() { control.ServeSocket(ctx, cfg.State.Path, handler, slog.New(slog.DiscardHandler)) })
+	for _, err := control.RequestPaused(ctx, cfg.State.Path); err != nil; <-time.After(time.Millisecond) {
+		_, err = control.RequestPaused(ctx, cfg.State.Path)
+	}
+	isPaused()
+	cancel()
+	serving.Wait()
+	if err := errors.Join(store.SetPaused("plain", time.Now()), store.Close()); err != nil {
 		t.Fatal(err)
 	}
-	f := outcome(t, cfg, "sink plain", "paused", all...)
-	if f.Result != "warning" || !strings.HasPrefix(f.Detail, "paused since 20") ||
-		!strings.Contains(f.Remedy, "`bridge resume plain`") {
-		t.Errorf("%+v", f)
-	}
+	isPaused()
 	report := (&examination{cfg: cfg, sinks: all}).run(t.Context())
 	for _, f := range report.Findings {
 		if f.Area == "sink other" && f.Step == "paused" {

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -72,6 +73,7 @@ type examination struct {
 	size    estimate
 	// destinations maps each sink to its destination in the checkpoint.
 	destinations map[string]string
+	paused       map[string]time.Time // by sink, since when it is paused
 }
 
 // Examine runs all checks of a configuration and returns their findings. It does not check the state directory if
@@ -100,7 +102,7 @@ func (e *examination) run(ctx context.Context) *Report {
 	e.checkAPIServer(ctx)
 	if e.cfg.State.Path != "" {
 		e.area = "state"
-		e.checkState()
+		e.checkState(ctx)
 	}
 	if e.log != nil {
 		e.area = "state log"

@@ -10,7 +10,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
@@ -56,9 +55,7 @@ func (e *examination) checkSinks(ctx context.Context) {
 	group.Wait()
 	for n := range e.sinks {
 		e.area = "sink " + e.sinks[n].config.Name
-		if e.cfg.State.Path != "" {
-			e.checkPaused(e.sinks[n].config.Name)
-		}
+		e.checkPaused(e.sinks[n].config.Name)
 		e.add(found[n]...)
 		e.checkDestination(&e.sinks[n])
 	}
@@ -66,8 +63,7 @@ func (e *examination) checkSinks(ctx context.Context) {
 
 // checkPaused warns if a sink is paused.
 func (e *examination) checkPaused(sink string) {
-	since, err := control.PausedSince(e.cfg.State.Path, sink)
-	if err == nil && !since.IsZero() { // tryToWrite reports a directory that cannot be used
+	if since := e.paused[sink]; !since.IsZero() {
 		e.warn(stepPaused, "", "paused since "+since.UTC().Format(time.RFC3339)+"; the bridge sends nothing to it",
 			"after the maintenance, run `bridge resume "+sink+"` beside the running bridge")
 	}

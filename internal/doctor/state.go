@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 )
 
@@ -27,7 +29,7 @@ const (
 	probeSize = 64 << 10
 )
 
-func (e *examination) checkState() {
+func (e *examination) checkState(ctx context.Context) {
 	dir := e.cfg.State.Path
 	existing, err := nearestDirectory(dir)
 	if err != nil {
@@ -48,7 +50,7 @@ func (e *examination) checkState() {
 		e.fail(stepSpills, "", err, remedy)
 	}
 	e.checkSpace(dir, existing)
-	e.checkCheckpoint(dir)
+	e.checkCheckpoint(ctx, dir)
 }
 
 func stateRemedy(err error) string {
@@ -124,7 +126,7 @@ func freeSpace(dir string) (int64, error) {
 }
 
 // checkCheckpoint checks whether the bridge can use the checkpoint of the previous process.
-func (e *examination) checkCheckpoint(dir string) {
+func (e *examination) checkCheckpoint(ctx context.Context, dir string) {
 	s, err := checkpoint.Peek(dir)
 	switch {
 	case err != nil:
@@ -133,6 +135,9 @@ func (e *examination) checkCheckpoint(dir string) {
 		e.ok(stepCheckpoint, "", "there is none yet: the bridge will list everything")
 	case s.Locked:
 		e.running = true
+		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+		defer cancel()
+		e.paused, _ = control.RequestPaused(ctx, dir) // fails if the bridge is a standby
 		e.warn(stepCheckpoint, "", fmt.Sprintf("a bridge uses it; last written %s ago", age(s.LastCommit)),
 			"if that is a different bridge, give each bridge its own state.path")
 	case s.Unusable != "":
@@ -144,12 +149,12 @@ func (e *examination) checkCheckpoint(dir string) {
 			fmt.Sprintf("it belongs to another cluster (%q, uid %s) and will be quarantined", s.ClusterName, s.ClusterUID),
 			"give each cluster its own state.path, or correct the kubeconfig")
 	case s.Newer:
-		e.destinations = s.Destinations
+		e.destinations, e.paused = s.Destinations, s.Paused
 		e.warn(stepCheckpoint, "", fmt.Sprintf("a newer version has used the directory since this version last wrote to it, "+
 			"%s ago; this version will go back to that state and send again what has happened since", age(s.LastCommit)),
 			"to avoid that, run the newer version")
 	default:
-		e.destinations = s.Destinations
+		e.destinations, e.paused = s.Destinations, s.Paused
 		e.ok(stepCheckpoint, "", fmt.Sprintf("%d resources, last written %s ago", len(s.States), age(s.LastCommit)))
 	}
 }

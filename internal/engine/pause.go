@@ -1,26 +1,20 @@
 package engine
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
-
-	"github.com/deltabridge/deltabridge/internal/control"
 )
 
 // restorePause pauses the drain if the sink was paused when the previous process ended. It is called before the drain
 // runs.
-func (p *pipeline) restorePause() error {
-	since, err := control.PausedSince(p.state, p.Name)
-	if err != nil {
-		return fmt.Errorf("sink %s: cannot read whether the sink is paused: %w", p.Name, err)
-	}
-	if !since.IsZero() {
+func (p *pipeline) restorePause() {
+	if since := p.store.PausedSince(p.Name); !since.IsZero() {
 		p.drain.Pause(since)
 		p.log.Warn("sink is still paused; run bridge resume to continue", "since", since)
 	}
-	return nil
 }
 
 // setPaused pauses or resumes the sink. It returns a sentence that describes what has changed.
@@ -34,7 +28,11 @@ func (p *pipeline) setPaused(paused bool) (answer string, err error) {
 	case !paused && since.IsZero():
 		return p.Name + ": is not paused", nil
 	}
-	if err := control.StorePaused(p.state, p.Name, paused); err != nil {
+	now := time.Now()
+	if !paused {
+		now = time.Time{}
+	}
+	if err := p.store.SetPaused(p.Name, now); err != nil {
 		return "", fmt.Errorf("sink %s: nothing was changed, because the change cannot be stored: %w", p.Name, err)
 	}
 	waiting := p.queue.Stats().Items
@@ -44,8 +42,19 @@ func (p *pipeline) setPaused(paused bool) (answer string, err error) {
 		return fmt.Sprintf("%s: resumed, %d events wait", p.Name, waiting), nil
 	}
 	p.log.Info("sink paused", "waiting", waiting)
-	p.drain.Pause(time.Now())
+	p.drain.Pause(now)
 	return fmt.Sprintf("%s: paused, %d events wait", p.Name, waiting), nil
+}
+
+// servePaused responds which sinks are paused, and since when.
+func (r *resyncer) servePaused(w http.ResponseWriter, _ *http.Request) {
+	paused := map[string]time.Time{}
+	for _, p := range r.pipelines {
+		if since := p.drain.PausedSince(); !since.IsZero() {
+			paused[p.Name] = since
+		}
+	}
+	_ = json.NewEncoder(w).Encode(paused) // fails if the client has disconnected
 }
 
 // servePause returns the handler of requests to pause a sink, or to resume it. The response is one line.

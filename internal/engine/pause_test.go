@@ -8,8 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -91,6 +89,10 @@ func TestPauseOverARestart(t *testing.T) {
 	request(false, "lines: is not paused")
 	request(true, "lines: paused, 0 events wait")
 	request(true, "lines: already paused since 20[-0-9T:]+Z")
+	if paused, err := control.RequestPaused(t.Context(), running); err != nil || len(paused) != 1 ||
+		time.Since(paused["lines"]).Abs() > time.Minute {
+		t.Errorf("paused: %v, %v", paused, err)
+	}
 	want := `there is no sink "line"; existing sinks: lines`
 	if _, err := control.RequestPause(t.Context(), running, "line", true); err == nil || err.Error() != want {
 		t.Errorf("an unknown sink: %v", err)
@@ -111,10 +113,15 @@ func TestPauseOverARestart(t *testing.T) {
 	}
 	running = serveControl(t, e.resyncs)
 	request(false, "lines: resumed, 0 events wait")
-	if since, err := control.PausedSince(state, "lines"); !since.IsZero() || err != nil {
-		t.Errorf("still stored: %s, %v", since, err)
+	if paused, err := control.RequestPaused(t.Context(), running); err != nil || len(paused) != 0 {
+		t.Errorf("paused after resume: %v, %v", paused, err)
 	}
-	e.pipelines[0].state = filepath.Join(state, "none")
+	if since := e.options.Store.PausedSince("lines"); !since.IsZero() {
+		t.Errorf("still stored: %s", since)
+	}
+	if err := e.options.Store.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := control.RequestPause(t.Context(), running, "lines", true); err == nil ||
 		!strings.HasPrefix(err.Error(), "sink lines: nothing was changed") || !e.pipelines[0].drain.PausedSince().IsZero() {
 		t.Errorf("paused although that cannot be stored: %v", err)
@@ -134,10 +141,11 @@ func (awaySink) Send(_ context.Context, _ []*event.Message, results []error) {
 // and neither does a paused sink, but /readyz and the metrics report both.
 func TestReadinessAndSinks(t *testing.T) {
 	state := t.TempDir()
-	if err := control.StorePaused(state, "paused", true); err != nil {
+	store := openStore(t, state)
+	if err := store.SetPaused("paused", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	e := engineWith(t, state, map[string]sinks.Sink{
+	e := engineOf(t, store, state, map[string]sinks.Sink{
 		"works": stdout.New(io.Discard), "away": &awaySink{}, "paused": stdout.New(io.Discard),
 		"never": &slowSink{away: errors.New("no such host")},
 	})
@@ -190,13 +198,4 @@ func TestReadinessAndSinks(t *testing.T) {
 		}
 	}
 	endEngine(t, e)
-}
-
-// If the file of a pause cannot be read, the bridge does not start, because the sink might be paused.
-func TestAPauseThatCannotBeRead(t *testing.T) {
-	p := pipelineFor(t, roomy)
-	p.Name, p.state = strings.Repeat("x", 1000), t.TempDir() // a file name that is too long
-	if err := p.restorePause(); err == nil || errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
-	}
 }

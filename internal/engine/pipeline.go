@@ -73,7 +73,6 @@ type pipeline struct {
 	// if the spill was empty; then the positions in the checkpoint apply.
 	spilled map[string]string
 
-	state   string     // the state directory
 	pausing sync.Mutex // held while the sink is paused or resumed
 
 	delivering context.Context    //nolint:containedctx // the context of drain.Run
@@ -135,8 +134,8 @@ func (p *pipeline) open(state string, owner func() sinks.Owner) error {
 		Hooks:      p.metrics.Hooks(),
 		Logger:     p.log,
 	}
-	p.state = state
-	return p.restorePause()
+	p.restorePause()
+	return nil
 }
 
 // resume makes the sink read back what earlier processes wrote, and has its positions stored. It must be called before

@@ -147,6 +147,7 @@ func (p *pipeline) resyncResource(ctx context.Context, sources []*listener, repo
 func (r *resyncer) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /resync", r.serve)
+	mux.HandleFunc("GET /paused", r.servePaused)
 	mux.HandleFunc("POST /pause", r.servePause(true))
 	mux.HandleFunc("POST /resume", r.servePause(false))
 	return mux

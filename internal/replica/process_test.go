@@ -201,6 +201,7 @@ func (p *process) next() int { return int(p.Store().Positions("s")["0"].Next) }
 type content struct {
 	Cluster, Installation string
 	Destination           string
+	Paused                time.Time
 	Positions             sinks.Positions
 	States                []ledger.State
 	Rows                  map[string]string
@@ -209,7 +210,9 @@ type content struct {
 func (p *process) content() content {
 	p.t.Helper()
 	s := p.Store()
-	c := content{s.ClusterUID(), s.Installation(), s.Destination("s"), s.Positions("s"), nil, map[string]string{}}
+	c := content{
+		s.ClusterUID(), s.Installation(), s.Destination("s"), s.PausedSince("s"), s.Positions("s"), nil, map[string]string{},
+	}
 	var err error
 	if c.States, err = s.States(); err != nil {
 		p.t.Fatal(err)

@@ -36,13 +36,14 @@ func TestTakeOver(t *testing.T) {
 			for n := range 10 {
 				one.mustPut(fmt.Sprint("o", n%4), n+1)
 			}
-			if err := one.Store().SetDestination("s", "d"); err != nil {
+			err := errors.Join(one.Store().SetDestination("s", "d"), one.Store().SetPaused("s", time.Now()))
+			if err != nil {
 				t.Fatal(err)
 			}
 			standby.caughtUp(one)
 			want := one.content()
 			if one.Behind() != 0 || len(want.Rows) != 4 || one.next() != 10 || want.Destination != "d" ||
-				want.Installation == "" {
+				want.Paused.IsZero() || want.Installation == "" {
 				t.Errorf("%d behind, %+v", one.Behind(), want)
 			}
 			stopped(t, stopOne)

@@ -18,7 +18,7 @@ import (
 
 // Commit writes the updates in their order, the configuration of each sink, and the positions as AddPositions does, in
 // one transaction. The transaction is on disk when Commit returns. Sinks that are not in sinkConfigs are removed
-// together with their watermarks, positions and events. If sinkConfigs is nil, all sinks stay unchanged. If the
+// together with their watermarks, positions, pauses and events. If sinkConfigs is nil, all sinks stay unchanged. If the
 // configuration of a sink has changed, the old configuration is recorded in every source (State.Refilters), unless an
 // update of the source replaces its state.
 //
@@ -84,6 +84,7 @@ func (t *transaction) setSinks(configs map[string]string) error {
 	removed := func(sink string) bool { _, ok := configs[sink]; return !ok }
 	maps.DeleteFunc(t.record.Destinations, func(sink, _ string) bool { return removed(sink) })
 	maps.DeleteFunc(t.record.Positions, func(sink string, _ sinks.Positions) bool { return removed(sink) })
+	maps.DeleteFunc(t.record.Paused, func(sink string, _ time.Time) bool { return removed(sink) })
 	for _, name := range t.record.Sources {
 		r, err := getSource(t.Tx, name)
 		if err != nil {
@@ -147,6 +148,19 @@ func (s *Store) SetDestination(sink, name string) error {
 			r.Destinations = map[string]string{}
 		}
 		r.Destinations[sink] = name
+	})
+}
+
+// SetPaused stores when a sink was paused, or, if since is zero, that it is not paused. The change is on disk when
+// SetPaused returns. The first Commit whose configurations do not contain the sink ends the pause.
+func (s *Store) SetPaused(sink string, since time.Time) error {
+	return s.note(func(r *storeRecord) {
+		if r.Paused == nil {
+			r.Paused = map[string]time.Time{}
+		}
+		if r.Paused[sink] = since.UTC().Round(0); since.IsZero() {
+			delete(r.Paused, sink)
+		}
 	})
 }
 

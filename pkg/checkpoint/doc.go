@@ -68,8 +68,9 @@
 //
 // checkpoint.db is one bbolt file with three buckets, and a fourth one if it has had events:
 //
-//	deltabridge   format -> "1"; store -> JSON: cluster, sinks and their positions in their destinations, sources,
-//	              privacy, `watch`, epoch and installation (see storeRecord); point -> JSON: the point in the log
+//	deltabridge   format -> "1"; store -> JSON: cluster, sinks, their positions in their destinations and their
+//	              pauses, sources, privacy, `watch`, epoch and installation (see storeRecord)
+//	              point -> JSON: the point in the log
 //	sources       name -> JSON: the source, its watermarks, number of rows and sum of their checksums
 //	rows          name -> bucket: "namespace/name" or "name" -> row
 //	events        "spill-SINK" -> bucket: number (8 bytes, big endian) -> event; log -> JSON: see eventsRecord

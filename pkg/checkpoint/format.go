@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/klauspost/compress/s2"
 	"go.etcd.io/bbolt"
@@ -58,6 +59,8 @@ type storeRecord struct {
 	Installation string `json:"installation,omitempty"`
 	// Positions contains, by sink, the positions in its destination.
 	Positions map[string]sinks.Positions `json:"positions,omitempty"`
+	// Paused contains, by sink, when the sink was paused.
+	Paused map[string]time.Time `json:"paused,omitempty"`
 	// Point is the point of the log that the content of the file corresponds to. It is not part of the content.
 	Point statelog.Point `json:"-"`
 }
@@ -65,7 +68,7 @@ type storeRecord struct {
 // clone returns a copy. The copy shares only maps that are replaced but never modified.
 func (r storeRecord) clone() storeRecord {
 	r.Sources, r.Destinations = slices.Clone(r.Sources), maps.Clone(r.Destinations)
-	r.Positions = maps.Clone(r.Positions)
+	r.Positions, r.Paused = maps.Clone(r.Positions), maps.Clone(r.Paused)
 	return r
 }
 

@@ -28,6 +28,7 @@ type Summary struct {
 	States                  []ledger.State // sorted by name, without sources that cannot be read
 	// Destinations contains, by sink, the name of the destination that received the sink's settled events.
 	Destinations map[string]string
+	Paused       map[string]time.Time // by sink, when it was paused
 }
 
 // Peek reads the checkpoint in a directory without changing it. It returns an error only if the file cannot be read.
@@ -71,7 +72,8 @@ func (s *Summary) read(path string) error {
 	if err != nil {
 		return err
 	}
-	s.ClusterName, s.ClusterUID, s.Destinations = record.ClusterName, record.ClusterUID, record.Destinations
+	s.ClusterName, s.ClusterUID = record.ClusterName, record.ClusterUID
+	s.Destinations, s.Paused = record.Destinations, record.Paused
 	err = file.View(func(tx *bbolt.Tx) error {
 		s.States = statesIn(tx, record)
 		return nil

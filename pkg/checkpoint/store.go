@@ -179,6 +179,9 @@ func (s *Store) Installation() string { return s.noted().Installation }
 // Positions returns the positions that Commit and AddPositions stored for a sink. The caller must not change the map.
 func (s *Store) Positions(sink string) sinks.Positions { return s.noted().Positions[sink] }
 
+// PausedSince returns when SetPaused stored that a sink was paused. It returns the zero time if the sink is not paused.
+func (s *Store) PausedSince(sink string) time.Time { return s.noted().Paused[sink] }
+
 // Stats returns the statistics of the store. It does not wait for transactions.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()

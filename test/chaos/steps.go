@@ -178,7 +178,7 @@ func (r *run) resumeSink(ctx context.Context, dest string) error {
 	return err
 }
 
-// resumeSinks resumes all sinks of the bridge. A sink can be paused under a name that it had before.
+// resumeSinks resumes all sinks of the bridge.
 func (r *run) resumeSinks(ctx context.Context) error {
 	if !slices.ContainsFunc(r.timeline.Faults, func(f Fault) bool { return f.Action == PauseSink }) {
 		return nil
