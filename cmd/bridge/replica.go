@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
+	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/doctor"
 	"github.com/deltabridge/deltabridge/internal/election"
 	"github.com/deltabridge/deltabridge/internal/engine"
@@ -41,12 +42,16 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := b.openCopy(name)
+	lease, err := assemble.Lease(b.cfg)
+	if err != nil {
+		return err
+	}
+	c, err := b.openCopy(name, lease)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	candidate, err := b.candidate(name, c.Eligible)
+	candidate, err := b.candidate(name, lease, c.Eligible)
 	if err != nil {
 		return err
 	}
@@ -80,7 +85,7 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 }
 
 // openCopy opens the checkpoint as a copy of the state log. name identifies this process.
-func (b *bridge) openCopy(name string) (*replica.Copy, error) {
+func (b *bridge) openCopy(name string, lease config.Lease) (*replica.Copy, error) {
 	state, err := assemble.Checkpoint(b.cfg, b.log)
 	if err != nil {
 		return nil, err
@@ -95,7 +100,9 @@ func (b *bridge) openCopy(name string) (*replica.Copy, error) {
 	}
 	c, err := replica.Open(replica.Options{
 		Checkpoint: state, Log: log, Patience: patience * b.cfg.Election.RetryPeriod,
-		Claim: statelog.Claim{Holder: name, Started: time.Now(), Configuration: hash},
+		Claim: statelog.Claim{
+			Lease: lease.Namespace + "/" + lease.Name, Holder: name, Started: time.Now(), Configuration: hash,
+		},
 	})
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
@@ -126,19 +133,12 @@ func configurationHash(file string) (string, error) {
 	return hex.EncodeToString(hash[:8]), nil
 }
 
-func (b *bridge) candidate(name string, eligible func() bool) (*election.Candidate, error) {
+func (b *bridge) candidate(name string, lease config.Lease, eligible func() bool) (*election.Candidate, error) {
 	e := b.cfg.Election
-	namespace := e.Lease.Namespace
-	if namespace == "" {
-		var err error
-		if namespace, err = assemble.Namespace(b.cfg.Kubeconfig); err != nil {
-			return nil, err
-		}
-	}
 	kube := rest.CopyConfig(b.kube)
 	kube.UserAgent = "deltabridge/" + version
 	return election.New(election.Config{
-		Lease: election.Lease{Namespace: namespace, Name: e.Lease.Name}, LeaseDuration: e.LeaseDuration,
+		Lease: election.Lease{Namespace: lease.Namespace, Name: lease.Name}, LeaseDuration: e.LeaseDuration,
 		RenewDeadline: e.RenewDeadline, RetryPeriod: e.RetryPeriod, Eligible: eligible,
 	}, kube, name, b.log)
 }

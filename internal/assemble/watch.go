@@ -40,15 +40,21 @@ func Kubeconfig(path string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// Namespace returns the namespace of the Pod or, outside a Pod, that of the kubeconfig.
-func Namespace(path string) (string, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = path
-	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).Namespace()
-	if err != nil {
-		return "", fmt.Errorf("kubeconfig: %w", err)
+// Lease returns the Lease of the replicas. If the configuration does not name its namespace, this is the namespace of
+// the Pod or, outside a Pod, that of the kubeconfig.
+func Lease(cfg *config.Config) (config.Lease, error) {
+	lease := cfg.Election.Lease
+	if lease.Namespace != "" {
+		return lease, nil
 	}
-	return namespace, nil
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = cfg.Kubeconfig
+	var err error
+	lease.Namespace, _, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).Namespace()
+	if err != nil {
+		return lease, fmt.Errorf("kubeconfig: %w", err)
+	}
+	return lease, nil
 }
 
 // Discover returns a client for the configured API server, and the catalog of resources that the API server serves.

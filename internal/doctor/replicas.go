@@ -21,13 +21,10 @@ const stepLease = "lease"
 
 // checkLease checks whether the bridge may use the Lease of the replicas, and who holds the Lease.
 func (e *examination) checkLease(ctx context.Context) {
-	lease := e.cfg.Election.Lease
-	if lease.Namespace == "" {
-		var err error
-		if lease.Namespace, err = assemble.Namespace(e.cfg.Kubeconfig); err != nil {
-			e.fail(stepLease, lease.Name, err, "set election.lease.namespace")
-			return
-		}
+	lease, err := assemble.Lease(e.cfg)
+	if err != nil {
+		e.fail(stepLease, lease.Name, err, "set election.lease.namespace")
+		return
 	}
 	target := lease.Namespace + "/" + lease.Name
 	var verbs, forbidden []string

@@ -177,6 +177,50 @@ func TestForeignLog(t *testing.T) {
 	use(statelog.ErrNewer, p)
 }
 
+// A second installation that has no state of its own does not use the log, because its replicas have another Lease. The
+// first one notices nothing.
+func TestSecondInstallation(t *testing.T) {
+	b := logtest.NewBroker(true)
+	with := func(lease string) func(*Options) { return func(o *Options) { o.Claim.Lease = lease } }
+	first := start(t, b.Open(), "", with("a/bridge")).lead()
+	first.mustPut("a", 1)
+	stop, _ := first.run(first.Maintain)
+	second := start(t, b.Open(), "", with("b/bridge"))
+	for range 2 { // it is started again with its directory
+		_, ended := second.run(second.Follow)
+		wantError(t, "Follow", result(t, ended), statelog.ErrForeign)
+		wantError(t, "Lead", second.Lead(t.Context(), true), statelog.ErrForeign)
+		second.close()
+		second = start(t, b.Open(), second.dir, with("b/bridge"))
+	}
+	first.mustPut("b", 2)
+	stopped(t, stop)
+	first.mustPut("c", 3)
+	start(t, b.Open(), "", with("a/bridge")).lead().expect(first.content())
+}
+
+// The Lease of an installation gets another name. Its processes use the log only after it was purged: the checkpoint of
+// one of them is then written to the log.
+func TestAnotherLease(t *testing.T) {
+	b := logtest.NewBroker(true)
+	with := func(lease string) func(*Options) { return func(o *Options) { o.Claim.Lease = lease } }
+	p := start(t, b.Open(), "", with("a/bridge")).lead()
+	p.mustPut("a", 1)
+	want := p.content()
+	p.close()
+	p = start(t, b.Open(), p.dir, with("b/bridge"))
+	_, ended := p.run(p.Follow)
+	wantError(t, "Follow", result(t, ended), statelog.ErrForeign)
+	wantError(t, "Lead", p.Lead(t.Context(), true), statelog.ErrForeign)
+	b.Remove(func(int64) bool { return true })
+	l := newLease()
+	m := l.join(p)
+	m.awaitTerm(1)
+	expectLog(t, b.Open(), want)
+	stopped(t, m.stop)
+	wantError(t, "Lead", start(t, b.Open(), "", with("a/bridge")).Lead(t.Context(), true), statelog.ErrForeign)
+}
+
 // Two processes lead. The one that claimed the log first must see that its term has ended, even if it changes nothing.
 // No commit that was acknowledged is lost.
 func TestTwoLeaders(t *testing.T) {

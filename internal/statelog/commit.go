@@ -20,6 +20,7 @@ type Pair struct {
 type Claim struct {
 	Installation  string    `json:"installation"`      // if empty, the installation of the log is used
 	Cluster       string    `json:"cluster,omitempty"` // uid of the cluster; empty if it is not known
+	Lease         string    `json:"lease,omitempty"`   // namespace/name of the Lease of the replicas; empty if there is none
 	Epoch         uint64    `json:"epoch"`             // number of the term, assigned by Writer.Claim
 	Holder        string    `json:"holder"`            // name of the process, for messages
 	Started       time.Time `json:"started"`
@@ -30,7 +31,6 @@ type Claim struct {
 
 // check returns an error if a process with the claim own must not use a log that has the claim c.
 func (c Claim) check(own Claim) error {
-	differ := func(a, b string) bool { return a != b && a != "" && b != "" }
 	switch {
 	case c.Format > own.Format:
 		return fmt.Errorf("%w (format %d, this version has %d)", ErrNewer, c.Format, own.Format)
@@ -40,8 +40,20 @@ func (c Claim) check(own Claim) error {
 	case differ(c.Cluster, own.Cluster):
 		return fmt.Errorf("%w: it is of cluster %s (%s), this one is %s", ErrForeign, c.Cluster, c.Holder, own.Cluster)
 	}
+	return c.checkLease(own)
+}
+
+// checkLease returns an error if the processes with the claims c and own elect their leaders independently.
+func (c Claim) checkLease(own Claim) error {
+	if differ(c.Lease, own.Lease) {
+		return fmt.Errorf("%w: it is of the replicas with the Lease %s (%s), this one has the Lease %s", ErrForeign, c.Lease,
+			c.Holder, own.Lease)
+	}
 	return nil
 }
+
+// differ reports whether two values are known and not equal.
+func differ(a, b string) bool { return a != b && a != "" && b != "" }
 
 const version = 1
 

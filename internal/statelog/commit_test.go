@@ -126,7 +126,7 @@ func TestChain(t *testing.T) {
 }
 
 func TestClaimCheck(t *testing.T) {
-	own := Claim{Installation: "a", Cluster: "uid", Format: 2}
+	own := Claim{Installation: "a", Cluster: "uid", Lease: "ns/l", Format: 2}
 	for _, test := range []struct {
 		claim Claim
 		want  error
@@ -138,13 +138,14 @@ func TestClaimCheck(t *testing.T) {
 		{Claim{Installation: "a", Cluster: "uid", Format: 3}, ErrNewer, "run that version"},
 		{Claim{Installation: "b", Cluster: "uid", Holder: "pod-1"}, ErrForeign, `"b" (pod-1)`},
 		{Claim{Installation: "a", Cluster: "diu", Holder: "pod-1"}, ErrForeign, "cluster diu (pod-1)"},
+		{Claim{Installation: "a", Cluster: "uid", Lease: "ns/m", Holder: "pod-1"}, ErrForeign, "Lease ns/m (pod-1)"},
 	} {
 		err := test.claim.check(own)
 		if !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%+v: %v", test.claim, err)
 		}
 	}
-	if err := (Claim{Installation: "b", Cluster: "c"}).check(Claim{}); err != nil {
+	if err := (Claim{Installation: "b", Cluster: "c", Lease: "ns/l"}).check(Claim{}); err != nil {
 		t.Errorf("a process that knows nothing: %v", err)
 	}
 }

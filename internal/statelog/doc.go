@@ -41,6 +41,7 @@
 //	commits missing in the middle                Followers report ErrIncomplete until the next pass.
 //	neither a copy nor a complete pass           Claim reports ErrIncomplete or, if acceptLoss is set, starts empty.
 //	log of another installation or cluster       [ErrForeign]. Nothing is read or written.
+//	log of replicas with another Lease           [ErrForeign]. Nothing is read or written, unless the log was purged.
 //	log of a newer format                        [ErrNewer]. Nothing is written.
 //
 // Three failures are not detected, or not by every process:

@@ -184,6 +184,9 @@ func (r *reader) commit(c *commit, position int64) (err error) {
 	r.epoch, r.number = max(r.epoch, c.epoch), max(r.number, c.number)
 	switch {
 	case r.point.is(c): // the copy has it
+		if err := r.point.Claim.checkLease(r.own); err != nil { // the Lease was renamed
+			return err
+		}
 		r.mode, r.lost = synced, nil
 		return nil
 	case c.first && !follows:
