@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,9 +52,10 @@ type jetStream struct {
 	max  int32       // the largest message, in bytes; 0: the server's default
 	srv  *server.Server
 
-	// Of a member of a cluster: where it listens for the others, and where they do.
-	route  int
-	routes []*url.URL
+	// Of a member of a cluster, which is a process: where it listens for the others, and where they do.
+	route   int
+	routes  []*url.URL
+	process *exec.Cmd
 }
 
 func newJetStream(t *testing.T) *jetStream {
@@ -77,33 +80,6 @@ func freePorts(t *testing.T, count int) (ports []int) {
 	return ports
 }
 
-// startJetStreamCluster starts a cluster of three servers.
-func startJetStreamCluster(t *testing.T) []*jetStream {
-	t.Helper()
-	var members []*jetStream
-	var routes []*url.URL
-	ports := freePorts(t, 6)
-	for n := range 3 {
-		js := newJetStream(t)
-		js.port, js.route = ports[n], ports[n+3]
-		routes = append(routes, &url.URL{Scheme: "nats", Host: net.JoinHostPort("127.0.0.1", itoa(js.route))})
-		members = append(members, js)
-	}
-	for _, js := range members {
-		js.routes = routes
-		js.start()
-	}
-	eventually(t, time.Minute, func() error {
-		for _, js := range members {
-			if len(js.srv.JetStreamClusterPeers()) == len(members) { // the leader knows them
-				return nil
-			}
-		}
-		return errors.New("the servers have not formed a cluster")
-	})
-	return members
-}
-
 func startJetStream(t *testing.T) *jetStream {
 	t.Helper()
 	js := newJetStream(t)
@@ -113,6 +89,10 @@ func startJetStream(t *testing.T) *jetStream {
 
 func (js *jetStream) start() {
 	js.t.Helper()
+	if js.routes != nil {
+		js.startProcess()
+		return
+	}
 	options := &server.Options{
 		Host:       "127.0.0.1",
 		Port:       js.port,
@@ -123,10 +103,6 @@ func (js *jetStream) start() {
 		TLS:        js.tls != nil,
 		TLSConfig:  js.tls,
 		MaxPayload: js.max,
-	}
-	if js.routes != nil {
-		options.ServerName, options.Routes = "e2e-"+itoa(js.port), js.routes
-		options.Cluster = server.ClusterOpts{Name: "e2e", Host: "127.0.0.1", Port: js.route}
 	}
 	srv, err := server.NewServer(options)
 	if err != nil {
@@ -145,6 +121,7 @@ func (js *jetStream) stop() {
 		js.srv.WaitForShutdown()
 		js.srv = nil
 	}
+	js.end(syscall.SIGTERM)
 }
 
 func (js *jetStream) addr() string { return net.JoinHostPort("127.0.0.1", itoa(js.port)) }

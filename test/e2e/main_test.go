@@ -19,6 +19,10 @@ import (
 var bridgeBinary string
 
 func TestMain(m *testing.M) {
+	if file := os.Getenv(natsVariable); file != "" {
+		fmt.Fprintln(os.Stderr, serveNATS(file))
+		os.Exit(1)
+	}
 	if err := flag.Set(
 		"test.parallel",
 		"4",

@@ -7,11 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
@@ -114,20 +114,16 @@ func (b *bridge) waitAcknowledged(count float64) {
 // TestBytesThatArriveLate: the network holds what a bridge has sent before it was killed, until its successor has sent
 // everything. Then it arrives.
 func TestBytesThatArriveLate(t *testing.T) { // alone: it runs six brokers
-	var proxies []*sinktest.Proxy
-	for range 6 {
-		proxies = append(proxies, sinktest.NewProxy(t, ""))
-	}
-	r, dir := newReplicatedBehind(t, proxies), t.TempDir()
-	old := startBridgeIn(t, dir, r.c.Kubeconfig(), r.proxied(proxies).config())
+	l, dir := newLinks(t), t.TempDir()
+	r := newReplicated(t, l)
+	proxies := slices.Concat(l.nats, l.kafka)
+	old := startBridgeIn(t, dir, r.c.Kubeconfig(), r.behind(l).config())
 	old.waitReady()
 	changes := r.startChanges()
 	old.waitAcknowledged(100)
 	changes.stop(t)
 	r.upTo(old) // what comes now is not acknowledged before the network holds it
-	for _, p := range proxies {
-		p.Freeze()
-	}
+	freeze(proxies)
 	old.signal(syscall.SIGSTOP) // so that the first batch has many events
 	changes = r.startChanges()
 	pause(t, time.Second)
@@ -150,9 +146,7 @@ func TestBytesThatArriveLate(t *testing.T) { // alone: it runs six brokers
 	r.judgeKafka(truth)
 	r.judgeMirror(truth)
 	stored, refused := r.js[0].lastSequence("E2E"), r.refused()
-	for _, p := range proxies {
-		p.Thaw()
-	}
+	thaw(proxies)
 	eventually(t, 30*time.Second, func() error {
 		for _, p := range proxies {
 			if n := p.Connections(); n > 0 {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"fmt"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
@@ -36,46 +34,33 @@ type replicated struct {
 	written   *written // to the mirror
 }
 
-func newReplicated(t *testing.T) *replicated {
-	t.Helper()
-	return newReplicatedBehind(t, nil)
-}
-
-// newReplicatedBehind is newReplicated with a proxy for each of the six servers, for bridges whose configuration is made
-// with proxied.
-func newReplicatedBehind(t *testing.T, proxies []*sinktest.Proxy) *replicated {
+// newReplicated starts the brokers. Bridges whose configuration is made with behind can reach them through the links
+// given.
+func newReplicated(t *testing.T, all ...*links) *replicated {
 	t.Helper()
 	var addrs []string
-	for _, p := range proxies[:len(proxies)/2] {
-		addrs = append(addrs, p.Addr())
+	for _, l := range all {
+		for _, p := range l.kafka {
+			addrs = append(addrs, p.Addr())
+		}
 	}
 	r := &replicated{t: t, c: sharedCluster(t), js: startJetStreamCluster(t), kafka: kafka.NewClusterForTest(t, addrs)}
 	r.resources = []string{"configmaps", "limitranges"}
-	for n := range proxies[:len(proxies)/2] {
-		proxies[n].SetTarget(r.kafka[n].Behind()[0])
-		proxies[len(proxies)/2+n].SetTarget(r.js[n].addr())
-	}
 	for n := range r.js {
 		r.natsURLs, r.brokers = append(r.natsURLs, r.js[n].url()), append(r.brokers, r.kafka[n].Addr())
+		for of, l := range all {
+			l.kafka[n].SetTarget(r.kafka[n].Behind()[of])
+			l.nats[n].SetTarget(r.js[n].addr())
+			l.log[n].SetTarget(r.js[n].addr())
+		}
+	}
+	for _, l := range all {
+		l.api[0].SetTarget(strings.TrimPrefix(r.c.APIServerURL(), "https://"))
 	}
 	r.cs = clientset(t, r.c)
 	r.namespace = newNamespace(t, r.cs)
 	r.written = r.createMirror()
 	return r
-}
-
-// proxied is r as a bridge sees it through the proxies.
-func (r *replicated) proxied(proxies []*sinktest.Proxy) *replicated {
-	through := *r
-	through.natsURLs, through.brokers = nil, nil
-	for n, p := range proxies {
-		if n < len(proxies)/2 {
-			through.brokers = append(through.brokers, p.Addr())
-		} else {
-			through.natsURLs = append(through.natsURLs, (&url.URL{Scheme: "nats", Host: p.Addr()}).String())
-		}
-	}
-	return &through
 }
 
 const mirrorStream = "MIRROR"
@@ -99,6 +84,12 @@ sinks:
     kafka: {brokers: [%s], topic: "%s-{resource}", createTopics: {partitions: 3, replicationFactor: 3}}
 `, strings.Join(r.resources, ", "), r.namespace, buffer, urls, buffer, urls, mirrorStream,
 		buffer, strings.Join(r.brokers, ", "), r.namespace)
+}
+
+// configWithWindow is config with a stream that knows ids for the usual time: what a process that hangs, or that is cut
+// off, has already handed to its connection arrives late.
+func (r *replicated) configWithWindow() string {
+	return strings.Replace(r.config(), "duplicateWindow: 100ms", "duplicateWindow: 2m", 1)
 }
 
 func (r *replicated) topic(resource string) string { return r.namespace + "-" + resource }
@@ -170,6 +161,23 @@ func (r *replicated) refused() (batches int) {
 		batches += bytes.Count(log, []byte("InvalidProducerEpochException"))
 	}
 	return batches
+}
+
+// judge requires that each destination has each revision once, in order, no other event twice, and no gap event.
+func (r *replicated) judge(truth []change) {
+	r.t.Helper()
+	r.judgeKafka(truth)
+	r.judgeStream(truth)
+	r.judgeMirror(truth)
+	all := [][]received{r.js[0].read("E2E")}
+	for _, resource := range r.resources {
+		all = append(all, readKafka(r.t, r.kafka[0].Addr(), r.topic(resource))...)
+	}
+	for _, e := range slices.Concat(all...) {
+		if e.attributes["type"] == "dev.deltabridge.gap" {
+			r.t.Errorf("a gap: %s %s", e.place, e.data)
+		}
+	}
 }
 
 // judgeKafka requires that the topics have each revision once, in order, and no other event twice.

@@ -29,6 +29,11 @@ type replicas struct {
 	kubeconfig, state, config string
 }
 
+// jetStreamLog is the configuration of a state log on the servers of a JetStream cluster.
+func jetStreamLog(urls []string) string {
+	return fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true, replicas: 3}}", strings.Join(urls, ","))
+}
+
 // newReplicas adds to a configuration what replicas require. log is the configuration of the state log.
 func newReplicas(t *testing.T, kubeconfig, lease, log, config string) *replicas {
 	t.Helper()
@@ -66,11 +71,16 @@ func (b *bridge) waitLeader() {
 func (b *bridge) waitDelivered() {
 	b.t.Helper()
 	eventually(b.t, time.Minute, func() error {
-		if n := b.metric("deltabridge_queue_events") + b.metric("deltabridge_spill_events"); n > 50 {
+		if n := b.waiting(); n > 50 {
 			return fmt.Errorf("%.0f events wait", n)
 		}
 		return nil
 	})
+}
+
+// waiting returns how many events wait.
+func (b *bridge) waiting() float64 {
+	return b.metric("deltabridge_queue_events") + b.metric("deltabridge_spill_events")
 }
 
 // waitSuccessor waits until one of two replicas has delivered something, and returns it first. other may be nil.
@@ -96,9 +106,7 @@ func waitSuccessor(t *testing.T, one, other *bridge) (leader, standby *bridge) {
 func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 	r := newReplicated(t)
 	all := newReplicas(t, r.c.Kubeconfig(), r.namespace,
-		fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true, replicas: 3}}", strings.Join(r.natsURLs, ",")),
-		// What a process that hangs has already handed to its connection arrives late.
-		strings.Replace(r.config(), "duplicateWindow: 100ms", "duplicateWindow: 2m", 1))
+		jetStreamLog(r.natsURLs), r.configWithWindow())
 	leader := all.start()
 	leader.waitLeader()
 	changes := startChanges(t, r.cs, r.namespace, 60, 500, r.resources...)
@@ -149,9 +157,7 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 	if len(stopped) >= 30 && (median > time.Second || longest > 2*time.Second) { // else other tests may run beside it
 		t.Errorf("hand-overs: the median pause was %v, the longest %v", median, longest)
 	}
-	r.judgeKafka(truth)
-	r.judgeStream(truth)
-	r.judgeMirror(truth)
+	r.judge(truth)
 }
 
 // arrivals are the times at which something arrived.

@@ -71,9 +71,9 @@ func StartBehind(ctx context.Context, dir string, proxies []string, properties .
 	return b, startAll(ctx, []*Broker{b})
 }
 
-// StartCluster is [StartBehind] for a cluster of several brokers, each with a folder in dir and, if proxies has as many
-// addresses as the cluster has nodes, one listener behind a proxy. A topic has three replicas, of which two must be in
-// sync, unless it is created with other settings.
+// StartCluster is [StartBehind] for a cluster of several brokers, each with a folder in dir. The first proxy is of the
+// first node, and so on; after the last node, the next proxy is of the first node again. A topic has three replicas, of
+// which two must be in sync, unless it is created with other settings.
 func StartCluster(
 	ctx context.Context,
 	dir string,
@@ -87,8 +87,8 @@ func StartCluster(
 			dir:        filepath.Join(dir, strconv.Itoa(n+1)),
 			properties: slices.Concat(clusterProperties, properties),
 		}
-		if len(proxies) > 0 {
-			b.proxies = proxies[n : n+1]
+		for proxy := n; proxy < len(proxies); proxy += nodes {
+			b.proxies = append(b.proxies, proxies[proxy])
 		}
 		brokers[n] = b
 	}

@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/scale"
+)
+
+// cut is an outage of connections for twice the duration of the Lease.
+type cut struct {
+	of       string
+	proxies  func(leader, standby *links) []*sinktest.Proxy
+	takeOver bool          // another replica takes over
+	pause    time.Duration // the longest of the stream
+}
+
+// cuts returns all outages. Replicas with different addresses have different configurations, so each lets the other one
+// try first.
+func cuts() []cut {
+	lease := leaseDuration()
+	takeOver, outage := lease+3*time.Second, 2*lease+3*time.Second
+	return []cut{
+		{"leader and API server", func(l, _ *links) []*sinktest.Proxy { return l.api }, true, takeOver},
+		{"leader and log", func(l, _ *links) []*sinktest.Proxy { return l.log }, false, lease},
+		{"leader and Kafka", func(l, _ *links) []*sinktest.Proxy { return l.kafka }, false, lease},
+		{"leader and JetStream", func(l, _ *links) []*sinktest.Proxy { return l.nats }, false, outage},
+		{"leader and everything", func(l, _ *links) []*sinktest.Proxy { return l.all() }, true, takeOver},
+		{"all and API server", func(l, s *links) []*sinktest.Proxy { return slices.Concat(l.api, s.api) }, false, outage},
+	}
+}
+
+// TestCutOff: under random changes, the leader can't reach one thing or all, or no replica can reach the API server. What
+// was sent arrives when the network is back. Each broker has each revision once, in order, and no gap.
+func TestCutOff(t *testing.T) { // alone: it runs six brokers
+	of := []*links{newLinks(t), newLinks(t)}
+	r := newReplicated(t, of...)
+	var all []*bridge
+	for _, l := range of {
+		b := newReplicas(t, r.kubeconfig(l), r.namespace, jetStreamLog(natsURLs(l.log)), r.behind(l).configWithWindow()).start()
+		if all = append(all, b); len(all) == 1 {
+			b.waitLeader()
+		}
+	}
+	changes := startChanges(t, r.cs, r.namespace, 60, 300, r.resources...)
+	delivered, probed := watchPauses(t, r.js[0], "k8s.>"), watchProbe(t, r.js[0])
+	for range scale.Of(1, 5) {
+		for _, c := range cuts() {
+			leader := waitOneLeader(t, all)
+			began := time.Now()
+			proxies := c.proxies(of[leader], of[1-leader])
+			freeze(proxies)
+			pause(t, 2*leaseDuration())
+			if took := all[1-leader].leads() == nil; took != c.takeOver {
+				t.Errorf("%s: another replica has taken over: %t", c.of, took)
+			}
+			thaw(proxies)
+			waitOneLeader(t, all)
+			longest, probe := delivered.longest(began), probed.longest(began)
+			t.Logf("%s: the longest pause of the stream was %v, that of the probe %v", c.of, longest, probe)
+			if longest-probe > c.pause {
+				t.Errorf("%s: nothing was delivered to the stream for %v", c.of, longest)
+			}
+		}
+	}
+	last := all[waitOneLeader(t, all)]
+	changes.stop(t)
+	truth := r.upTo(last)
+	for _, b := range all {
+		b.stop()
+	}
+	r.judge(truth)
+}
+
+// waitOneLeader waits until one of two replicas leads, the other can take over, and hardly an event waits. It returns
+// which one leads.
+func waitOneLeader(t *testing.T, all []*bridge) (leader int) {
+	t.Helper()
+	eventually(t, time.Minute, func() error {
+		if leader = slices.IndexFunc(all, func(b *bridge) bool { return b.leads() == nil }); leader < 0 {
+			return errors.New("no replica leads")
+		}
+		if all[1-leader].leads() == nil {
+			return errors.New("both replicas lead")
+		}
+		for _, b := range all {
+			if err := b.ready(); err != nil {
+				return err
+			}
+		}
+		if n := all[leader].waiting(); n > 50 {
+			return fmt.Errorf("%.0f events wait", n)
+		}
+		return nil
+	})
+	return leader
+}
