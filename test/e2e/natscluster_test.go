@@ -66,8 +66,8 @@ func startJetStreamCluster(t *testing.T) []*jetStream {
 func (js *jetStream) startProcess() {
 	js.t.Helper()
 	config := filepath.Join(js.dir, "nats.conf")
-	text := fmt.Sprintf("server_name: e2e-%d\nlisten: %q\njetstream {store_dir: %q}\n"+
-		"cluster {name: e2e, listen: \"127.0.0.1:%d\", routes: [%s]}\n", js.port, js.addr(), filepath.Join(js.dir, "store"),
+	text := fmt.Sprintf("server_name: %s\nlisten: %q\njetstream {store_dir: %q}\n"+
+		"cluster {name: e2e, listen: \"127.0.0.1:%d\", routes: [%s]}\n", js.name(), js.addr(), filepath.Join(js.dir, "store"),
 		js.route, strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", js.routes), "[]"), " ", ", "))
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		js.t.Fatal(err)
@@ -88,6 +88,12 @@ func (js *jetStream) startProcess() {
 	})
 }
 
+// name is that of a member of a cluster.
+func (js *jetStream) name() string { return "e2e-" + itoa(js.port) }
+
+// kill ends a member of a cluster as a failure of its node would.
+func (js *jetStream) kill() { js.end(syscall.SIGKILL) }
+
 // end sends a signal to a member of a cluster that runs, and waits until it has ended.
 func (js *jetStream) end(s syscall.Signal) {
 	if js.process != nil {
@@ -95,24 +101,4 @@ func (js *jetStream) end(s syscall.Signal) {
 		_ = js.process.Wait() // the exit code says how it was ended
 		js.process = nil
 	}
-}
-
-// leader returns which of the servers leads a stream.
-func leader(t *testing.T, members []*jetStream, stream string) (n int) {
-	t.Helper()
-	api, closeConn := members[0].api()
-	defer closeConn()
-	eventually(t, 10*time.Second, func() error {
-		s, err := api.Stream(t.Context(), stream)
-		if err != nil {
-			return err
-		}
-		for n = range members {
-			if s.CachedInfo().Cluster.Leader == "e2e-"+itoa(members[n].port) {
-				return nil
-			}
-		}
-		return fmt.Errorf("stream %s has no leader", stream)
-	})
-	return n
 }

@@ -63,6 +63,22 @@ func newReplicated(t *testing.T, all ...*links) *replicated {
 	return r
 }
 
+// next returns r for another test: with another namespace and empty streams.
+func (r *replicated) next(t *testing.T) *replicated {
+	t.Helper()
+	api, closeConn := r.js[0].api()
+	defer closeConn()
+	for _, stream := range r.js[0].streams() {
+		if err := api.DeleteStream(t.Context(), stream); err != nil {
+			t.Fatal(err)
+		}
+	}
+	another := *r
+	another.t, another.namespace = t, newNamespace(t, r.cs)
+	another.written = another.createMirror()
+	return &another
+}
+
 const mirrorStream = "MIRROR"
 
 // config has a sink for a stream that keeps everything, one for a stream of last messages, and one for Kafka. The

@@ -29,11 +29,6 @@ type replicas struct {
 	kubeconfig, state, config string
 }
 
-// jetStreamLog is the configuration of a state log on the servers of a JetStream cluster.
-func jetStreamLog(urls []string) string {
-	return fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true, replicas: 3}}", strings.Join(urls, ","))
-}
-
 // newReplicas adds to a configuration what replicas require. log is the configuration of the state log.
 func newReplicas(t *testing.T, kubeconfig, lease, log, config string) *replicas {
 	t.Helper()
@@ -102,18 +97,38 @@ func waitSuccessor(t *testing.T, one, other *bridge) (leader, standby *bridge) {
 
 // TestTakeOver: under random changes, the leader is killed and its directory is lost, it is stopped as in a rolling
 // update, or it hangs for twice the duration of the Lease, in turn. A standby takes over. Each broker has each revision
-// once, in order.
+// once, in order. Then the broker of the log fails as well.
 func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 	r := newReplicated(t)
-	all := newReplicas(t, r.c.Kubeconfig(), r.namespace,
-		jetStreamLog(r.natsURLs), r.configWithWindow())
+	t.Run("log in JetStream", func(t *testing.T) {
+		next := r.next(t)
+		next.takeOver(next.jetStreamLog(), scale.Of(3, 90))
+	})
+	t.Run("log in Kafka", func(t *testing.T) {
+		next := r.next(t)
+		next.takeOver(next.kafkaLog(), scale.Of(3, 30))
+	})
+	t.Run("log in a JetStream that fails", func(t *testing.T) {
+		next := r.next(t)
+		next.failOver(next.jetStreamLog(), scale.Of(1, 10))
+	})
+	t.Run("log in a Kafka that fails", func(t *testing.T) {
+		next := r.next(t)
+		next.failOver(next.kafkaLog(), scale.Of(1, 10))
+	})
+}
+
+// takeOver is TestTakeOver with a state log.
+func (r *replicated) takeOver(log stateLog, rounds int) {
+	t := r.t
+	all := newReplicas(t, r.c.Kubeconfig(), r.namespace, log.config, r.configWithWindow())
 	leader := all.start()
 	leader.waitLeader()
 	changes := startChanges(t, r.cs, r.namespace, 60, 500, r.resources...)
 	delivered, probed := watchPauses(t, r.js[0], "k8s.>"), watchProbe(t, r.js[0])
 	standby := all.start()
 	pauses := map[string][]time.Duration{}
-	for n := range scale.Of(6, 90) {
+	for n := range rounds {
 		standby.waitReady()
 		kind, third := []string{"killed", "stopped", "hangs"}[n%3], (*bridge)(nil)
 		if kind == "stopped" {
