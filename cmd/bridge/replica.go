@@ -168,6 +168,8 @@ func (b *bridge) standby(c *replica.Copy, candidate *election.Candidate) http.Ha
 		case behind < 0:
 			http.Error(w, "not ready:\n- "+about+"; this replica has no complete copy of state.log, or cannot read it",
 				http.StatusServiceUnavailable)
+		case behind == 0:
+			http.Error(w, "not ready:\n- this replica becomes the leader", http.StatusServiceUnavailable)
 		default:
 			http.Error(w, fmt.Sprintf("not ready:\n- %s; this replica is %d commits behind state.log", about, behind),
 				http.StatusServiceUnavailable)

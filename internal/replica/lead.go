@@ -41,9 +41,9 @@ func (c *Copy) Lead(ctx context.Context, acceptLoss bool) error {
 		c.logger.Error("state log has lost commits, continuing with the local checkpoint", "err", problem)
 	}
 	c.logger.Info("leading: this process writes the state log", "epoch", w.Term().Epoch)
+	c.leads.Store(true)
 	c.behind.Store(0)
 	c.wasReady.Store(true)
-	c.leads.Store(true)
 	return nil
 }
 

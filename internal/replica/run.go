@@ -187,8 +187,8 @@ const (
 	eligibleBehind = 100
 )
 
-// Ready reports whether this process can take over at once: its copy is complete and up to date.
-func (c *Copy) Ready() bool { return c.isWithin(maxBehind) }
+// Ready reports whether this process is a standby that can take over at once: its copy is complete and up to date.
+func (c *Copy) Ready() bool { return !c.leads.Load() && c.isWithin(maxBehind) }
 
 // isWithin reports whether the copy is complete and at most some commits behind the log.
 func (c *Copy) isWithin(commits int) bool { return c.Behind() >= 0 && c.Behind() <= commits }

@@ -86,6 +86,9 @@ func TestTerms(t *testing.T) {
 	b, l := logtest.NewBroker(true), newLease()
 	one := l.join(start(t, b.Open(), ""))
 	one.awaitTerm(1)
+	if one.Ready() {
+		t.Error("the leader is ready to take over")
+	}
 	one.mustPut("a", 1)
 	other := l.join(start(t, b.Open(), ""))
 	eventually(t, "the standby is ready", other.Ready)
