@@ -88,10 +88,11 @@ func (r *replicated) kafkaLog() stateLog {
 			var assignment kadm.AlterPartitionAssignmentsReq
 			assignment.Assign(topic, 0, slices.Concat(p.Replicas[at:], p.Replicas[:at]))
 			_, err = admin.AlterPartitionAssignments(ctx, assignment)
-			if err == nil {
-				_, err = admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, kadm.TopicsSet{topic: {0: {}}})
+			if err != nil {
+				return err
 			}
-			return err
+			elected, err := admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, kadm.TopicsSet{topic: {0: {}}})
+			return errors.Join(err, elected[topic][0].Err)
 		},
 		kill: func(node int) error { return r.kafka[node].Kill() },
 		start: func(node int) error {

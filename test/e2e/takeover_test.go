@@ -124,7 +124,11 @@ func (r *replicated) takeOver(log stateLog, rounds int) {
 	all := newReplicas(t, r.c.Kubeconfig(), r.namespace, log.config, r.configWithWindow())
 	leader := all.start()
 	leader.waitLeader()
-	changes := startChanges(t, r.cs, r.namespace, 60, 500, r.resources...)
+	var changes []*randomChanges
+	for range 3 { // about half of the changes are not possible
+		changes = append(changes, startChanges(t, r.cs, r.namespace, 60, 350, r.resources...))
+	}
+	started := time.Now()
 	delivered, probed := watchPauses(t, r.js[0], "k8s.>"), watchProbe(t, r.js[0])
 	standby := all.start()
 	pauses := map[string][]time.Duration{}
@@ -155,7 +159,10 @@ func (r *replicated) takeOver(log stateLog, rounds int) {
 		pauses[kind] = append(pauses[kind], max(0, delivered.longest(began)-probed.longest(began)))
 	}
 	leader.waitLeader()
-	changes.stop(t)
+	for _, c := range changes {
+		c.stop(t)
+	}
+	lasted := time.Since(started)
 	truth := r.upTo(leader)
 	leader.stop()
 	standby.stop()
@@ -163,7 +170,8 @@ func (r *replicated) takeOver(log stateLog, rounds int) {
 		slices.Sort(all)
 		t.Logf("%s: pauses of %v", kind, all)
 	}
-	t.Logf("%d changes; the longest pause of the probe was %v", len(truth), probed.longest(time.Time{}))
+	t.Logf("%d changes, %.0f per second; the longest pause of the probe was %v", len(truth),
+		float64(len(truth))/lasted.Seconds(), probed.longest(time.Time{}))
 	if longest := slices.Max(append(pauses["killed"], pauses["hangs"]...)); longest > leaseDuration()+3*time.Second {
 		t.Errorf("a take-over took %v", longest)
 	}
