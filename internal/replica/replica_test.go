@@ -150,8 +150,10 @@ func TestForeignLog(t *testing.T) {
 	other := func(o *Options) { o.Claim.Cluster = "other" }
 	use := func(wanted error, p *process) {
 		t.Helper()
-		wantError(t, "Follow", p.Follow(t.Context()), wanted)
-		wantError(t, "Lead", p.Lead(t.Context(), true), wanted)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		wantError(t, "Follow", p.Follow(ctx), wanted)
+		wantError(t, "Lead", p.Lead(ctx, true), wanted)
 		wantError(t, "commit", p.put("b", 2), statelog.ErrConflict)
 		if p.Behind() != unknown {
 			t.Errorf("%d behind", p.Behind())
@@ -162,6 +164,13 @@ func TestForeignLog(t *testing.T) {
 	use(statelog.ErrForeign, foreign)
 	foreign.expect(empty)
 	p.mustPut("c", 3)
+	joined := start(t, b.Open(), "", func(o *Options) { o.Claim.Cluster = "" })
+	stop, _ := joined.run(joined.Follow)
+	joined.caughtUp(p)
+	stopped(t, stop)
+	joined.claim.Cluster = "other" // as when the API server has answered
+	use(statelog.ErrForeign, joined)
+	p.mustPut("c", 4)
 	want := p.content()
 
 	newer := statelog.NewWriter(b.Open(), &logtest.Copy{}, statelog.Claim{Format: checkpoint.Format + 1})

@@ -188,7 +188,7 @@ func (r *reader) commit(c *commit, position int64) (err error) {
 			return err
 		}
 		r.mode, r.lost = synced, nil
-		return nil
+		return r.point.Claim.check(r.own) // the claim is not read again
 	case c.first && !follows:
 		if err := r.copy.Reset(); err != nil {
 			r.restart()
