@@ -26,7 +26,7 @@ func (*countingLog) Sync() error { return nil }
 
 func (l *countingLog) Append([]statelog.Pair) (statelog.Point, error) {
 	l.n++
-	return statelog.Point{Number: l.n}, nil
+	return statelog.Point{Number: l.n, Own: true}, nil
 }
 
 // spillOnce is a process that takes what an earlier process has left on disk, and leaves a spilled event and a parked

@@ -60,7 +60,7 @@ func (j *journal) call(ctx context.Context, method func(context.Context) error) 
 // isFinal reports whether an error means that this process must not use the log, or must not write to it any more.
 func isFinal(err error) bool {
 	return errors.Is(err, statelog.ErrConflict) || errors.Is(err, statelog.ErrForeign) ||
-		errors.Is(err, statelog.ErrNewer)
+		errors.Is(err, statelog.ErrNewer) || errors.Is(err, statelog.ErrDiverged)
 }
 
 // errSilent is the cause with which patientLog ends a context.

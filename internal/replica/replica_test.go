@@ -104,6 +104,48 @@ func TestFirstLog(t *testing.T) {
 	stopped(t, stop)
 }
 
+// A file that was changed without its log has a newer state than the log, whether the log contains the whole state or not.
+// The log must be removed first.
+func TestChangedWithoutLog(t *testing.T) {
+	for name, complete := range map[string]bool{"complete": true, "without a pass": false} {
+		t.Run(name, func(t *testing.T) {
+			b, first := logtest.NewBroker(true), start(t, logtest.NewBroker(true).Open(), "").lead()
+			first.close()
+			alone := func(object string, version int) content {
+				t.Helper()
+				file, err := checkpoint.Open(checkpoint.Options{Path: first.dir, NoSync: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				p := &process{Copy: &Copy{store: file}, t: t}
+				p.mustPut(object, version)
+				want := p.content()
+				if err := file.Close(); err != nil {
+					t.Fatal(err)
+				}
+				return want
+			}
+			alone("a", 1)
+			p := start(t, b.Open(), first.dir)
+			if err := p.Lead(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+			if complete {
+				p.lead()
+			}
+			p.close()
+			want := alone("b", 2)
+			p = start(t, b.Open(), first.dir)
+			wantError(t, "Follow", p.Follow(t.Context()), statelog.ErrDiverged)
+			wantError(t, "Lead", p.Lead(t.Context(), true), statelog.ErrDiverged)
+			p.expect(want)
+			b.Recreate()
+			p.lead().expect(want)
+			expectLog(t, b.Open(), want)
+		})
+	}
+}
+
 // The log is purged while a process leads. It writes everything again.
 func TestPurge(t *testing.T) {
 	b := logtest.NewBroker(true)

@@ -85,7 +85,7 @@ func (c *Copy) term(ctx context.Context, t Term, o Terms) error {
 	}
 	switch err := c.Lead(t.Context(), c.acceptsLoss()); {
 	case err == nil:
-	case errors.Is(err, statelog.ErrForeign), errors.Is(err, statelog.ErrNewer):
+	case isFinal(err) && !errors.Is(err, statelog.ErrConflict):
 		return fmt.Errorf("state.log: %w", err)
 	default:
 		if errors.Is(err, statelog.ErrIncomplete) {

@@ -2,14 +2,13 @@ package statelog
 
 // Copy is a local copy of what the log contains. A process that has lost its copy reads the whole log.
 type Copy interface {
-	// Point returns the point of the last Apply, or the zero Point. A copy that was not made from a log has the zero
-	// Point too. When such a copy is first used with a log, the content of the log replaces the content of the copy. If
-	// the log is empty, the content of the copy is written to the log instead.
+	// Point returns the point of the last Apply, or the zero Point. A copy that was not made from a log, or was changed
+	// without it, has the zero Point too. If the log is empty, the content of such a copy is written to the log.
 	Point() Point
 	// Apply changes the content and the point in one transaction. Pairs are in the order of their commits, and may
 	// share memory. Without pairs, only the point changes.
 	Apply(pairs []Pair, at Point) error
-	// Reset removes the content and the point.
+	// Reset removes the content and the point. ErrDiverged means that the content is not from a log, and was not removed.
 	Reset() error
 }
 
@@ -28,6 +27,8 @@ type Point struct {
 	Number   uint64 `json:"number"`   // number of the commit; the first commit has the number 1
 	Chain    uint32 `json:"chain"`    // copies with the same Number and Chain have the same content
 	Claim    Claim  `json:"claim"`    // claim of the process that wrote the commit
+	// Own means that the process that has this copy made the claim. Without the log, only such a copy can be used.
+	Own bool `json:"own,omitempty"`
 	// Partial means that the content is not complete, because it was read from the beginning of a pass that has not
 	// ended. Nothing may be concluded from partial content.
 	Partial bool `json:"partial,omitempty"`
@@ -58,7 +59,7 @@ func (p *Point) is(c *commit) bool {
 func (p Point) next(c *commit, claim Claim, position int64) Point {
 	p.Position, p.Number, p.Chain = position, c.number, c.chain()
 	if c.kind == kindClaim {
-		p.Claim = claim
+		p.Claim, p.Own = claim, false
 	}
 	if c.first {
 		p.Running = Pass{Position: position, Number: c.number}

@@ -233,6 +233,7 @@ func (w *Writer) complete(ctx context.Context) error {
 	w.pending = nil
 	r := &w.reader
 	r.point = r.point.next(p.commit, p.claim, p.position)
+	r.point.Own = true
 	r.epoch, r.number, r.mode = p.commit.epoch, p.commit.number, synced
 	if p.commit.first {
 		w.cursor, w.purged = "", false

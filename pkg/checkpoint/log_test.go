@@ -370,6 +370,36 @@ func TestChangeWithoutLog(t *testing.T) {
 	}
 }
 
+// Without the log, only the copy of the last leader can be used.
+func TestCopyWithoutLog(t *testing.T) {
+	l := newLeader(t, Options{})
+	standby, partial := l.another(Options{}), l.another(Options{})
+	standby.read()
+	if err := partial.Copy().Apply(nil, statelog.Point{Number: 1, Partial: true, Own: true}); err != nil {
+		t.Fatal(err)
+	}
+	next := l.another(Options{})
+	alone := func(what string, p *process, want error) {
+		t.Helper()
+		p.Close()
+		s, err := Open(Options{Path: p.opts.Path, NoSync: true})
+		if err == nil {
+			err = s.Close()
+		}
+		if !errors.Is(err, want) {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+	alone("a standby", standby, errOnlyCopy)
+	alone("a part", partial, errOnlyCopy)
+	alone("the leader", l, nil)
+	next.lead()
+	former := startProcess(t, l.broker, Options{Path: l.opts.Path})
+	former.read()
+	alone("a former leader", former, errOnlyCopy)
+	alone("its successor", next, nil)
+}
+
 // With Identities, neither the log nor a copy contains a body, and a copy that becomes the leader counts its rows
 // correctly.
 func TestIdentities(t *testing.T) {

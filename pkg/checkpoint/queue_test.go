@@ -68,7 +68,7 @@ func (m *mortal) Sync() error {
 	if m.pending == nil {
 		return nil
 	}
-	err := m.store.Copy().Apply(m.pending, statelog.Point{Number: m.store.noted().Point.Number + 1})
+	err := m.store.Copy().Apply(m.pending, statelog.Point{Number: m.store.noted().Point.Number + 1, Own: true})
 	m.pending = nil
 	return err
 }
@@ -76,7 +76,7 @@ func (m *mortal) Sync() error {
 func (m *mortal) Append(pairs []statelog.Pair) (statelog.Point, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	at := statelog.Point{Number: m.store.noted().Point.Number + 1}
+	at := statelog.Point{Number: m.store.noted().Point.Number + 1, Own: true}
 	if m.after != nil {
 		return at, errCut
 	}

@@ -93,6 +93,9 @@ func checkPair(p statelog.Pair) error {
 
 // Reset implements statelog.Copy.
 func (r replica) Reset() error {
+	if record := r.noted(); record.Installation != "" && record.Point.Number == 0 {
+		return statelog.ErrDiverged
+	}
 	err := r.replace(r.emptyRecord(""), nil, r.install)
 	return boltfile.Explain("empty the checkpoint", r.path, err)
 }

@@ -42,6 +42,9 @@ type Stats struct {
 	LastCommit  time.Time // zero if nothing was written yet
 }
 
+var errOnlyCopy = errors.New("this is a copy of a state log that another replica wrote last, so it may lack changes; " +
+	"configure state.log again, and remove it only when this replica is the leader")
+
 // Store is the durable checkpoint of one bridge. It is safe for concurrent use. Reads do not wait for commits.
 type Store struct {
 	path   string // path of the file
@@ -75,6 +78,8 @@ const (
 // If a newer version with another Format has used the directory, Open goes back to the checkpoint that this version has
 // left, and quarantines the newer files.
 //
+// Without a Log, Open fails if the file is a copy of a log that another process wrote last.
+//
 // Open reads the whole file, and compacts the file if more than half of it is free. Then it does what TakeOver does,
 // except if there is a Log: the file is then a copy of what the log contains, which Copy changes until TakeOver.
 func Open(opts Options) (*Store, error) {
@@ -106,6 +111,9 @@ func (s *Store) enter() error {
 	}
 	if err := s.begin(); err != nil || s.opts.Log != nil {
 		return err
+	}
+	if at := s.record.Point; at.Number > 0 && (at.Partial || !at.Own) {
+		return errors.Join(errOnlyCopy, s.file.Close())
 	}
 	if err := s.TakeOver(); err != nil {
 		return errors.Join(err, s.file.Close())
