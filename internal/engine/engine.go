@@ -161,6 +161,9 @@ func (e *Engine) readiness() (reasons, notes []string) {
 		case status != "ok":
 			notes = append(notes, line)
 		}
+		if p.outside {
+			reasons = append(reasons, "sink "+p.Name+": events that wait on disk are not in state.log: "+outside)
+		}
 		if _, _, _, _, err := p.queue.SpillStats(); err != "" {
 			reasons = append(reasons, "sink "+p.Name+": its spill can't be written: "+err)
 		}

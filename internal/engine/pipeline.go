@@ -72,6 +72,7 @@ type pipeline struct {
 	// spilled contains the positions of the events that were in the spill at the start, by cluster and source. It is empty
 	// if the spill was empty; then the positions in the checkpoint apply.
 	spilled map[string]string
+	outside bool // whether events wait on disk in files that the state log does not contain
 
 	pausing sync.Mutex // held while the sink is paused or resumed
 

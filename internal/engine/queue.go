@@ -107,6 +107,9 @@ func (p *pipeline) parkedStorage(state string) (parked.Storage, error) {
 	return nil, nil
 }
 
+// outside says why a sink's events are not in the state log.
+const outside = "an earlier process without a state log has left some; after they are delivered, restart the bridge"
+
 // usesCheckpoint reports whether events that wait on disk are part of the checkpoint. They are if there is a state log.
 // But if an earlier process has left events in the other place, this place is used until the next start.
 func (p *pipeline) usesCheckpoint(waiting bool, waitingOutside func() bool) bool {
@@ -116,10 +119,8 @@ func (p *pipeline) usesCheckpoint(waiting bool, waitingOutside func() bool) bool
 	case !p.store.HasLog():
 		return false
 	case waitingOutside():
-		p.log.Warn(
-			"events that wait on disk are not in the state log, because an earlier process without a state log has left " +
-				"some; after they are delivered, the next start puts new ones into the state log",
-		)
+		p.outside = true
+		p.log.Warn("events that wait on disk are not in the state log: " + outside)
 		return false
 	}
 	return true

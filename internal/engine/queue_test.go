@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,7 +41,15 @@ func spillOnce(t *testing.T, state, id string, log checkpoint.Log) (spilled, par
 	if err != nil {
 		t.Fatal(err)
 	}
+	before, err := fifo.Peek(filepath.Join(state, "spill-lines"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	e := engineOf(t, store, state, map[string]sinks.Sink{"lines": stdout.New(io.Discard)})
+	reasons, _ := e.readiness()
+	if told := strings.Contains(strings.Join(reasons, "\n"), outside); told != (log != nil && before > 0) {
+		t.Errorf("%d events in files, not ready: %v", before, reasons)
+	}
 	p := e.pipelines[0]
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
