@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -41,7 +40,13 @@ func TestCutOff(t *testing.T) { // alone: it runs six brokers
 	r := newReplicated(t, of...)
 	var all []*bridge
 	for _, l := range of {
-		b := newReplicas(t, r.kubeconfig(l), r.namespace, jetStreamLog(natsURLs(l.log)), r.behind(l).configWithWindow()).start()
+		b := newReplicas(
+			t,
+			r.kubeconfig(l),
+			r.namespace,
+			jetStreamLog(natsURLs(l.log)),
+			r.behind(l).configWithWindow(),
+		).start()
 		if all = append(all, b); len(all) == 1 {
 			b.waitLeader()
 		}
@@ -50,7 +55,7 @@ func TestCutOff(t *testing.T) { // alone: it runs six brokers
 	delivered, probed := watchPauses(t, r.js[0], "k8s.>"), watchProbe(t, r.js[0])
 	for range scale.Of(1, 5) {
 		for _, c := range cuts() {
-			leader := waitOneLeader(t, all)
+			leader := waitLeading(t, all)
 			began := time.Now()
 			proxies := c.proxies(of[leader], of[1-leader])
 			freeze(proxies)
@@ -59,7 +64,7 @@ func TestCutOff(t *testing.T) { // alone: it runs six brokers
 				t.Errorf("%s: another replica has taken over: %t", c.of, took)
 			}
 			thaw(proxies)
-			waitOneLeader(t, all)
+			waitLeading(t, all)
 			longest, probe := delivered.longest(began), probed.longest(began)
 			t.Logf("%s: the longest pause of the stream was %v, that of the probe %v", c.of, longest, probe)
 			if longest-probe > c.pause {
@@ -67,7 +72,7 @@ func TestCutOff(t *testing.T) { // alone: it runs six brokers
 			}
 		}
 	}
-	last := all[waitOneLeader(t, all)]
+	last := all[waitLeading(t, all)]
 	changes.stop(t)
 	truth := r.upTo(last)
 	for _, b := range all {
@@ -76,26 +81,15 @@ func TestCutOff(t *testing.T) { // alone: it runs six brokers
 	r.judge(truth)
 }
 
-// waitOneLeader waits until one of two replicas leads, the other can take over, and hardly an event waits. It returns
-// which one leads.
-func waitOneLeader(t *testing.T, all []*bridge) (leader int) {
+// waitLeading is like [waitOneLeader], and waits until hardly an event waits. It returns which replica leads.
+func waitLeading(t *testing.T, all []*bridge) int {
 	t.Helper()
+	leader, _ := waitOneLeader(t, all[0], all[1])
 	eventually(t, time.Minute, func() error {
-		if leader = slices.IndexFunc(all, func(b *bridge) bool { return b.leads() == nil }); leader < 0 {
-			return errors.New("no replica leads")
-		}
-		if all[1-leader].leads() == nil {
-			return errors.New("both replicas lead")
-		}
-		for _, b := range all {
-			if err := b.ready(); err != nil {
-				return err
-			}
-		}
-		if n := all[leader].waiting(); n > 50 {
+		if n := leader.waiting(); n > 50 {
 			return fmt.Errorf("%.0f events wait", n)
 		}
 		return nil
 	})
-	return leader
+	return slices.Index(all, leader)
 }

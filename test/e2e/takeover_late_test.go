@@ -3,11 +3,10 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
@@ -15,29 +14,22 @@ import (
 // leader loses the API server. Another replica takes over and delivers. Then the network delivers what it has held, and
 // the first replica becomes a standby. The duplicate window recognizes what the plain stream receives late.
 func TestBytesThatArriveAfterATakeOver(t *testing.T) { // alone: it runs six brokers
-	var proxies []*sinktest.Proxy
-	for range 6 {
-		proxies = append(proxies, sinktest.NewProxy(t, ""))
+	l := newLinks(t)
+	r := newReplicated(t, l)
+	replica := func(kubeconfig, log string, r *replicated) *replicas {
+		return newReplicas(t, kubeconfig, r.namespace, log, r.configWithWindow())
 	}
-	r := newReplicatedBehind(t, proxies)
-	kubeconfig, api := throughProxy(t, r.c)
-	replica := func(kubeconfig string, r *replicated) *replicas {
-		return newReplicas(t, kubeconfig, r.namespace,
-			fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true, replicas: 3}}", strings.Join(r.natsURLs, ",")),
-			strings.Replace(r.config(), "duplicateWindow: 100ms", "duplicateWindow: 2m", 1))
-	}
-	old := replica(kubeconfig, r.proxied(proxies)).start()
+	old := replica(r.kubeconfig(l), jetStreamLog(natsURLs(l.log)), r.behind(l)).start()
 	old.waitLeader()
-	b := replica(r.c.Kubeconfig(), r).start()
+	b := replica(r.c.Kubeconfig(), jetStreamLog(r.natsURLs), r).start()
 	b.waitReady()
 	changes := r.startChanges()
 	old.waitAcknowledged(100)
 	changes.stop(t)
 	r.upTo(old) // what comes now is not acknowledged before the network holds it
 	refused := r.refused()
-	for _, p := range proxies {
-		p.Freeze()
-	}
+	brokers := slices.Concat(l.log, l.nats, l.kafka)
+	freeze(brokers)
 	changes = r.startChanges()
 	eventually(t, 10*time.Second, func() error {
 		for _, sink := range []string{"jetstream", "mirror", "kafka"} {
@@ -48,15 +40,13 @@ func TestBytesThatArriveAfterATakeOver(t *testing.T) { // alone: it runs six bro
 		return nil
 	})
 	pause(t, time.Second)
-	api.Freeze()
+	freeze(l.api)
 	b.waitLeader()
 	pause(t, scale.Of(3*time.Second, time.Minute))
 	b.waitDelivered()
-	for _, p := range proxies {
-		p.Thaw()
-	}
+	thaw(brokers)
 	pause(t, time.Second)
-	api.Thaw()
+	thaw(l.api)
 	eventually(t, time.Minute, func() error {
 		if old.leads() == nil {
 			return errors.New("the first replica still leads")
@@ -74,7 +64,5 @@ func TestBytesThatArriveAfterATakeOver(t *testing.T) { // alone: it runs six bro
 	b.stop()
 	old.stop()
 	t.Logf("%d changes, Kafka has refused %d late batches", len(truth), r.refused()-refused)
-	r.judgeKafka(truth)
-	r.judgeStream(truth)
-	r.judgeMirror(truth)
+	r.judge(truth)
 }

@@ -73,7 +73,9 @@ func purge(ctx context.Context, api jetstream.JetStream) error {
 	return s.Purge(ctx)
 }
 
-func remove(ctx context.Context, api jetstream.JetStream) error { return api.DeleteStream(ctx, "STATE") }
+func remove(ctx context.Context, api jetstream.JetStream) error {
+	return api.DeleteStream(ctx, "STATE")
+}
 
 // judge starts a replica without a directory, and requires that the stream has each revision once, in order.
 func (l *logged) judge() {
