@@ -42,6 +42,7 @@ func (c *Copy) Lead(ctx context.Context, acceptLoss bool) error {
 	}
 	c.logger.Info("leading: this process writes the state log", "epoch", w.Term().Epoch)
 	c.leads.Store(true)
+	c.noteCommit()
 	c.behind.Store(0)
 	c.wasReady.Store(true)
 	return nil
@@ -49,8 +50,9 @@ func (c *Copy) Lead(ctx context.Context, acceptLoss bool) error {
 
 // Maintain does what a leader must do beside its transactions. It writes everything again if the log has grown enough
 // or was purged. It completes transactions whose result is unknown, and detects that another process has claimed the
-// log. It returns nil when ctx ends, which does not end the term. It returns an error when the term has ended:
-// statelog.ErrConflict, ErrNewer or ErrForeign. All other errors are logged, and Maintain tries again.
+// log. If nothing changes, it appends a commit at least once a minute, so the time of the last commit shows whether the
+// log can be written. It returns nil when ctx ends, which does not end the term. It returns an error when the term has
+// ended: statelog.ErrConflict, ErrNewer or ErrForeign. All other errors are logged, and Maintain tries again.
 func (c *Copy) Maintain(ctx context.Context) error {
 	r := newRetries(c.logger, c.timing.retry)
 	for checked := time.Now(); ctx.Err() == nil; {
@@ -84,12 +86,8 @@ func (c *Copy) step(ctx context.Context, check bool) (more bool, err error) {
 	err = c.store.Exclusively(func() error {
 		return c.journal.call(ctx, func(ctx context.Context) (err error) {
 			if check {
-				complete, err := c.journal.writer.Check(ctx)
-				if err != nil {
+				if err := c.check(ctx); err != nil {
 					return err
-				}
-				if !complete {
-					c.logger.Warn("state log was purged, writing everything again")
 				}
 			}
 			more, err = c.journal.writer.Refresh(ctx)
@@ -97,4 +95,22 @@ func (c *Copy) step(ctx context.Context, check bool) (more bool, err error) {
 		})
 	})
 	return more, err
+}
+
+// check examines the log, and appends a commit if there was none since the last check.
+func (c *Copy) check(ctx context.Context) error {
+	complete, err := c.journal.writer.Check(ctx)
+	if err != nil {
+		return err
+	}
+	if !complete {
+		c.logger.Warn("state log was purged, writing everything again")
+	}
+	if time.Since(time.UnixMilli(c.committed.Load())) < c.timing.check {
+		return nil
+	}
+	if err = c.journal.writer.Touch(ctx); err == nil {
+		c.noteCommit()
+	}
+	return err
 }

@@ -228,6 +228,36 @@ func TestForeignLog(t *testing.T) {
 	use(statelog.ErrNewer, p)
 }
 
+// If nothing changes, the leader appends commits nevertheless, and standbys see them.
+func TestQuietLog(t *testing.T) {
+	b := logtest.NewBroker(true)
+	p, standby := start(t, b.Open(), "").lead(), start(t, b.Open(), "")
+	p.mustPut("a", 1)
+	want := p.content()
+	stop, _ := p.run(p.Maintain)
+	stopStandby, _ := standby.run(standby.Follow)
+	standby.caughtUp(p)
+	for range 3 {
+		number, at := p.Store().Copy().Point().Number, standby.committed.Load()
+		eventually(t, "another commit", func() bool {
+			return p.Store().Copy().Point().Number > number && standby.committed.Load() > at && standby.Ready()
+		})
+	}
+	p.log.down.Store(true)
+	<-time.After(p.timing.check) // an append may be running
+	at := p.committed.Load()
+	<-time.After(5 * p.timing.check)
+	if now := p.committed.Load(); now > at {
+		t.Errorf("%d ms later, there is a commit that the log does not have", now-at)
+	}
+	p.log.down.Store(false)
+	eventually(t, "another commit", func() bool { return p.committed.Load() > at })
+	stopped(t, stop)
+	stopped(t, stopStandby)
+	p.expect(want)
+	standby.expect(want)
+}
+
 // A second installation that has no state of its own does not use the log, because its replicas have another Lease. The
 // first one notices nothing.
 func TestSecondInstallation(t *testing.T) {

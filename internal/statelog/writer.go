@@ -192,6 +192,15 @@ func (w *Writer) Append(ctx context.Context, pairs []Pair) (Point, error) {
 	return w.reader.point, err
 }
 
+// Touch appends a commit without pairs, which shows that the log can be written. Otherwise, it is like Append, but it
+// stores the point in the copy itself.
+func (w *Writer) Touch(ctx context.Context) error {
+	if _, err := w.Append(ctx, nil); err != nil {
+		return err
+	}
+	return w.note()
+}
+
 // current reports whether the copy has the last commit.
 func (w *Writer) current() bool {
 	at := w.copy.Point()

@@ -143,7 +143,7 @@ func TestRunbooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, _ := rules(t)
+	all, _ := rules(t, "--values", withLog, "--set", noVolume)
 	for _, r := range all {
 		if !strings.Contains(string(text), "\n### "+r.Alert+"\n") {
 			t.Errorf("docs/operations.md has no section %s", r.Alert)
@@ -165,8 +165,8 @@ func TestRunbooks(t *testing.T) {
 
 var metricName = regexp.MustCompile(`\b(deltabridge|go|process)_\w+`)
 
-// documentedMetrics are the names in docs/metrics.md with their labels; those of a histogram by the names of its
-// series.
+// documentedMetrics are the names in docs/metrics.md with their labels, and those in docs/availability.md, which have
+// none. Those of a histogram have the names of its series.
 func documentedMetrics(t *testing.T) map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(root + "/docs/metrics.md")
@@ -191,6 +191,12 @@ func documentedMetrics(t *testing.T) map[string][]string {
 		for _, suffix := range suffixes {
 			found[row[1]+suffix] = labels
 		}
+	}
+	if text, err = os.ReadFile(root + "/docs/availability.md"); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(deltabridge_\\w+)` \\|").FindAllStringSubmatch(string(text), -1) {
+		found[row[1]] = nil
 	}
 	if len(found) < 30 {
 		t.Fatalf("docs/metrics.md: found %v", found)
@@ -222,7 +228,7 @@ func checkExpressions(t *testing.T, where string, expressions ...string) {
 }
 
 func TestAlertsUseMetricsThatExist(t *testing.T) {
-	all, _ := rules(t)
+	all, _ := rules(t, "--values", withLog, "--set", noVolume)
 	for _, r := range all {
 		checkExpressions(t, r.Alert, r.Expr)
 	}

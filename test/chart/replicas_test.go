@@ -184,8 +184,9 @@ func (k *kube) setReady(t *testing.T) {
 	}
 }
 
-// With a log, DeltabridgeDown fires if no replica is the leader. The selectors match the Pods of the Deployment.
-func TestNoLeader(t *testing.T) {
+// With a log, alerts fire if no replica is the leader, if the leader does not write the log, or if no standby can take
+// over. The selectors match the Pods of the Deployment.
+func TestAlertsOfReplicas(t *testing.T) {
 	_, file := rules(t, "--values", withLog, "--set", noVolume)
 	cases := `rule_files: [rules.yaml]
 evaluation_interval: 1m
@@ -201,7 +202,49 @@ tests:
     promql_expr_test:
       - {expr: 'count(ALERTS{alertname="DeltabridgeDown"})', eval_time: 14m}
       - {expr: 'count(ALERTS{alertname="DeltabridgeDown",alertstate="firing"})', eval_time: 20m, exp_samples: [{value: 1, labels: "{}"}]}
+  - interval: 1m
+    input_series:
+      - series: deltabridge_leader{namespace="streams",pod="deltabridge-6b7c8d9f5-abcde"}
+        values: 1x40
+      - series: deltabridge_leader{namespace="streams",pod="deltabridge-6b7c8d9f5-fghij"}
+        values: 0x40
+      - series: deltabridge_state_log_last_commit_timestamp_seconds{namespace="streams",pod="deltabridge-6b7c8d9f5-abcde"}
+        values: 0+60x10 600x30
+      - series: deltabridge_state_log_last_commit_timestamp_seconds{namespace="streams",pod="deltabridge-6b7c8d9f5-fghij"}
+        values: 0x40
+    alert_rule_test:
+      - {alertname: DeltabridgeStateLogSilent, eval_time: 15m}
+      - alertname: DeltabridgeStateLogSilent
+        eval_time: 18m
+        exp_alerts:
+          - exp_labels: {severity: critical, namespace: streams, pod: deltabridge-6b7c8d9f5-abcde}
+            exp_annotations:
+              summary: "The leader does not write the state log."
+              description: "The last commit was 8m 0s ago. Events are still delivered. If the leader is lost now, a standby continues from that commit, and changes since then that the API server has forgotten are missing."
+              runbook_url: https://github.com/deltabridge/deltabridge/blob/vVERSION/docs/operations.md#deltabridgestatelogsilent
+  - interval: 1m
+    input_series:
+      - series: deltabridge_leader{namespace="streams",pod="deltabridge-6b7c8d9f5-abcde"}
+        values: 1x60
+      - series: deltabridge_leader{namespace="streams",pod="deltabridge-6b7c8d9f5-fghij"}
+        values: 0x60
+      - series: deltabridge_state_log_behind_commits{namespace="streams",pod="deltabridge-6b7c8d9f5-abcde"}
+        values: 0x60
+      - series: deltabridge_state_log_behind_commits{namespace="streams",pod="deltabridge-6b7c8d9f5-fghij"}
+        values: 1x10 stale _x7 2x10 9x30
+    alert_rule_test:
+      - {alertname: DeltabridgeNoStandby, eval_time: 19m}
+      - {alertname: DeltabridgeNoStandby, eval_time: 28m}
+      - alertname: DeltabridgeNoStandby
+        eval_time: 42m
+        exp_alerts:
+          - exp_labels: {severity: warning}
+            exp_annotations:
+              summary: "No standby of the bridge can take over."
+              description: "If the leader is lost now, nothing is delivered until another replica has started and has read the state log."
+              runbook_url: https://github.com/deltabridge/deltabridge/blob/vVERSION/docs/operations.md#deltabridgenostandby
 `
+	cases = strings.ReplaceAll(cases, "VERSION", chartVersion(t))
 	tests := filepath.Join(filepath.Dir(file), "leader.test.yaml")
 	if err := os.WriteFile(tests, []byte(cases), 0o600); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,29 @@ has reported it.
   for: 2m
   severity: critical
   description: Prometheus cannot scrape the bridge{{ if include "deltabridge.hasLog" . }}, or no replica leads{{ end }}. The API server keeps changes for about 75 seconds; after that, intermediate states are lost.
+{{- if include "deltabridge.hasLog" . }}
+- alert: DeltabridgeStateLogSilent
+  expr: |
+    time() - deltabridge_state_log_last_commit_timestamp_seconds{ {{- $of -}} } > THRESHOLD
+    and on (namespace, pod) deltabridge_leader{ {{- $of -}} } == 1
+  threshold: 300
+  for: 1m
+  severity: critical
+  summary: The leader does not write the state log.
+  description: 'The last commit was {{`{{ $value | humanizeDuration }}`}} ago. Events are still delivered. If the leader is lost now, a standby continues from that commit, and changes since then that the API server has forgotten are missing.'
+{{- if gt (int .Values.replicas) 1 }}
+- alert: DeltabridgeNoStandby
+  expr: |
+    absent(
+      deltabridge_state_log_behind_commits{ {{- $of -}} } <= 2
+      and on (namespace, pod) deltabridge_leader{ {{- $of -}} } == 0
+    )
+  for: 10m
+  severity: warning
+  summary: No standby of the bridge can take over.
+  description: If the leader is lost now, nothing is delivered until another replica has started and has read the state log.
+{{- end }}
+{{- end }}
 - alert: DeltabridgeRestarting
   expr: changes(process_start_time_seconds{ {{- $of -}} }[1h]) > THRESHOLD
   threshold: 2
