@@ -34,6 +34,7 @@ func (c *Copy) Lead(ctx context.Context, acceptLoss bool) error {
 		return err
 	}
 	if w.Term().Installation == "" { // a new log
+		c.logger.Info("state log is empty, starting without a state: each sink is sent an initial list")
 		c.claim.Installation = c.store.Installation()
 		return c.Lead(ctx, acceptLoss)
 	}

@@ -148,7 +148,7 @@ func TestALostLog(t *testing.T) {
 }
 
 // TestALogLostWhileVacant: the log is purged while no replica runs. With a directory, a replica writes its copy to the
-// log. Without one, it logs a warning, and begins with an initial list.
+// log. Without one, it logs that the log is empty, and begins with an initial list.
 func TestALogLostWhileVacant(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []bool{true, false} {
@@ -175,6 +175,9 @@ func TestALogLostWhileVacant(t *testing.T) {
 				judgeWhole(t, "jetstream", truth, "configmaps/"+l.namespace+"/", events)
 			} else {
 				judgeAnew(t, events)
+				if !strings.Contains(b.log.String(), "state log is empty") {
+					t.Error("it has not logged that the log is empty")
+				}
 			}
 		})
 	}
@@ -242,8 +245,8 @@ func (l *logged) secondInstallation(dir string) *cluster.Cluster {
 	return l.c
 }
 
-// refused runs a bridge of a cluster in a directory, with the log of the first one, and requires that it ends with a
-// remedy.
+// refused runs a bridge of a cluster in a directory, with the log of the first one, and requires that it ends
+// because of that.
 func (l *logged) refused(dir string, c *cluster.Cluster) {
 	l.t.Helper()
 	r := l.of(c, "two", "STATE")
@@ -256,7 +259,7 @@ func (l *logged) refused(dir string, c *cluster.Cluster) {
 	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, bridgeBinary, "run", "--config", file).CombinedOutput()
-	if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "configure another log") {
+	if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "state log belongs to another") {
 		l.t.Errorf("it was not refused: %v\n%s", err, out)
 	}
 	l.t.Log(tail(string(out), 1))
