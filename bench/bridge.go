@@ -31,6 +31,8 @@ type bridgeSetup struct {
 	watch      string   // entries of `watch`, in YAML; if empty, configmaps
 	sinks      []string // destinations; each sink has two filters
 	when       string   // CEL condition of the second filter
+	log        string   // another key of `state`, as in to.log
+	more       string   // other keys, as lines of YAML
 }
 
 // config returns the bridge's configuration file.
@@ -42,9 +44,9 @@ func (s bridgeSetup) config(dir string, to broker) string {
 	var b strings.Builder
 	// A broker keeps the name of a cluster, so the simulated API server and the real one have different names.
 	cluster, _, _ := strings.Cut(filepath.Base(s.kubeconfig), ".")
-	fmt.Fprintf(&b, "cluster: bench-%s\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\n",
-		cluster, s.kubeconfig, filepath.Join(dir, "state"))
-	fmt.Fprintf(&b, "watch: [%s]\nsinks:\n", watch)
+	fmt.Fprintf(&b, "cluster: bench-%s\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q%s}\n",
+		cluster, s.kubeconfig, filepath.Join(dir, "state"), s.log)
+	fmt.Fprintf(&b, "%swatch: [%s]\nsinks:\n", s.more, watch)
 	when := ""
 	if s.when != "" {
 		when = fmt.Sprintf(", when: %q", s.when)

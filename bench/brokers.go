@@ -38,6 +38,10 @@ type broker interface {
 	floorArgs(name string) []string
 	// sink returns the configuration of the destination for a sink of the bridge.
 	sink(name string) string
+	// log returns the configuration of a state log, to be added to that of the state.
+	log(name string) string
+	// logBytes returns the size of a state log in the broker.
+	logBytes(ctx context.Context, name string) (float64, error)
 	cpu() (time.Duration, error)
 	down() error
 	up(ctx context.Context) error
@@ -138,6 +142,18 @@ func (j *jetStream) sink(name string) string {
 	)
 }
 
+func (j *jetStream) log(name string) string {
+	return fmt.Sprintf(", log: {nats: {url: %q, stream: {name: %s, create: true}}}", j.url, name)
+}
+
+func (j *jetStream) logBytes(ctx context.Context, name string) (float64, error) {
+	s, err := j.js.Stream(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	return float64(s.CachedInfo().State.Bytes), nil
+}
+
 // kafkaBroker is a Kafka broker.
 type kafkaBroker struct {
 	broker     *kafka.Broker
@@ -204,6 +220,17 @@ func (k *kafkaBroker) floorArgs(name string) []string {
 
 func (k *kafkaBroker) sink(name string) string {
 	return fmt.Sprintf(`kafka: {brokers: [%q], topic: %s}`, cmp.Or(k.front, k.broker.Addr()), name)
+}
+
+func (k *kafkaBroker) log(name string) string {
+	return fmt.Sprintf(", log: {kafka: {brokers: [%q], topic: %s, createTopics: {replicationFactor: 1}}}",
+		k.broker.Addr(), name)
+}
+
+func (k *kafkaBroker) logBytes(ctx context.Context, name string) (bytes float64, err error) {
+	dirs, err := k.admin.DescribeAllLogDirs(ctx, kadm.TopicsSet{name: {0: {}}})
+	dirs.Each(func(d kadm.DescribedLogDir) { bytes += float64(d.Size()) })
+	return bytes, err
 }
 
 func (k *kafkaBroker) cpu() (time.Duration, error)  { return cpuOf(k.broker.PID()) }

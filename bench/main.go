@@ -5,7 +5,8 @@
 // resources that they use, which hardly depends on the machine. CPU is the user and system time of the process from the
 // start of the load until the broker has all messages and the checkpoint is written.
 //
-// Scenarios (-scenario): replay, snapshot, churn, outage, kill, many, grow, cel.
+// Scenarios (-scenario): replay, snapshot, churn, outage, kill, many, grow, cel,
+// replicas.
 package main
 
 import (
@@ -66,6 +67,7 @@ func scenarios() []scenario {
 		{"many", many},
 		{"grow", grow},
 		{"cel", cel},
+		{"replicas", replicas},
 	}
 }
 
