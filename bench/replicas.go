@@ -111,10 +111,11 @@ func (b *bench) takeOver(ctx context.Context, api *apiServer, to broker, objects
 		return s, err
 	}
 	defer func() { err = errors.Join(err, leader.end()) }()
-	if err := until(ctx, loadTimeout, func() error { return errors.Join(leader.idle(ctx, objects), leader.leads(ctx)) }); err != nil {
-		return s, err
+	err = untilSlow(ctx, func() error { return errors.Join(leader.idle(ctx, objects), leader.leads(ctx)) })
+	if err == nil {
+		err = pause(ctx, settling)
 	}
-	if err := errors.Join(leader.ready(ctx), pause(ctx, settling)); err != nil {
+	if err != nil {
 		return s, err
 	}
 	if s.log, err = to.logBytes(ctx, log); err != nil {

@@ -44,7 +44,8 @@ func (l *logged) of(c *cluster.Cluster, installation, log string) *replicas {
 	return newReplicas(l.t, c.Kubeconfig(), l.namespace+"-"+installation,
 		fmt.Sprintf("nats: {url: %q, stream: {name: %s, create: true}}", l.js.url(), log),
 		fmt.Sprintf("watch: [{resources: [configmaps], namespaces: [%s]}]\nsinks: [{name: jetstream, nats: {url: %q, "+
-			"subject: \"%s.{namespace}.{name}\", stream: {name: %s, create: true, subjects: [\"%s.>\"]}}}]\n",
+			"subject: \"%s.{namespace}.{name}\", stream: {name: %s, create: true, duplicateWindow: 100ms, "+
+			"subjects: [\"%s.>\"]}}}]\n",
 			l.namespace, l.js.url(), installation, installation, installation))
 }
 

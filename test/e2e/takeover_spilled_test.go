@@ -30,6 +30,7 @@ func spilledWithoutAPIServer(t *testing.T, c *cluster.Cluster, all bool) {
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
 	away, live := awayJetStream(t), sharedKafka(t, namespace)
+	away.config = strings.Replace(away.config, "create: true", "create: true, duplicateWindow: 100ms", 1)
 	away.start()
 	var proxies []*sinktest.Proxy
 	var bridges []*bridge
@@ -141,7 +142,8 @@ func wrongAddress(t *testing.T, changed bool) {
 		fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true}}", startJetStream(t).url()),
 		fmt.Sprintf("watch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n", namespace)+live.sink("live", "")+
 			fmt.Sprintf("  - name: jetstream\n    buffer: {events: 100, bytes: 1Mi}\n"+
-				"    nats: {url: %q, stream: {name: E2E, create: true, subjects: [\"k8s.>\"]}}\n", js.url()))
+				"    nats: {url: %q, stream: {name: E2E, create: true, duplicateWindow: 100ms, subjects: [\"k8s.>\"]}}\n",
+				js.url()))
 	wrong := *right
 	wrong.config = strings.ReplaceAll(right.config, js.url(), newJetStream(t).url()) // nobody listens there
 	configured := &wrong
