@@ -44,6 +44,9 @@ type Rights struct {
 func (c *Copy) Run(ctx context.Context, o Terms) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
+	if err := c.identify(ctx, o); err != nil {
+		return err
+	}
 	stop := c.follow(ctx, fail)
 	err := o.Elect(ctx, func(t Term) {
 		stop()
@@ -57,6 +60,33 @@ func (c *Copy) Run(ctx context.Context, o Terms) error {
 		return cause
 	}
 	return err
+}
+
+// identify asks for the uid of the cluster before the log is read, so that nothing of another cluster's log is copied. If
+// the API server does not answer soon, the process follows the log anyway: term asks again.
+func (c *Copy) identify(ctx context.Context, o Terms) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.patience)
+	defer cancel()
+	uid, err := o.Cluster(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // term reports it
+	}
+	return c.setCluster(uid)
+}
+
+// setCluster notes the uid of the cluster. A copy of another cluster's log is discarded.
+func (c *Copy) setCluster(uid string) error {
+	if uid == "" {
+		return nil
+	}
+	c.claim.Cluster = uid
+	in := c.store.ClusterUID()
+	if in == "" || in == checkpoint.UnknownCluster || in == uid || c.store.Copy().Point().Number == 0 {
+		return nil
+	}
+	c.logger.Warn("the checkpoint is a copy of the state log of another cluster, discarding it", "was", in, "is", uid)
+	c.claim.Installation = ""
+	return c.store.Exclusively(c.store.Copy().Reset)
 }
 
 // follow calls Follow in another goroutine. stop ends it.
@@ -80,8 +110,8 @@ func (c *Copy) term(ctx context.Context, t Term, o Terms) error {
 	if uid, err := o.Cluster(t.Context()); err != nil {
 		c.logger.Warn("cannot read the uid of the cluster, not leading", "err", err)
 		return nil
-	} else if uid != "" {
-		c.claim.Cluster = uid
+	} else if err := c.setCluster(uid); err != nil {
+		return err
 	}
 	switch err := c.Lead(t.Context(), c.acceptsLoss()); {
 	case err == nil:

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 )
@@ -105,6 +107,47 @@ func TestTerms(t *testing.T) {
 	}
 	stopped(t, one.stop)
 	stopped(t, other.stop)
+}
+
+// A process whose checkpoint is a copy of another cluster's log refuses that log, and discards the copy. It uses a new
+// log at once, also when it starts again, and follows the log of its own cluster.
+func TestCopyOfAnotherCluster(t *testing.T) {
+	other, b, l := logtest.NewBroker(true), logtest.NewBroker(true), newLease()
+	old := start(t, other.Open(), "", func(o *Options) { o.Claim.Cluster = "other" })
+	if err := errors.Join(old.Lead(t.Context(), false), old.Store().BeginCluster("other")); err != nil {
+		t.Fatal(err)
+	}
+	old.mustPut("a", 1)
+	old.close()
+	moved := func() string { // a directory with the copy
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(old.dir)); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	for _, dir := range []string{moved(), t.TempDir()} {
+		m := l.join(start(t, other.Open(), dir, func(o *Options) { o.Claim.Cluster = "" }))
+		wantError(t, "Run", result(t, m.ended), statelog.ErrForeign)
+		if n := len(m.content().Rows); n != 0 {
+			t.Errorf("%d rows", n)
+		}
+	}
+	m := l.join(start(t, b.Open(), moved()))
+	m.awaitTerm(1)
+	if err := m.Store().BeginCluster(cluster); err != nil {
+		t.Fatal(err)
+	}
+	m.mustPut("b", 2)
+	stopped(t, m.stop)
+	m.close()
+	m = l.join(start(t, b.Open(), m.dir))
+	m.awaitTerm(1)
+	standby := l.join(start(t, b.Open(), moved()))
+	eventually(t, "the standby is ready", standby.Ready)
+	standby.expect(m.content())
+	stopped(t, standby.stop)
+	stopped(t, m.stop)
 }
 
 // Another process claims the log although it was not elected. The leader's engine ends, and Run continues.
