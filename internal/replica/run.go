@@ -62,14 +62,14 @@ func (c *Copy) Run(ctx context.Context, o Terms) error {
 	return err
 }
 
-// identify asks for the uid of the cluster before the log is read, so that nothing of another cluster's log is copied. If
-// the API server does not answer soon, the process follows the log anyway: term asks again.
+// identify asks for the uid of the cluster before the log is read, so that nothing of another cluster's log is copied.
+// If the API server does not answer soon, the process follows the log anyway: term asks again.
 func (c *Copy) identify(ctx context.Context, o Terms) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.patience)
 	defer cancel()
 	uid, err := o.Cluster(ctx)
 	if err != nil {
-		return nil //nolint:nilerr // term reports it
+		return nil // term reports it
 	}
 	return c.setCluster(uid)
 }
