@@ -65,6 +65,7 @@ func TestNode(t *testing.T) {
 		{"RollbackOnFailure", n.rollbackOnFailure},
 		{"KubeletStopped", n.kubeletStopped},
 		{"VolumeKept", n.volumeKept},
+		{"Replicas", n.replicas},
 	} {
 		if !t.Run(step.name, step.run) {
 			n.explain(t)
@@ -80,7 +81,7 @@ func (n *node) explain(t *testing.T) {
 	t.Helper()
 	out, _ := tryShell(t, dir, `kubectl get pods -A -o wide
 kubectl -n deltabridge describe pods | tail -40
-kubectl -n deltabridge logs deltabridge-0 --tail=30
+kubectl -n deltabridge logs -l app.kubernetes.io/name=deltabridge --prefix --tail=30
 helm -n deltabridge history deltabridge`) // what can be had
 	t.Log(out)
 }
@@ -197,7 +198,7 @@ func (n *node) brokerAway(t *testing.T) {
 	must(t, n.create(t.Context(), "serviceaccounts", "first"))
 	start := time.Now()
 	within(t, time.Minute, func() error { // N8
-		metrics, ready := n.get(t, "/metrics"), n.get(t, "/readyz")
+		metrics, ready := get(t, n.pod(t), "/metrics"), get(t, n.pod(t), "/readyz")
 		if !strings.Contains(metrics, `deltabridge_sink_connected{sink="live"} 0`) ||
 			!strings.Contains(ready, "200 ready") || !strings.Contains(ready, "sink live: retrying since") {
 			return errors.New("the bridge does not report the outage: " + ready)
@@ -249,25 +250,33 @@ func (n *node) containerKilled(t *testing.T) {
 	before := n.pod(t)
 	n.underLoad(t, "configmaps", func() {
 		pause(t, 2*time.Second)
-		processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
-		must(t, err)
-		killed := 0
-		for _, path := range processes {
-			line, _ := os.ReadFile(path) // other processes end meanwhile
-			if bytes.HasPrefix(line, []byte("/usr/bin/bridge\x00run\x00")) {
-				pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-				must(t, err)
-				must(t, syscall.Kill(pid, syscall.SIGKILL))
-				killed++
-			}
-		}
-		if killed != 1 {
-			t.Errorf("%d processes of the bridge", killed)
-		}
+		killBridge(t, bridgePod)
 		n.wait(t, func(pod *corev1.Pod) bool {
 			return pod.UID == before.UID && restarts(pod) > restarts(before)
 		})
 	})
+}
+
+// killBridge kills the process of the bridge in a Pod.
+func killBridge(t *testing.T, pod string) {
+	t.Helper()
+	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	must(t, err)
+	killed := 0
+	for _, path := range processes {
+		line, _ := os.ReadFile(path) // other processes end meanwhile
+		environment, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "environ"))
+		if bytes.HasPrefix(line, []byte("/usr/bin/bridge\x00run\x00")) &&
+			bytes.Contains(append([]byte{0}, environment...), []byte("\x00HOSTNAME="+pod+"\x00")) {
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			must(t, err)
+			must(t, syscall.Kill(pid, syscall.SIGKILL))
+			killed++
+		}
+	}
+	if killed != 1 {
+		t.Errorf("%d processes of the bridge in %s", killed, pod)
+	}
 }
 
 // oomKilled lowers the memory limit so far that the bridge cannot run, and corrects it.

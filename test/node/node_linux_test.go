@@ -34,9 +34,11 @@ type node struct {
 	dynamic dynamic.Interface
 	kubelet *exec.Cmd
 
-	events  []event // of the stream, read so far
-	since   int64   // revision of etcd from which on all changes must be in the stream
-	objects int     // number of objects that the load created
+	events  []event       // of the stream, read so far
+	times   []time.Time   // when the broker received them
+	since   int64         // revision of etcd from which on all changes must be in the stream
+	objects int           // number of objects that the load created
+	written time.Duration // longest pause between two writes of the last load
 }
 
 // startNode starts a node with a running NATS, and waits until it is ready.

@@ -50,10 +50,10 @@ func restarts(pod *corev1.Pod) (count int32) {
 	return count
 }
 
-// get returns the status code and the body that the bridge answers.
-func (n *node) get(t *testing.T, path string) string {
+// get returns the status code and the body that the bridge in a Pod answers.
+func get(t *testing.T, pod *corev1.Pod, path string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+n.pod(t).Status.PodIP+":8080"+path, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+pod.Status.PodIP+":8080"+path, nil)
 	must(t, err)
 	resp, err := http.DefaultClient.Do(req)
 	must(t, err)

@@ -64,7 +64,9 @@ func (n *node) read(t *testing.T) {
 			h := m.Headers()
 			e := event{kind: h.Get("ce-type"), subject: h.Get("ce-subject"), operation: h.Get("ce-operation")}
 			e.revision, _ = strconv.ParseInt(h.Get("ce-resourceversion"), 10, 64) // control events have none
-			n.events = append(n.events, e)
+			meta, err := m.Metadata()
+			must(t, err)
+			n.events, n.times = append(n.events, e), append(n.times, meta.Timestamp)
 		}
 		must(t, batch.Error())
 	}
@@ -112,6 +114,8 @@ func compare(want map[int64]event, got []event, since int64) (missing int, wrong
 		switch w := want[e.revision]; {
 		case e.kind == "dev.deltabridge.gap":
 			wrong = append(wrong, fmt.Sprintf("gap event: %+v", e))
+		case e.operation == "restated": // by a resync: no change
+			continue
 		case !strings.Contains(e.subject, "/"+loadNamespace+"/") || e.revision < since:
 		case w != e:
 			wrong = append(wrong, fmt.Sprintf("%+v, etcd has %+v", e, w))
@@ -130,9 +134,11 @@ func compare(want map[int64]event, got []event, since int64) (missing int, wrong
 	return missing, wrong
 }
 
-// underLoad creates, changes and deletes objects, 50 writes per second, while do runs, and then judges the stream.
+// underLoad creates, changes and deletes objects, 50 writes per second, while do runs, and then judges the stream. It
+// logs the longest time in which the broker received nothing.
 func (n *node) underLoad(t *testing.T, resource string, do func()) {
 	t.Helper()
+	before, last := len(n.events), time.Now()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- n.write(ctx, resource) }()
@@ -142,13 +148,21 @@ func (n *node) underLoad(t *testing.T, resource string, do func()) {
 	}()
 	must(t, <-ended)
 	n.judge(t)
+	var longest time.Duration
+	for i := before; i < len(n.times); i++ {
+		if n.times[i].After(last) && strings.Contains(n.events[i].subject, "/"+loadNamespace+"/") {
+			longest, last = max(longest, n.times[i].Sub(last)), n.times[i]
+		}
+	}
+	t.Logf("%5.2f s  was the longest pause of delivery, %.2f s that of the writes", longest.Seconds(), n.written.Seconds())
 }
 
 // write writes until ctx ends.
 func (n *node) write(ctx context.Context, resource string) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	n.written = 0
+	for last := time.Now(); ; {
 		n.objects++
 		name := fmt.Sprintf("load-%d", n.objects)
 		for _, step := range []func(context.Context, string, string) error{n.create, n.patch, n.patch, n.remove} {
@@ -161,6 +175,7 @@ func (n *node) write(ctx context.Context, resource string) error {
 			if err := step(context.WithoutCancel(ctx), resource, name); err != nil {
 				return errors.Join(fmt.Errorf("load on %s", resource), err)
 			}
+			n.written, last = max(n.written, time.Since(last)), time.Now()
 		}
 	}
 }
