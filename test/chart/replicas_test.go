@@ -146,10 +146,17 @@ func (k *kube) moves(t *testing.T) {
 		{"to a volume alone, not ready", "kubectl -n streams rollout status statefulset/deltabridge", nil},
 		{"a volume and a log, not ready", "", []string{"--values", withLog, "--set", "config.log.level=debug"}},
 		{"ready", "", nil},
+		{"held by deltabridge-7d9f-x2x9k-abcde", "", nil},
+		{"to a volume alone, not the leader", "kubectl -n streams get lease deltabridge", nil},
+		{"held by deltabridge-0-abcde", "", nil},
 		{"to a volume alone", "", nil},
 	} {
 		if step.name == "ready" {
 			k.setReady(t)
+			continue
+		}
+		if holder, ok := strings.CutPrefix(step.name, "held by "); ok {
+			k.setHolder(t, holder)
 			continue
 		}
 		verb := "upgrade"
@@ -179,6 +186,22 @@ func (k *kube) setReady(t *testing.T) {
 		_, err = sets.UpdateStatus(t.Context(), set, metav1.UpdateOptions{})
 		return err
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setHolder does what the bridge does with the Lease.
+func (k *kube) setHolder(t *testing.T, holder string) {
+	t.Helper()
+	leases := k.client.CoordinationV1().Leases(namespace)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "deltabridge"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder},
+	}
+	err := leases.Delete(t.Context(), lease.Name, metav1.DeleteOptions{})
+	if err == nil || apierrors.IsNotFound(err) {
+		_, err = leases.Create(t.Context(), lease, metav1.CreateOptions{})
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -153,7 +153,8 @@ func (n *node) holder(t *testing.T) string {
 func (n *node) pods(t *testing.T) (leader *corev1.Pod, standbys []*corev1.Pod) {
 	t.Helper()
 	holder := n.holder(t)
-	list, err := n.client.CoreV1().Pods("deltabridge").List(t.Context(), metav1.ListOptions{LabelSelector: "pod-template-hash"})
+	ofDeployment := metav1.ListOptions{LabelSelector: "pod-template-hash"}
+	list, err := n.client.CoreV1().Pods("deltabridge").List(t.Context(), ofDeployment)
 	must(t, err)
 	for i := range list.Items {
 		switch pod := &list.Items[i]; {

@@ -57,6 +57,12 @@ a log, or the log of a bridge without a volume. Without a cluster (helm template
 {{- fail "config.state.log: the state is only in the log and would be lost. First keep config.state.log, set persistence.enabled: true and replicas: 1, upgrade, and wait until the Pod is ready; then remove config.state.log, and upgrade again" }}
 {{- else if and $set $hadLog (not (and .Values.persistence.enabled $hasLog)) (not (include "deltabridge.isReady" $set)) }}
 {{- fail (printf "the Pod of the StatefulSet %s is not ready, so the volume and config.state.log may not have the same state. First wait until `kubectl -n %s rollout status statefulset/%s` succeeds, then upgrade again. (If the Pod has never been ready with config.state.log, go back with helm rollback)" $name $namespace $name) }}
+{{- else if and $set $hadLog (not $hasLog) }}
+{{- $lease := dig "election" "lease" dict $before }}
+{{- $holder := dig "spec" "holderIdentity" "" (lookup "coordination.k8s.io/v1" "Lease" $lease.namespace $lease.name) }}
+{{- if and $holder (not (hasPrefix (printf "%s-0-" $name) $holder)) }}
+{{- fail (printf "the Lease is held by %s, so the volume may not have the last state. First wait until `kubectl -n %s get lease %s` shows the Pod %s-0, then upgrade again" $holder $lease.namespace $lease.name $name) }}
+{{- end }}
 {{- end }}
 {{- end }}
 
