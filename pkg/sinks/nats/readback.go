@@ -199,7 +199,7 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 	if err != nil {
 		return err
 	}
-	messages, err := consumer.Messages()
+	messages, err := consumer.Messages(natscheck.RepeatPull()...)
 	if err != nil {
 		return err
 	}

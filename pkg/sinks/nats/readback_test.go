@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,6 +186,30 @@ func TestReadingBackIsInterrupted(t *testing.T) {
 		batch = append(batch, m)
 	}
 	expectStored(t, after, strings.Repeat("1", objects), batch...)
+}
+
+// The first request for messages is lost, as if the server did not know the consumer yet. It is repeated before the
+// acknowledgement timeout.
+func TestLostPullRequest(t *testing.T) {
+	in := install(newBroker(t))
+	conn, lost := in.js(t).Conn(), atomic.Bool{}
+	_, err := conn.Subscribe("lossy.>", func(m *natsgo.Msg) {
+		if strings.Contains(m.Subject, ".CONSUMER.MSG.NEXT.") && !lost.Swap(true) {
+			return
+		}
+		m.Subject = "$JS.API." + strings.TrimPrefix(m.Subject, "lossy.")
+		_ = conn.PublishMsg(m) // with the same reply subject; if it fails, the test does
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.edit = func(c *nats.Config) { shortWindow(c); c.APIPrefix = "lossy" }
+	send(t, in.start(t), sinktest.Message("a", 1, 100))
+	begun := time.Now()
+	expectStored(t, in.start(t), "1", sinktest.Message("a", 1, 100))
+	if took := time.Since(begun); !lost.Load() || took > 5*time.Second {
+		t.Errorf("a request was lost: %t; connecting took %v", lost.Load(), took)
+	}
 }
 
 // publishRaw writes versions of objects as an earlier process would have.

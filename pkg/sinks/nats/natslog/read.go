@@ -12,6 +12,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 )
 
 const (
@@ -161,7 +163,8 @@ func (r *reader) consume(ctx context.Context) (jetstream.MessagesContext, error)
 	if err != nil {
 		return nil, fmt.Errorf("create a consumer: %w", err)
 	}
-	return consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(pullMessages, max(pullBytes, 2*r.limit)))
+	limit := jetstream.PullMaxMessagesWithBytesLimit(pullMessages, max(pullBytes, 2*r.limit))
+	return consumer.Messages(natscheck.RepeatPull(limit)...)
 }
 
 // removeConsumers removes the consumers as far as that is possible. The server removes the others after some time.
