@@ -204,7 +204,7 @@ func judgeAnew(t *testing.T, events []received) {
 }
 
 // TestAForeignLog: the log belongs to another cluster, or to another installation that has a state of its own. The
-// second bridge ends with an error, and the first one continues.
+// second bridge ends with an error, and the first one continues. With another log, the second one runs.
 func TestAForeignLog(t *testing.T) {
 	t.Parallel()
 	other := cluster.ForTest(t)
@@ -220,7 +220,12 @@ func TestAForeignLog(t *testing.T) {
 			l.change("before")
 			upTo(t, leader, l.c, l.namespace)
 			dir := t.TempDir()
-			l.refused(dir, prepare(l, dir))
+			c := prepare(l, dir)
+			l.refused(dir, c)
+			own := l.of(c, "two", "OTHER")
+			b := startBridgeWith(t, dir, own.kubeconfig, own.state, own.config)
+			b.waitLeader()
+			b.stop()
 			l.change("after")
 			if err := errors.Join(leader.leads(), leader.ready()); err != nil {
 				t.Error(err)

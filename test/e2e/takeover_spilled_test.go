@@ -48,7 +48,7 @@ func spilledWithoutAPIServer(t *testing.T, c *cluster.Cluster, all bool) {
 	}
 	leader, standby := bridges[0], bridges[1]
 	standby.waitReady()
-	changes := startChanges(t, cs, namespace, 60, scale.Of(200, 400))
+	changes := startChanges(t, cs, namespace, 60, 200)
 	eventually(t, time.Minute, func() error { return leader.acknowledged("away", 50) })
 	away.stop()
 	least := scale.Of(300., 10_000.)
