@@ -53,6 +53,7 @@ type Copy struct {
 	logger  *slog.Logger
 	timing  timing
 	behind  atomic.Int64
+	part    *checkpoint.Unsent // what Maintain sends; nil if that is nothing
 
 	leads      atomic.Bool
 	committed  atomic.Int64 // when the last commit was appended or applied, as Unix time in milliseconds; 0 if none was
@@ -79,13 +80,14 @@ func Open(o Options) (*Copy, error) {
 	c.claim.Format = checkpoint.Format
 	c.behind.Store(unknown)
 	c.log = &patientLog{Log: o.Log, patience: c.timing.patience}
-	c.journal = &journal{log: c.log, over: errNoTerm, appended: c.noteCommit}
+	c.journal = &journal{log: c.log, over: errNoTerm, appended: c.noteCommit, logger: c.logger}
 	o.Checkpoint.Log = c.journal
 	var err error
 	c.store, err = checkpoint.Open(o.Checkpoint)
 	if err != nil {
 		return nil, err
 	}
+	c.journal.copy = c.store.Copy()
 	c.claim.Installation = cmp.Or(c.store.Installation(), c.claim.Installation)
 	if uid := c.store.ClusterUID(); uid != checkpoint.UnknownCluster {
 		c.claim.Cluster = cmp.Or(uid, c.claim.Cluster)
@@ -109,6 +111,9 @@ func (c *Copy) NotReady() error {
 	}
 	return nil
 }
+
+// isDetached reports whether the checkpoint has changes that the log does not have.
+func (c *Copy) isDetached() bool { return c.store.Copy().Point().Unsent != "" }
 
 func (c *Copy) noteCommit() { c.committed.Store(time.Now().UnixMilli()) }
 

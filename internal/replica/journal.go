@@ -2,8 +2,10 @@ package replica
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/statelog"
@@ -14,9 +16,14 @@ var errNoTerm = fmt.Errorf("%w: this process does not lead", statelog.ErrConflic
 
 // journal implements checkpoint.Log with the writer of a term. The store calls its methods one at a time. All other
 // uses must be in a function that Store.Exclusively calls.
+//
+// If the broker does not respond, the journal detaches the checkpoint: the file goes on without the log (Point.Unsent),
+// and the journal does not use the writer until Copy.attach has sent what has changed.
 type journal struct {
 	log      *patientLog
+	copy     statelog.Copy
 	writer   *statelog.Writer
+	logger   *slog.Logger
 	over     error         // why this process does not lead; nil while it leads
 	ended    chan struct{} // closed when the term has ended by itself; replaced by Lead
 	appended func()        // called when a commit is in the log
@@ -24,17 +31,35 @@ type journal struct {
 
 // Sync implements checkpoint.Log.
 func (j *journal) Sync() error {
-	return j.call(context.Background(), func(ctx context.Context) error { return j.writer.Sync(ctx) })
+	if j.over != nil || j.copy.Point().Unsent != "" {
+		return j.over
+	}
+	err := j.call(context.Background(), func(ctx context.Context) error { return j.writer.Sync(ctx) })
+	if errors.Is(err, errSilent) && j.writer.CanDetach() {
+		return nil // Append detaches the checkpoint
+	}
+	return err
 }
 
 // Append implements checkpoint.Log.
-func (j *journal) Append(pairs []statelog.Pair) (at statelog.Point, err error) {
-	err = j.call(context.Background(), func(ctx context.Context) (err error) {
+func (j *journal) Append(pairs []statelog.Pair) (statelog.Point, error) {
+	before := j.copy.Point()
+	if j.over != nil || before.Unsent != "" {
+		return before, j.over
+	}
+	var at statelog.Point
+	err := j.call(context.Background(), func(ctx context.Context) (err error) {
 		at, err = j.writer.Append(ctx, pairs)
 		return err
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		j.appended()
+	case errors.Is(err, errSilent), errors.Is(err, statelog.ErrBehind): // ErrBehind: Sync has failed
+		j.logger.Warn("state log unavailable, continuing without it: until its broker is back, only this replica has what "+
+			"changes, and another one that takes over reads it from the API server again", "err", err)
+		at, err = before, nil
+		at.Unsent = rand.Text()
 	}
 	return at, err
 }
@@ -44,15 +69,14 @@ func (j *journal) call(ctx context.Context, method func(context.Context) error) 
 	if j.over != nil {
 		return j.over
 	}
-	ctx, stop := j.log.limit(ctx)
-	defer stop()
-	err := method(ctx)
+	return j.note(j.log.try(ctx, method))
+}
+
+// note ends the term if an error of the writer means that it is over.
+func (j *journal) note(err error) error {
 	if isFinal(err) {
 		j.over = err
 		close(j.ended)
-	}
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errSilent) {
-		err = fmt.Errorf("%w for %v: %w", errSilent, j.log.patience, err)
 	}
 	return err
 }
@@ -74,15 +98,18 @@ type patientLog struct {
 	timer    *time.Timer // nil if there is no limit
 }
 
-// limit returns a context that ends when no record was written or read for the patience. stop must be called.
-func (l *patientLog) limit(ctx context.Context) (limited context.Context, stop func()) {
-	limited, cancel := context.WithCancelCause(ctx)
+// try calls a function with a context that ends when no record was written or read for the patience.
+func (l *patientLog) try(ctx context.Context, call func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	l.timer = time.AfterFunc(l.patience, func() { cancel(errSilent) })
-	return limited, func() {
-		l.timer.Stop()
-		l.timer = nil
-		cancel(nil)
+	err := call(ctx)
+	l.timer.Stop()
+	l.timer = nil
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errSilent) {
+		err = fmt.Errorf("%w for %v: %w", errSilent, l.patience, err)
 	}
+	return err
 }
 
 func (l *patientLog) progress() {

@@ -18,6 +18,7 @@ import (
 // error, call Lead again. Lead may wait for the broker until ctx ends.
 func (c *Copy) Lead(ctx context.Context, acceptLoss bool) error {
 	c.resign()
+	c.part = nil
 	w := statelog.NewWriter(c.log, c.store.Copy(), c.claim)
 	err := c.store.Exclusively(func() error {
 		err := w.Claim(ctx, acceptLoss)
@@ -82,9 +83,15 @@ func (c *Copy) Maintain(ctx context.Context) error {
 	return nil
 }
 
-// step does one step of Maintain. Until it returns, changes of the store wait.
+// step does one step of Maintain. Until it returns, changes of the store wait, except while the checkpoint is detached.
 func (c *Copy) step(ctx context.Context, check bool) (more bool, err error) {
+	if c.isDetached() {
+		return true, c.attach(ctx)
+	}
 	err = c.store.Exclusively(func() error {
+		if more = c.isDetached(); more { // it is since a moment ago
+			return nil
+		}
 		return c.journal.call(ctx, func(ctx context.Context) (err error) {
 			if check {
 				if err := c.check(ctx); err != nil {
@@ -114,4 +121,70 @@ func (c *Copy) check(ctx context.Context) error {
 		c.noteCommit()
 	}
 	return err
+}
+
+// partBytes is the size of the parts in which events are sent to the log. If everything that is left is not larger,
+// changes of the store wait until it is sent.
+const partBytes = 1 << 20
+
+// attach sends the next part of what the log does not have.
+func (c *Copy) attach(ctx context.Context) error {
+	w := c.journal.writer
+	if err := c.unlocked(ctx, w.Complete); err != nil {
+		return err
+	}
+	err := c.store.Exclusively(func() (err error) {
+		if err = c.noteSent(w.Point()); err != nil || !c.isDetached() {
+			return err
+		}
+		if c.part, err = c.store.Unsent(partBytes); err != nil || !c.part.Last || c.part.Bytes > partBytes {
+			return err
+		}
+		if err = c.journal.call(ctx, c.appendPart); err != nil {
+			return err
+		}
+		return c.noteSent(w.Point())
+	})
+	if err == nil && c.part != nil {
+		err = c.unlocked(ctx, c.appendPart)
+	}
+	return err
+}
+
+func (c *Copy) appendPart(ctx context.Context) error {
+	_, err := c.journal.writer.Append(ctx, c.part.Pairs)
+	return err
+}
+
+// noteSent notes in the file what the log has, if at is a later commit than the one that the file has noted.
+func (c *Copy) noteSent(at statelog.Point) error {
+	if at.Number > c.store.Copy().Point().Number {
+		if err := c.store.Sent(c.part, at); err != nil {
+			return err
+		}
+		if c.noteCommit(); !c.isDetached() {
+			c.logger.Info("state log has all changes again")
+		}
+	}
+	c.part = nil
+	return nil
+}
+
+// unlocked calls a method of the writer while changes of the store do not use the writer.
+func (c *Copy) unlocked(ctx context.Context, method func(context.Context) error) error {
+	err := c.journal.log.try(ctx, method)
+	return c.store.Exclusively(func() error { return c.journal.note(err) })
+}
+
+// handOver sends what the log does not have at the end of a term. It returns an error if the term has ended by itself.
+func (c *Copy) handOver(ctx context.Context) (err error) {
+	for c.isDetached() && err == nil {
+		err = c.attach(ctx)
+	}
+	if err == nil || isFinal(err) {
+		return err
+	}
+	c.logger.Warn("the last changes are only in the directory of this replica, because the state log is unavailable: "+
+		"they are sent to the log if this replica is the next leader, and else are read from the API server again", "err", err)
+	return nil
 }

@@ -39,6 +39,16 @@ func (c *Copy) Collect(ch chan<- prometheus.Metric) {
 			float64(time.UnixMilli(at).UnixMilli())/1000,
 		)
 	}
+	detached := 0.
+	if c.isDetached() {
+		detached = 1
+	}
+	gauge(
+		"state_log_detached",
+		"1 if this replica has changes that the state log does not have, because the broker of the log is unavailable or "+
+			"was until now; else 0.",
+		detached,
+	)
 	gauge(
 		"state_log_epoch",
 		"Number of the last term in the state log that this replica knows. It grows with every change "+

@@ -149,7 +149,11 @@ func (c *Copy) term(ctx context.Context, t Term, o Terms) error {
 	defer forget()
 	err := o.Engine(reading, c.store, Rights{leads, c.linger(lingering, reading, ended, o)})
 	end()
-	if lost := <-over; errors.Is(lost, statelog.ErrConflict) {
+	lost := <-over
+	if lost == nil {
+		lost = c.handOver(context.WithoutCancel(ctx))
+	}
+	if errors.Is(lost, statelog.ErrConflict) {
 		c.logger.Warn("another process leads now", "err", lost)
 		return nil // the engine could not commit any more
 	} else if lost != nil {

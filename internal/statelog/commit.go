@@ -27,6 +27,8 @@ type Claim struct {
 	Configuration string    `json:"configuration"` // hash of the configuration
 	Format        int       `json:"format"`        // format of the pairs
 	Nonce         uint64    `json:"nonce"`         // makes two claims differ; assigned by Writer.Claim
+	// Unsent is Point.Unsent of the process's copy, assigned by Writer.Claim.
+	Unsent string `json:"unsent,omitempty"`
 }
 
 // check returns an error if a process with the claim own must not use a log that has the claim c.

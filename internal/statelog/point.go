@@ -32,8 +32,11 @@ type Point struct {
 	// Partial means that the content is not complete, because it was read from the beginning of a pass that has not
 	// ended. Nothing may be concluded from partial content.
 	Partial bool `json:"partial,omitempty"`
-	Pass    Pass `json:"pass"`    // the last complete pass; Number is 0 if there is none
-	Running Pass `json:"running"` // the pass that has not ended; Number is 0 if there is none
+	// Unsent is set if the content has changes that the log does not have. It is a random name for these changes. A reader
+	// then skips the commits of the same term, and of later terms whose claims have the same Unsent: the content is newer.
+	Unsent  string `json:"unsent,omitempty"`
+	Pass    Pass   `json:"pass"`    // the last complete pass; Number is 0 if there is none
+	Running Pass   `json:"running"` // the pass that has not ended; Number is 0 if there is none
 }
 
 // Pass describes a pass: a part of the log that contains the whole content, so nothing before it is required.
@@ -48,6 +51,11 @@ type Pass struct {
 func (p *Point) precedes(c *commit) bool {
 	return p.Number > 0 && c.previous == p.Chain && (c.number == p.Number+1 || c.first && c.number > p.Number) &&
 		(c.epoch == p.Claim.Epoch || c.kind == kindClaim && c.epoch > p.Claim.Epoch)
+}
+
+// isForeign reports whether a commit that follows p is of a process that does not have the changes of p.Unsent.
+func (p *Point) isForeign(c *commit, claim Claim) bool {
+	return p.Unsent != "" && c.epoch > p.Claim.Epoch && claim.Unsent != p.Unsent
 }
 
 // is reports whether c is the commit of p.

@@ -178,6 +178,9 @@ func (r *reader) commit(c *commit, position int64) (err error) {
 		r.adopt(claim)
 	}
 	follows := r.point.precedes(c)
+	if follows && r.point.isForeign(c, claim) {
+		return r.discard()
+	}
 	if !follows && !c.first && !r.point.is(c) && r.mode == probing {
 		return r.skip("the local copy is from another log")
 	}
@@ -202,8 +205,19 @@ func (r *reader) commit(c *commit, position int64) (err error) {
 	return r.apply(c, claim, position)
 }
 
+// discard empties a copy with changes that the writer of the log does not have.
+func (r *reader) discard() error {
+	if err := r.copy.Reset(); err != nil {
+		r.restart()
+		return fmt.Errorf("empty the local copy: %w", err)
+	}
+	r.batch, r.bytes, r.point = nil, 0, Point{}
+	return errProbe
+}
+
 func (r *reader) apply(c *commit, claim Claim, position int64) error {
-	if c.kind == kindChanges || c.kind == kindRefresh && r.point.Partial { // a complete copy has what a pass contains
+	// A complete copy has what a pass contains.
+	if c.kind == kindChanges && r.point.Unsent == "" || c.kind == kindRefresh && r.point.Partial {
 		pairs, err := c.pairs()
 		if err != nil {
 			return r.skip(err.Error())

@@ -88,6 +88,7 @@ func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
 		}
 		term := w.reader.own
 		term.Epoch, term.Nonce = max(w.reader.epoch, w.reader.point.Claim.Epoch)+1, rand.Uint64()
+		term.Unsent = w.reader.point.Unsent
 		if term.Epoch == 1 { // later than the epochs of a log that was deleted
 			term.Epoch = uint64(max(1, time.Now().Unix()))
 		}
@@ -137,6 +138,15 @@ func (w *Writer) discard() error {
 
 // Problem returns the ErrIncomplete that Claim has accepted, or nil.
 func (w *Writer) Problem() error { return w.accepted }
+
+// Point returns the point of the last commit that was appended or read.
+func (w *Writer) Point() Point { return w.reader.point }
+
+// CanDetach reports whether the copy has all changes that the log has or may have. Only then can the copy go on without
+// the log (Point.Unsent).
+func (w *Writer) CanDetach() bool {
+	return w.current() && (w.pending == nil || w.pending.commit.kind != kindChanges)
+}
 
 // Term returns the claim of this process. If the process did not know the installation or the cluster, the claim has
 // those of the log.
@@ -214,7 +224,15 @@ func (w *Writer) append(ctx context.Context, p pending) error {
 	return w.complete(ctx)
 }
 
-// complete appends the missing records of the pending commit.
+// Complete completes the last commit if it is unknown whether the log has this commit. It does not change the copy,
+// which requires Sync if the commit was not made by Append, or if Append has returned an error.
+func (w *Writer) Complete(ctx context.Context) error {
+	if w.ended != nil || w.pending == nil {
+		return w.ended
+	}
+	return w.complete(ctx)
+}
+
 func (w *Writer) complete(ctx context.Context) error {
 	p := w.pending
 	for delay := 50 * time.Millisecond; p.part < p.commit.records(w.size); {
@@ -241,6 +259,7 @@ func (w *Writer) complete(ctx context.Context) error {
 	}
 	w.pending = nil
 	r := &w.reader
+	r.point.Unsent = w.copy.Point().Unsent // it can change during a term
 	r.point = r.point.next(p.commit, p.claim, p.position)
 	r.point.Own = true
 	r.epoch, r.number, r.mode = p.commit.epoch, p.commit.number, synced
@@ -255,13 +274,8 @@ func (w *Writer) complete(ctx context.Context) error {
 // Sync completes the last commit if it is unknown whether the log has this commit. Then it brings the copy up to date
 // with the log. If the copy is up to date already, Sync does nothing.
 func (w *Writer) Sync(ctx context.Context) error {
-	if w.ended != nil {
-		return w.ended
-	}
-	if w.pending != nil {
-		if err := w.complete(ctx); err != nil {
-			return err
-		}
+	if err := w.Complete(ctx); err != nil {
+		return err
 	}
 	if w.current() {
 		return nil

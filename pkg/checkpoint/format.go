@@ -35,6 +35,13 @@ const (
 	// the latter are those of package parked.
 	bucketEvents = "events"
 	keyEvents    = "log"
+	// keyIncomplete is in the bucket of the spilled events while the log has received a part of them (Unsent), and not
+	// the record yet that counts them. The file of the process that sends them does not have it.
+	keyIncomplete = "part"
+
+	// bucketUnsent exists only while the file is ahead of the log. Its keys name the values that have changed: see
+	// markerOf.
+	bucketUnsent = "unsent"
 )
 
 // spillOf returns the name of the bucket with the spilled events of a sink.

@@ -56,6 +56,8 @@ type Store struct {
 	reading sync.RWMutex   // held for reading by read transactions, and for writing while file is replaced
 	file    *boltfile.File // replaced only while both locks are held
 
+	sending sending // used only while writing is held
+
 	mu     sync.Mutex  // never held while waiting for another lock or for the disk
 	record storeRecord // content of the store record in the file; changed only while both locks are held
 	stats  Stats
@@ -226,6 +228,9 @@ func (s *Store) BeginCluster(uid string) error {
 	is, name := s.record, s.opts.ClusterName
 	if is.ClusterUID == "" || is.ClusterUID == UnknownCluster || is.ClusterUID == uid {
 		return s.change(func(r *storeRecord) { r.ClusterUID, r.ClusterName = uid, name })
+	}
+	if is.Point.Unsent != "" {
+		return errors.New("the checkpoint belongs to another cluster, and state.log does not have all of its changes")
 	}
 	err := s.quarantine("other-cluster", uid, fmt.Errorf(
 		"it belongs to cluster %q with uid %s, but this is cluster %q with uid %s", is.ClusterName, is.ClusterUID, name, uid))

@@ -19,7 +19,8 @@ type Log interface {
 	// changes that the file does not have, because the file could not be written or Append has failed.
 	Sync() error
 	// Append appends the changes of a transaction, in their order. It returns the point that the file has with them. If
-	// it fails, the transaction is rolled back and returns the error. It must not change Store.Copy.
+	// Unsent of the point is set, the log has not accepted the changes: the file is ahead of the log from then on (see
+	// Store.Unsent). If Append fails, the transaction is rolled back and returns the error. It must not change Store.Copy.
 	Append(pairs []statelog.Pair) (statelog.Point, error)
 }
 
@@ -101,7 +102,10 @@ func (t *transaction) finish() (err error) {
 	case t.log == nil:
 		t.record.Point = statelog.Point{}
 	case len(t.pairs) > 0:
-		if t.record.Point, err = t.log.Append(t.pairs); err != nil {
+		if t.record.Point, err = t.log.Append(t.pairs); err == nil && t.record.Point.Unsent != "" {
+			err = t.mark(t.pairs)
+		}
+		if err != nil {
 			return err
 		}
 	}
