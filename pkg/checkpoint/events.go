@@ -30,9 +30,6 @@ type Events struct {
 	// failed means that the last transaction failed, so the file may be ahead of record and size. Only the goroutine that
 	// writes uses it.
 	failed bool
-	// invalid removes the events that did not count when the log was opened. The next transaction does it. Only the
-	// goroutine that writes uses it.
-	invalid []statelog.Pair
 
 	mu     sync.Mutex // guards the following fields; never held while waiting for the disk
 	record eventsRecord
@@ -67,14 +64,11 @@ func (s *Store) Events(sink string) (*Events, error) {
 func (s *Store) HasLog() bool { return s.opts.Log != nil }
 
 // load reads the record, and measures the events. If the record is damaged, all events in the file count.
+// If the process that sent them did not come to send the record (keyIncomplete), none counts.
 func (e *Events) load(tx *bbolt.Tx) error {
 	first, last, _ := e.measure(tx, math.MaxUint64)
 	sealed := e.get(tx, keyEvents)
-	if sealed == nil && e.get(tx, keyIncomplete) != nil {
-		e.invalid = []statelog.Pair{e.pair("", nil)}
-		return nil
-	}
-	if sealed == nil && last == 0 {
+	if sealed == nil && (last == 0 || e.get(tx, keyIncomplete) != nil) {
 		return nil
 	}
 	content, err := unseal(keyEvents, sealed)
@@ -87,11 +81,6 @@ func (e *Events) load(tx *bbolt.Tx) error {
 			"events", e.name, "path", e.store.path, "err", err)
 	}
 	_, _, e.size = e.measure(tx, e.record.Last)
-	for key := range valuesAfter(tx, bucketEvents, e.name, eventKey(e.record.Last)) {
-		if key != keyEvents {
-			e.invalid = append(e.invalid, e.pair(key, nil))
-		}
-	}
 	return nil
 }
 
@@ -191,11 +180,6 @@ func (e *Events) write(next eventsRecord, change func(*transaction) (grown int64
 		if size = e.size; e.failed {
 			_, _, size = e.measure(t.Tx, e.record.Last)
 		}
-		for _, p := range e.invalid {
-			if err := t.set(p); err != nil {
-				return err
-			}
-		}
 		if grown, err = change(t); err != nil || next.Acked >= next.Last {
 			return err
 		}
@@ -209,7 +193,6 @@ func (e *Events) write(next eventsRecord, change func(*transaction) (grown int64
 		size, grown = 0, 0
 	}
 	if e.failed = err != nil; err == nil {
-		e.invalid = nil
 		e.set(next, size+grown)
 	}
 	return err

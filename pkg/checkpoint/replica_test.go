@@ -1,13 +1,14 @@
 package checkpoint
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.etcd.io/bbolt"
 
@@ -27,6 +28,7 @@ type process struct {
 	follow *statelog.Follower // nil while it leads
 	cut    func() bool        // whether a transaction ends when only the log has it
 	pairs  []statelog.Pair    // of the last transaction
+	away   bool               // the broker of the log is unavailable
 }
 
 func startProcess(t testing.TB, broker *logtest.Broker, o Options) *process {
@@ -49,16 +51,43 @@ func (p *process) Sync() error {
 	if p.writer == nil {
 		return errors.New("does not lead")
 	}
+	if p.isDetached() {
+		return nil
+	}
 	return p.writer.Sync(p.t.Context())
 }
 
 func (p *process) Append(pairs []statelog.Pair) (statelog.Point, error) {
 	p.pairs = pairs
+	if at := p.Copy().Point(); p.away || at.Unsent != "" {
+		at.Unsent = cmp.Or(at.Unsent, "outage")
+		return at, nil
+	}
 	at, err := p.writer.Append(p.t.Context(), pairs)
 	if err == nil && p.cut != nil && p.cut() {
 		err = errCut
 	}
 	return at, err
+}
+
+// isDetached reports whether the file has changes that the log does not have.
+func (p *process) isDetached() bool { return p.noted().Point.Unsent != "" }
+
+// send sends the next part of these changes. meanwhile is called before the log has the part. If it returns false, the
+// file does not note what was sent.
+func (p *process) send(maxBytes int, meanwhile func() bool) {
+	p.t.Helper()
+	part, err := p.Unsent(maxBytes)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	noted := meanwhile()
+	if _, err = p.writer.Append(p.t.Context(), part.Pairs); err == nil && noted {
+		err = p.Sent(part, p.writer.Point())
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
 }
 
 func (p *process) standBy() {
@@ -123,13 +152,13 @@ func raw(t testing.TB, s *Store) map[string]string {
 // wantSame checks that a copy has the same content as the leader.
 func wantSame(t testing.TB, leader, replica *Store) {
 	t.Helper()
-	if diff := cmp.Diff(leader.noted(), replica.noted(), cmpopts.IgnoreFields(storeRecord{}, "Point"),
+	if diff := gocmp.Diff(leader.noted(), replica.noted(), cmpopts.IgnoreFields(storeRecord{}, "Point"),
 		cmpopts.EquateEmpty()); diff != "" {
 		t.Fatal(diff)
 	}
 	if leader.opts.Identities {
 		wantSameIdentities(t, leader, replica)
-	} else if diff := cmp.Diff(raw(t, leader), raw(t, replica)); diff != "" {
+	} else if diff := gocmp.Diff(raw(t, leader), raw(t, replica)); diff != "" {
 		t.Fatal(diff)
 	}
 }
@@ -155,8 +184,8 @@ func wantSameIdentities(t testing.TB, leader, replica *Store) {
 			}
 			return all
 		}
-		diff := cmp.Diff(want, state) +
-			cmp.Diff(identities(expected), identities(rows), cmpopts.EquateComparable(object.Identity{}))
+		diff := gocmp.Diff(want, state) +
+			gocmp.Diff(identities(expected), identities(rows), cmpopts.EquateComparable(object.Identity{}))
 		if diff != "" {
 			t.Fatal(diff)
 		}
@@ -179,6 +208,7 @@ type replicated struct {
 	leader  *process
 	copies  []*process
 	events  spilled // of sink-0
+	ops     []int   // that step does; the first one changes something
 	n       int
 }
 
@@ -197,7 +227,7 @@ func (r *replicated) step(op int) {
 	case 0: // the leader starts again
 		l.Close()
 		path := l.opts.Path
-		if s.below(2) == 1 && l.Copy().Point().Running.Number == 0 && !r.options.Identities {
+		if s.below(2) == 1 && l.Copy().Point().Running.Number == 0 && !r.options.Identities && !l.isDetached() {
 			path = ""
 		}
 		r.leader = r.start(path).lead()
@@ -212,6 +242,7 @@ func (r *replicated) step(op int) {
 		repeat(t, func() error { return l.AddPositions(positions) })
 		repeat(t, func() error { _, _, err := l.SetWatch(fmt.Sprint(s.below(2))); return err })
 	case 4: // another pass is necessary
+		r.attach()
 		r.sync()
 		r.broker.Remove(func(int64) bool { return true })
 		if _, err := l.writer.Check(t.Context()); err != nil {
@@ -219,6 +250,7 @@ func (r *replicated) step(op int) {
 		}
 		l.refresh()
 	case 5:
+		r.attach()
 		for range s.below(4) {
 			l.refresh()
 		}
@@ -228,19 +260,71 @@ func (r *replicated) step(op int) {
 		*c = r.start([]string{"", (*c).opts.Path}[s.below(2)])
 	case 7: // a copy leads
 		c := &r.copies[s.below(len(r.copies))]
-		if (*c).read() && !r.options.Identities {
+		if r.attach(); (*c).read() && !r.options.Identities {
 			l.standBy()
 			*c, r.leader = l, (*c).lead()
 			r.events.log = nil
 		}
 	case 8:
 		r.compare()
+	case opOutage:
+		r.outage()
 	case opSpill:
 		r.events.step(t, l.Store, s, r.n)
 	default:
 		r.model.commit(t, l.Store, s, r.n)
 	}
 	r.n++
+}
+
+// outage makes the broker unavailable, or makes the leader send a part of what has changed since. The leader may go on
+// meanwhile, and may start again when the log has the part.
+func (r *replicated) outage() {
+	l, s := r.leader, r.s
+	if !l.isDetached() {
+		r.sync()
+		l.away = true
+		return
+	}
+	killed := s.below(3) == 0
+	l.send(1+s.below(20)*500, func() bool {
+		for range s.below(4) {
+			r.step(r.ops[0])
+		}
+		return !killed
+	})
+	for _, c := range r.copies {
+		if c.read() {
+			wantUsable(r.t, c.Store)
+		}
+	}
+	if killed {
+		l.Close()
+		r.leader = r.start(l.opts.Path).lead()
+		r.events.log = nil
+	}
+	r.leader.away = r.leader.away && r.leader.isDetached()
+}
+
+// wantUsable checks that a copy has all rows of its sources, and all events that count.
+func wantUsable(t testing.TB, s *Store) {
+	t.Helper()
+	states, err := s.States()
+	for _, state := range states {
+		_, _, failed := s.Load(state.Source.Name)
+		err = errors.Join(err, failed)
+	}
+	if _, lost := readEvents(t, eventsOf(t, s, "sink-0")); err != nil || len(lost) > 0 {
+		t.Fatal(err, lost)
+	}
+}
+
+// attach ends an outage.
+func (r *replicated) attach() {
+	for r.leader.isDetached() {
+		r.leader.send(2000, func() bool { return true })
+	}
+	r.leader.away = false
 }
 
 // sync writes a commit to the leader's file that may be only in the log.
@@ -251,6 +335,7 @@ func (r *replicated) sync() {
 
 func (r *replicated) compare() {
 	r.t.Helper()
+	r.attach()
 	r.sync()
 	for _, c := range r.copies {
 		if c.read() {
@@ -267,14 +352,16 @@ func (r *replicated) check(t testing.TB, s *Store) {
 	}
 }
 
-const opSpill = 12
+const opSpill, opOutage = 12, 13
 
 // Operations of replicated.step.
-func allButSpill() []int { return []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11} }
-func mostlySpill() []int { return append(slices.Repeat([]int{opSpill}, 9), 0, 3, 4, 5, 6, 7, 8) }
+func allButSpill() []int { return []int{11, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, opOutage, opOutage} }
+func mostlySpill() []int {
+	return append(slices.Repeat([]int{opSpill}, 9), 0, 3, 4, 5, 6, 7, 8, opOutage, opOutage, opOutage)
+}
 
 func replicate(t testing.TB, s *script, o Options, ops []int) {
-	r := &replicated{model: newModel(), t: t, s: s, broker: logtest.NewBroker(true), options: o}
+	r := &replicated{model: newModel(), t: t, s: s, broker: logtest.NewBroker(true), options: o, ops: ops}
 	r.events.data = map[uint64]string{}
 	r.broker.Max, r.broker.Claimed = 10_000, 10_000
 	r.leader = r.start("").lead()
@@ -283,6 +370,7 @@ func replicate(t testing.TB, s *script, o Options, ops []int) {
 		r.step(ops[s.below(len(ops))])
 		r.model.check(t, r.leader.Store)
 	}
+	r.attach()
 	for r.leader.refresh() {
 	}
 	r.copies = append(r.copies, r.start(""))
