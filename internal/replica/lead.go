@@ -177,7 +177,14 @@ func (c *Copy) unlocked(ctx context.Context, method func(context.Context) error)
 }
 
 // handOver sends what the log does not have at the end of a term. It returns an error if the term has ended by itself.
-func (c *Copy) handOver(ctx context.Context) (err error) {
+// If the broker does not respond, it gives up soon, so that the stop is not delayed.
+func (c *Copy) handOver(ctx context.Context) error {
+	if !c.isDetached() {
+		return nil
+	}
+	soon, cancel := context.WithTimeout(ctx, c.timing.patience/4)
+	defer cancel()
+	err := c.unlocked(soon, c.journal.writer.Complete)
 	for c.isDetached() && err == nil {
 		err = c.attach(ctx)
 	}

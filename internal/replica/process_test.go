@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -194,6 +195,27 @@ func (p *process) mustPut(name string, version int) {
 	}
 }
 
+// spill writes events of 200 KB.
+func (p *process) spill(from, to uint64) {
+	p.t.Helper()
+	events, err := p.Store().Events("s")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for n := from; n <= to; n++ {
+		batch := events.NewBatch()
+		_, err := batch.Add(n, "configmaps", fmt.Sprint(n), math.MaxInt64, func(dst []byte) ([]byte, error) {
+			return append(dst, noise(150_000)...), nil
+		})
+		if err == nil {
+			err = events.Append(batch, nil)
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
 // next returns the position that put has written last.
 func (p *process) next() int { return int(p.Store().Positions("s")["0"].Next) }
 
@@ -205,15 +227,25 @@ type content struct {
 	Positions             sinks.Positions
 	States                []ledger.State
 	Rows                  map[string]string
+	Waiting               int // number of spilled events that can be read
 }
 
 func (p *process) content() content {
 	p.t.Helper()
 	s := p.Store()
 	c := content{
-		s.ClusterUID(), s.Installation(), s.Destination("s"), s.PausedSince("s"), s.Positions("s"), nil, map[string]string{},
+		s.ClusterUID(), s.Installation(), s.Destination("s"), s.PausedSince("s"), s.Positions("s"), nil, map[string]string{}, 0,
 	}
-	var err error
+	events, err := s.Events("s")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for n := events.Acked() + 1; n <= events.Last(); n++ {
+		if r, err := events.Read(n); err != nil || r.Err != nil {
+			p.t.Errorf("event %d: %v, %v", n, err, r.Err)
+		}
+		c.Waiting++
+	}
 	if c.States, err = s.States(); err != nil {
 		p.t.Fatal(err)
 	}

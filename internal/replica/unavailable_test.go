@@ -8,56 +8,216 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
 )
 
-// The broker is unavailable during a commit. The commit fails soon and changes nothing. When the broker is available
-// again, Maintain completes it, and the next leader has it.
-func TestBrokerUnavailable(t *testing.T) {
-	for name, test := range map[string]struct {
-		fault       logtest.Fault
-		hangs, down bool
-	}{
+// outages are the ways in which the broker can become unavailable during a commit.
+func outages() map[string]outage {
+	return map[string]outage{
 		"down":                        {down: true},
 		"hangs":                       {hangs: true},
 		"lost":                        {fault: logtest.NotWritten},
 		"arrives too late":            {fault: logtest.Late},
-		"written, not acknowledged":   {fault: logtest.Written, hangs: true},
+		"written without an answer":   {fault: logtest.Written, hangs: true},
 		"on its way when it hangs up": {fault: logtest.Late, hangs: true},
-	} {
+	}
+}
+
+type outage struct {
+	fault       logtest.Fault
+	hangs, down bool
+}
+
+// begin makes the broker unavailable for a process.
+func (o outage) begin(p *process, memory *logtest.Memory) {
+	if o.fault != logtest.None {
+		memory.Fault = func() logtest.Fault { p.log.hangs.Store(o.hangs); return o.fault }
+	} else {
+		p.log.hangs.Store(o.hangs)
+	}
+	p.log.down.Store(o.down)
+}
+
+// end makes the broker available again.
+func (outage) end(p *process, memory *logtest.Memory) {
+	memory.Fault = nil
+	p.log.down.Store(false)
+	p.log.hangs.Store(false)
+	memory.Arrive()
+}
+
+// The broker is unavailable. The leader goes on without it: one commit waits for a while, and the next ones do not
+// wait. When the broker is available again, the log and a standby receive everything, whether the same process goes on
+// or another one with its directory.
+func TestBrokerUnavailable(t *testing.T) {
+	for name, o := range outages() {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " again ", again), func(t *testing.T) {
+				t.Parallel()
+				b := logtest.NewBroker(true)
+				memory := b.Open()
+				p := start(t, memory, "").lead()
+				p.mustPut("a", 1)
+				standby := start(t, b.Open(), "")
+				standby.run(standby.Follow)
+				stop, _ := p.run(p.Maintain)
+				o.begin(p, memory)
+				p.mustPut("a", 2)
+				began := time.Now()
+				p.mustPut("b", 3)
+				p.spill(1, 3)
+				if took := time.Since(began); took > patience || !p.isDetached() || p.Behind() != 0 {
+					t.Errorf("the next commits took %v, detached: %t", took, p.isDetached())
+				}
+				want := p.content()
+				if again {
+					stopped(t, stop)
+					p.close()
+					o.end(p, memory)
+					if p = start(t, b.Open(), p.dir); !p.isDetached() {
+						t.Error("the next process does not know that the log lacks something")
+					}
+					p.lead().expect(want)
+				} else {
+					o.end(p, memory)
+					eventually(t, "the log has everything", func() bool { return !p.isDetached() })
+					stopped(t, stop)
+				}
+				p.expect(want)
+				standby.caughtUp(p)
+				standby.expect(want)
+				expectLog(t, b.Open(), want)
+				p.mustPut("b", 4)
+				standby.caughtUp(p)
+				standby.expect(p.content())
+			})
+		}
+	}
+}
+
+// Another process has claimed the log while the leader went on without it. The leader's term ends when it notices that,
+// and what only it has is discarded. So it is if the leader has started again.
+func TestAnotherLeadsMeanwhile(t *testing.T) {
+	for name, o := range outages() {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := logtest.NewBroker(true)
 			memory := b.Open()
 			p := start(t, memory, "").lead()
 			p.mustPut("a", 1)
-			before := p.content()
-			if test.fault != logtest.None {
-				memory.Fault = func() logtest.Fault { p.log.hangs.Store(test.hangs); return test.fault }
+			_, ended := p.run(p.Maintain)
+			o.begin(p, memory)
+			p.mustPut("a", 2)
+			p.mustPut("b", 3)
+			other := start(t, b.Open(), "").lead()
+			other.mustPut("c", 4)
+			if o.end(p, memory); o.hangs {
+				p.close()
+				p = start(t, b.Open(), p.dir)
 			} else {
-				p.log.hangs.Store(test.hangs)
+				wantError(t, "Maintain", result(t, ended), statelog.ErrConflict)
 			}
-			p.log.down.Store(test.down)
-			began := time.Now()
-			wantError(t, "commit", p.put("a", 2), errSilent)
-			if took := time.Since(began); took < patience || took > 100*patience {
-				t.Errorf("the commit failed after %v", took)
+			wantError(t, "commit", p.put("b", 5), statelog.ErrConflict)
+			p.run(p.Follow)
+			p.caughtUp(other)
+			if p.expect(other.content()); p.isDetached() {
+				t.Error("it still has something that the log lacks")
 			}
-			p.expect(before)
-			stop, _ := p.run(p.Maintain)
-			wantError(t, "the next commit", p.put("b", 3), errSilent)
-			_ = stop()
-			memory.Fault = nil
-			p.log.down.Store(false)
-			p.log.hangs.Store(false)
-			b.Arrive()
-			stop, _ = p.run(p.Maintain)
-			eventually(t, "the commit is completed", func() bool { return p.next() == 2 })
-			stopped(t, stop)
-			p.mustPut("b", 3) // the tracker repeats it
-			want := p.content()
-			start(t, b.Open(), "").lead().expect(want)
 		})
 	}
+}
+
+// A process is killed after each record of what it sends when the broker is available again. Until then, a copy of the
+// log is consistent: it has either all events or none. In the end, it has everything.
+func TestKilledWhileSending(t *testing.T) {
+	hasty := func(o *Options) { o.timing.patience = 20 * time.Millisecond }
+	for records := 0; ; records++ {
+		b := logtest.NewBroker(true)
+		b.Claimed = 500_000
+		p := start(t, b.Open(), "", hasty).lead()
+		p.log.down.Store(true)
+		p.mustPut("a", 1)
+		p.spill(1, 7)
+		if err := p.putLarge("a", 2, noise(1_000_000)); err != nil {
+			t.Fatal(err)
+		}
+		want, left := p.content(), records
+		p.log.down.Store(false)
+		cut := func([]byte) {
+			if left--; left < 0 {
+				p.log.hangs.Store(true)
+			}
+		}
+		p.log.before.Store(&cut)
+		var err error
+		for p.isDetached() && err == nil {
+			_, err = p.step(t.Context(), false)
+		}
+		reader := start(t, b.Open(), "")
+		stop, _ := reader.run(reader.Follow)
+		eventually(t, "a copy is complete", func() bool { return reader.Behind() >= 0 })
+		stopped(t, stop)
+		if got := reader.content(); got.Waiting != 0 && got.Waiting != want.Waiting {
+			t.Errorf("%d of %d events", got.Waiting, want.Waiting)
+		}
+		p.close()
+		again := start(t, b.Open(), p.dir).lead()
+		again.expect(want)
+		expectLog(t, b.Open(), want)
+		if err == nil {
+			if records < 7 {
+				t.Errorf("only %d records", records)
+			}
+			return
+		}
+	}
+}
+
+// Commits do not wait while much is sent.
+func TestCommitWhileSending(t *testing.T) {
+	b := logtest.NewBroker(true)
+	b.Claimed = 100_000
+	p := start(t, b.Open(), "").lead()
+	p.log.down.Store(true)
+	if err := p.putLarge("a", 1, noise(4_000_000)); err != nil {
+		t.Fatal(err)
+	}
+	p.log.down.Store(false)
+	records := make(chan struct{}, 1000)
+	slow := func([]byte) { records <- struct{}{}; <-time.After(5 * time.Millisecond) }
+	p.log.before.Store(&slow)
+	stop, _ := p.run(p.Maintain)
+	<-records
+	<-records
+	before := len(records)
+	p.mustPut("b", 2)
+	if waited := len(records) - before; waited > 10 || !p.isDetached() {
+		t.Errorf("waited for %d records", waited)
+	}
+	eventually(t, "the log has everything", func() bool { return !p.isDetached() })
+	stopped(t, stop)
+	expectLog(t, b.Open(), p.content())
+}
+
+// A term ends while the log is unavailable. The next one, of the same process, sends what the log lacks.
+func TestTermEndsWithoutTheLog(t *testing.T) {
+	b := logtest.NewBroker(true)
+	l := newLease()
+	m := l.join(start(t, b.Open(), ""))
+	m.awaitTerm(1)
+	m.mustPut("a", 1)
+	m.log.down.Store(true)
+	m.mustPut("a", 2)
+	want := m.content()
+	m.current.Load().end()
+	eventually(t, "the term is over", func() bool { return !m.leads.Load() })
+	m.log.down.Store(false)
+	m.awaitTerm(2)
+	eventually(t, "the log has everything", func() bool { return !m.isDetached() })
+	m.expect(want)
+	stopped(t, m.stop)
+	expectLog(t, b.Open(), want)
 }
 
 // A transaction of many records takes longer than the patience if the broker acknowledges them.

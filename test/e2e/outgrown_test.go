@@ -87,6 +87,7 @@ func TestWaitingEventsOutliveTheHistory(t *testing.T) {
 		away, live func(*testing.T) *destination // live: another sink, whose broker is there
 		kill       bool                          // kill -9, some seconds later
 		lost       bool                          // the state directory is lost; a state log has it
+		log        bool                          // a state log is in the broker that is away
 	}{
 		{name: "one sink", away: awayJetStream},
 		{name: "one sink that hangs", away: hangingJetStream},
@@ -94,18 +95,20 @@ func TestWaitingEventsOutliveTheHistory(t *testing.T) {
 		{name: "one of two sinks", away: awayJetStream, live: awayKafka},
 		{name: "the other of two sinks", away: awayKafka, live: awayJetStream},
 		{name: "one of two sinks and a lost node", away: awayKafka, live: awayJetStream, kill: true, lost: true},
+		{name: "one sink and the state log", away: awayJetStream, log: true},
+		{name: "one sink and the state log and kill -9", away: awayJetStream, live: awayKafka, kill: true, log: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			sinks := map[string]*destination{"away": test.away(t)}
 			if test.live != nil {
 				sinks["live"] = test.live(t)
 			}
-			outliveTheHistory(t, c, sinks, test.kill, test.lost)
+			outliveTheHistory(t, c, sinks, test.kill, test.lost, test.log)
 		})
 	}
 }
 
-func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*destination, kill, lost bool) {
+func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*destination, kill, lost, logAway bool) {
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
 	changes := record(t, c, namespace)
@@ -119,6 +122,10 @@ func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*desti
 	if lost {
 		log := fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true}}", startJetStream(t).url())
 		start = newReplicas(t, c.Kubeconfig(), namespace, log, config).start
+	}
+	if logAway {
+		log := strings.Replace(sinks["away"].config, "{name: E2E, create: true, subjects: [\"k8s.>\"]}", "{name: STATE, create: true}", 1)
+		start = newReplicas(t, c.Kubeconfig(), namespace, log, config).startIn(dir)
 	}
 	b := start()
 	b.waitReady()
@@ -136,6 +143,9 @@ func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*desti
 	})
 	if sinks["live"] != nil {
 		eventually(t, 20*time.Second, func() error { return b.acknowledged("live", len(truth)) })
+	}
+	if logAway {
+		eventually(t, 20*time.Second, func() error { return errors.Join(b.detached(1), b.leads(), b.ready()) })
 	}
 	sent := b.metric("deltabridge_events_acknowledged_total", "sink=live")
 	b.end(kill, last)
@@ -158,6 +168,9 @@ func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*desti
 	truth, _ = changes.upTo(t, cs, namespace, "last-of-all")
 	eventually(t, 30*time.Second, func() error { return b.reached(truth) })
 	sent += b.metric("deltabridge_events_acknowledged_total", "sink=live")
+	if logAway {
+		eventually(t, 20*time.Second, func() error { return b.detached(0) })
+	}
 	b.stop()
 	for name, d := range sinks {
 		sequences := d.read()

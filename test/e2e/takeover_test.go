@@ -46,7 +46,23 @@ func newReplicas(t *testing.T, kubeconfig, lease, log, config string) *replicas 
 
 func (r *replicas) start() *bridge {
 	r.t.Helper()
-	return startBridgeWith(r.t, r.t.TempDir(), r.kubeconfig, r.state, r.config)
+	return r.startIn(r.t.TempDir())()
+}
+
+// startIn returns a function that starts a replica with a directory.
+func (r *replicas) startIn(dir string) func() *bridge {
+	return func() *bridge {
+		r.t.Helper()
+		return startBridgeWith(r.t, dir, r.kubeconfig, r.state, r.config)
+	}
+}
+
+// detached checks whether the replica has changes that the state log does not have.
+func (b *bridge) detached(want float64) error {
+	if got := b.metric("deltabridge_state_log_detached"); got != want {
+		return fmt.Errorf("detached is %.0f", got)
+	}
+	return nil
 }
 
 func (b *bridge) leads() error {

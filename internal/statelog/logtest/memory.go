@@ -113,6 +113,9 @@ type Memory struct {
 	created int // value of Broker.created at the last Fence; if it differs, the log was created again since then
 }
 
+// Arrive delivers the records that are still on their way.
+func (m *Memory) Arrive() { m.broker.Arrive() }
+
 // Fence implements statelog.Log.
 func (m *Memory) Fence(ctx context.Context) (int64, error) {
 	if err := m.unavailable(ctx); err != nil {
