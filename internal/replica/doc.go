@@ -25,9 +25,9 @@
 //
 // # Guarantees
 //
-// If a change of the store has succeeded, every later leader has it. If the change has failed, later leaders may have
-// it. This process then applies it before its next change, or while it follows. Transactions are atomic in every copy.
-// Package statelog describes which losses of records are detected.
+// If a change of the store has succeeded, every later leader has it, unless the store is detached (see below). If the
+// change has failed, later leaders may have it. This process then applies it before its next change, or while it
+// follows. Transactions are atomic in every copy. Package statelog describes which losses of records are detected.
 //
 // Follow and Maintain repeat what fails because the broker or the disk does not respond. They return only if the
 // context ends or if the process must not use the log: the log belongs to another installation or cluster
@@ -36,13 +36,19 @@
 //
 // # If the broker is unavailable
 //
-// A change of the store fails if the broker acknowledges nothing for 2 seconds. A transaction of many records can take
-// longer, as long as the broker acknowledges them. The tracker repeats a commit that has failed, and events are
-// delivered meanwhile. After a crash, the events that were settled since the last successful commit are brought again.
+// If the broker acknowledges nothing for 2 seconds, the change of the store that waits for it succeeds without the log,
+// and the store is detached: it goes on with the file alone, which notes what the log lacks. A transaction of many
+// records can take longer, as long as the broker acknowledges them. When the broker responds again, Maintain sends what
+// the log lacks: the new events first, in small commits, and then everything else in one commit. A copy of the log is
+// therefore consistent at any time. Changes of the store do not wait meanwhile, except for the last part if it is small.
 //
-// Maintain completes a transaction whose result is unknown, even if the engine does not repeat it. A change of the
-// store waits for one or two steps of Maintain at most. A step writes a chunk of a pass, or fails if the broker does
-// not respond for 2 seconds.
+// Until then, only this process has these changes. If another process claims the log, Maintain returns ErrConflict when
+// it notices that, and Follow discards the changes. If this process leads again, also after a restart, and no other
+// process has claimed the log meanwhile, Maintain sends them.
+//
+// If the file cannot be written when the broker is unavailable, changes of the store fail until Maintain has completed
+// the transaction that the log may have. While the store is not detached, a change waits for one or two steps of Maintain
+// at most. A step writes a chunk of a pass, or fails if the broker does not respond for 2 seconds.
 //
 // A standby that cannot read the log does not know how far it is behind: Behind returns -1.
 package replica

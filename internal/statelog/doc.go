@@ -29,6 +29,13 @@
 // A reader starts at the first pass in the log if it has no copy, or if its copy does not continue in the log. The copy
 // is Partial until this pass or a later one is complete.
 //
+// # Copies that are ahead of the log
+//
+// The leader's copy can go on while the log is unavailable. It then sets [Point].Unsent to a random name. A reader with
+// such a copy skips the commits of the same process, also of its later terms, whose claims contain this name. If another
+// process has claimed the log, the reader empties the copy and reads the log from its beginning. The caller appends what
+// the log lacks, and clears Unsent when the log has everything.
+//
 // # Missing commits and other failures
 //
 // Every commit has a number and a chain. The chain is a checksum of the commit and of all commits before it. A copy

@@ -48,7 +48,10 @@
 // changes. A transaction whose result is unknown is applied before the next one, as after a failed commit. A file that
 // was lost or quarantined is read from the log again. A transaction without Log removes the point.
 //
-// Such a file changes only with the log. Open therefore leaves the content as it is, and [Store.TakeOver] does the rest
+// If the log does not accept changes for some time, the file can go on without it ([Log].Append). It then notes which
+// values the log lacks, and [Store.Unsent] returns them, so that they can be sent later. The notes survive a restart.
+//
+// Otherwise, such a file changes only with the log. Open therefore leaves the content as it is, and [Store.TakeOver] does the rest
 // when the process is the writer of the log.
 //
 // # Events
@@ -66,7 +69,8 @@
 //
 // # The file
 //
-// checkpoint.db is one bbolt file with three buckets, and a fourth one if it has had events:
+// checkpoint.db is one bbolt file with three buckets, a fourth one if it has had events, and a fifth one while it is
+// ahead of the log:
 //
 //	deltabridge   format -> "1"; store -> JSON: cluster, sinks, their positions in their destinations and their
 //	              pauses, sources, privacy, `watch`, epoch and installation (see storeRecord)
@@ -75,8 +79,9 @@
 //	rows          name -> bucket: "namespace/name" or "name" -> row
 //	events        "spill-SINK" -> bucket: number (8 bytes, big endian) -> event; log -> JSON: see eventsRecord
 //	              "parked-SINK" -> bucket: key of package parked -> event
+//	unsent        bucket, source and key of a value that the log lacks, separated by zero bytes -> nothing
 //
-// All values except the format begin with a CRC-32C of key and content (see seal). A row contains the manager, which is
+// All values except the format and those of unsent begin with a CRC-32C of key and content (see seal). A row contains the manager, which is
 // not part of the JSON, and the object's JSON (see bodyRaw). The JSON is compressed as one s2 block if compression
 // saves at least one eighth. If Privacy has a Seal, the row contains the redacted JSON and, encrypted, the original
 // JSON (see appendSealed). A row without a body contains the checksum of the row with the body (see identityRow).
