@@ -40,15 +40,16 @@
 // and the store is detached: it goes on with the file alone, which notes what the log lacks. A transaction of many
 // records can take longer, as long as the broker acknowledges them. When the broker responds again, Maintain sends what
 // the log lacks: the new events first, in small commits, and then everything else in one commit. A copy of the log is
-// therefore consistent at any time. Changes of the store do not wait meanwhile, except for the last part if it is small.
+// therefore consistent at any time. Changes of the store do not wait meanwhile, except for the last part if it is
+// small.
 //
 // Until then, only this process has these changes. If another process claims the log, Maintain returns ErrConflict when
 // it notices that, and Follow discards the changes. If this process leads again, also after a restart, and no other
 // process has claimed the log meanwhile, Maintain sends them.
 //
 // If the file cannot be written when the broker is unavailable, changes of the store fail until Maintain has completed
-// the transaction that the log may have. While the store is not detached, a change waits for one or two steps of Maintain
-// at most. A step writes a chunk of a pass, or fails if the broker does not respond for 2 seconds.
+// the transaction that the log may have. While the store is not detached, a change waits for one or two steps of
+// Maintain at most. A step writes a chunk of a pass, or fails if the broker does not respond for 2 seconds.
 //
 // A standby that cannot read the log does not know how far it is behind: Behind returns -1.
 package replica

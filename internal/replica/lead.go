@@ -192,6 +192,6 @@ func (c *Copy) handOver(ctx context.Context) error {
 		return err
 	}
 	c.logger.Warn("the last changes are only in the directory of this replica, because the state log is unavailable: "+
-		"they are sent to the log if this replica is the next leader, and else are read from the API server again", "err", err)
+		"the log receives them if this replica leads next, and otherwise they are read from the API server again", "err", err)
 	return nil
 }

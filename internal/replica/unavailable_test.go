@@ -2,6 +2,7 @@ package replica
 
 import (
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -172,6 +173,29 @@ func TestKilledWhileSending(t *testing.T) {
 			return
 		}
 	}
+}
+
+// The broker becomes unavailable while a pass is written. The pass continues when the log has everything else.
+func TestUnavailableDuringPass(t *testing.T) {
+	b := logtest.NewBroker(true)
+	p := start(t, b.Open(), "")
+	if err := p.Lead(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	p.mustPut("a", 1)
+	p.log.hangs.Store(true)
+	if _, err := p.step(t.Context(), false); !errors.Is(err, errSilent) {
+		t.Errorf("a step of the pass: %v", err)
+	}
+	p.mustPut("a", 2)
+	p.log.hangs.Store(false)
+	stop, _ := p.run(p.Maintain)
+	eventually(t, "the pass is complete", func() bool { return p.NotReady() == nil })
+	if p.isDetached() {
+		t.Error("the log does not have everything")
+	}
+	stopped(t, stop)
+	expectLog(t, b.Open(), p.content())
 }
 
 // Commits do not wait while much is sent.

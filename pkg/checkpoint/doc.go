@@ -51,8 +51,8 @@
 // If the log does not accept changes for some time, the file can go on without it ([Log].Append). It then notes which
 // values the log lacks, and [Store.Unsent] returns them, so that they can be sent later. The notes survive a restart.
 //
-// Otherwise, such a file changes only with the log. Open therefore leaves the content as it is, and [Store.TakeOver] does the rest
-// when the process is the writer of the log.
+// Otherwise, such a file changes only with the log. Open therefore leaves the content as it is, and [Store.TakeOver]
+// does the rest when the process is the writer of the log.
 //
 // # Events
 //
@@ -81,10 +81,11 @@
 //	              "parked-SINK" -> bucket: key of package parked -> event
 //	unsent        bucket, source and key of a value that the log lacks, separated by zero bytes -> nothing
 //
-// All values except the format and those of unsent begin with a CRC-32C of key and content (see seal). A row contains the manager, which is
-// not part of the JSON, and the object's JSON (see bodyRaw). The JSON is compressed as one s2 block if compression
-// saves at least one eighth. If Privacy has a Seal, the row contains the redacted JSON and, encrypted, the original
-// JSON (see appendSealed). A row without a body contains the checksum of the row with the body (see identityRow).
+// All values except the format and those of unsent begin with a CRC-32C of key and content (see seal). A row contains
+// the manager, which is not part of the JSON, and the object's JSON (see bodyRaw). The JSON is compressed as one s2
+// block if compression saves at least one eighth. If Privacy has a Seal, the row contains the redacted JSON and,
+// encrypted, the original JSON (see appendSealed). A row without a body contains the checksum of the row with the body
+// (see identityRow).
 //
 // The store record names all sources, so the loss of a source record is detected. Format numbers only increase. The
 // files of each format have a directory of their own, and a program goes back to its own files if a newer program has

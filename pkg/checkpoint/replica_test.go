@@ -356,6 +356,7 @@ const opSpill, opOutage = 12, 13
 
 // Operations of replicated.step.
 func allButSpill() []int { return []int{11, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, opOutage, opOutage} }
+
 func mostlySpill() []int {
 	return append(slices.Repeat([]int{opSpill}, 9), 0, 3, 4, 5, 6, 7, 8, opOutage, opOutage, opOutage)
 }
