@@ -50,6 +50,8 @@ type Candidate struct {
 
 	mu       sync.Mutex
 	observed resourcelock.LeaderElectionRecord // the last one that was read or written
+	changed  time.Time                         // when observed became different; zero if nothing was read yet
+	held     bool                              // a process held the Lease since New
 	results  map[string]result                 // of the last request with each verb
 }
 
@@ -194,7 +196,24 @@ func (c *Candidate) observe(record resourcelock.LeaderElectionRecord) {
 	if holder != c.observed.HolderIdentity && holder != "" && holder != c.identity {
 		c.log.Info("another process holds the lease", "holder", holder, "since", record.AcquireTime.Time)
 	}
-	c.observed = record
+	if c.changed.IsZero() || holder != c.observed.HolderIdentity || !record.RenewTime.Equal(&c.observed.RenewTime) {
+		c.changed = time.Now()
+	}
+	c.observed, c.held = record, c.held || holder != ""
+}
+
+// vacancy returns the Vacancy that ends if the Lease is taken now.
+func (c *Candidate) vacancy() Vacancy {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := Vacancy{Reason: Released, Since: c.changed}
+	switch {
+	case c.observed.HolderIdentity != "":
+		v.Reason = Expired
+	case !c.held:
+		v.Reason = Start
+	}
+	return v
 }
 
 // note logs the result of a request if it is of another kind than that of the last request with the same verb. So a

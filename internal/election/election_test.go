@@ -64,6 +64,7 @@ func TestReleaseIsNoticed(t *testing.T) {
 	proxy, through := k.proxy()
 	a := k.start("a", k.slow(), through)
 	first := a.term()
+	expectVacancy(t, first, Start, 0, observe.Soon)
 	b := k.start("b", k.slow(), k.Config)
 	b.sees("a")
 	expectValid(t, first)
@@ -72,6 +73,7 @@ func TestReleaseIsNoticed(t *testing.T) {
 	a.finish <- struct{}{}
 	second := b.term()
 	t.Logf("b leads %s after the end of a's work", time.Since(begin).Round(time.Millisecond))
+	expectVacancy(t, second, Released, 0, time.Since(begin))
 	expectLost(t, first)
 	expectValid(t, second)
 	k.expectHolder("b")
@@ -97,6 +99,7 @@ func TestDeletionIsNoticed(t *testing.T) {
 	k.deleteLease()
 	begin := time.Now()
 	second := b.term()
+	expectVacancy(t, second, Released, 0, time.Since(begin))
 	t.Logf("b leads %s after the deletion", time.Since(begin).Round(time.Millisecond))
 	await(t, first.Context().Done(), "end of a's term")
 	t.Logf("a knows it after %s: %v", time.Since(begin).Round(time.Millisecond), context.Cause(first.Context()))
@@ -119,11 +122,21 @@ func TestExpiredLease(t *testing.T) {
 	if _, since := a.Holder(); !since.Equal(k.lease().Spec.AcquireTime.Time) {
 		t.Errorf("since %s, not %s", since, k.lease().Spec.AcquireTime)
 	}
-	a.term()
+	term := a.term()
+	expectVacancy(t, term, Expired, duration, time.Since(begin))
 	if took := time.Since(begin); took < duration {
 		t.Errorf("the Lease was taken after %s", took)
 	} else {
 		t.Logf("the Lease was taken %s after it had expired", (took - duration).Round(time.Millisecond))
+	}
+}
+
+// expectVacancy expects that a term has just begun, after a vacancy of a duration between two limits.
+func expectVacancy(t *testing.T, term *Term, reason Reason, least, most time.Duration) {
+	t.Helper()
+	before := term.Before()
+	if d := time.Since(before.Since); before.Reason != reason || d < least || d > most {
+		t.Errorf("vacant for %s: %s", d, before.Reason)
 	}
 }
 

@@ -93,6 +93,9 @@ func (l *lock) hold(ctx context.Context, verb string, record resourcelock.Leader
 	ctx, cancel := l.limit(ctx)
 	defer cancel()
 	l.mayHold = true // even if the request fails, because it may have been executed
+	if !l.term.hasBegun() {
+		l.term.before = l.candidate.vacancy()
+	}
 	start := time.Now()
 	err := send(ctx, record)
 	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) { // another process was faster, or has deleted it

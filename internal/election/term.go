@@ -16,12 +16,31 @@ type Term struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	begun  chan struct{} // closed by the first renewal
+	before Vacancy       // set before begun is closed
 
 	mu      sync.Mutex
 	renewed time.Time   // start of the last successful renewal; zero if this process does not hold the Lease
 	overdue *time.Timer // calls checkRenewal; nil before the first renewal
 	lost    error       // why the Lease is not renewed anymore, or nil
 }
+
+// Vacancy is the time before a term in which no process led, as far as this process knows.
+type Vacancy struct {
+	Reason Reason
+	// Since is when this process noticed the last change of the Lease before the term: that it was released or deleted, or
+	// the last renewal before it expired. If this process has read the Lease only once, it is the time of that.
+	Since time.Time
+}
+
+// Reason is the reason why a process could take the Lease.
+type Reason string
+
+// The reasons.
+const (
+	Start    Reason = "start"    // no process held the Lease since this process started
+	Released Reason = "released" // the previous leader has released the Lease, or it was deleted
+	Expired  Reason = "expired"  // the previous leader did not renew the Lease
+)
 
 var errOver = errors.New("the term is over")
 
@@ -34,6 +53,9 @@ func newTerm(ctx context.Context, config Config, log *slog.Logger) *Term {
 // Context returns a context that ends when the Lease is lost, or when the context of [Candidate.Lead] ends. In the
 // second case, the Lease is renewed until the caller's function has returned. [context.Cause] returns the reason.
 func (t *Term) Context() context.Context { return t.ctx }
+
+// Before returns the vacancy that the term has ended.
+func (t *Term) Before() Vacancy { return t.before }
 
 // Valid reports whether the Lease cannot have expired for others: the last successful renewal began less than
 // LeaseDuration ago. Call Valid directly before each write to a destination that cannot fence. If the Lease is not
