@@ -145,10 +145,10 @@ func (e *Engine) attach(i *informer.Informer) {
 	}
 }
 
-// readiness returns the reasons why the bridge is not ready, or nil if it is ready. Readiness means that the bridge has
+// Readiness returns the reasons why the bridge is not ready, or nil if it is ready. Readiness means that the bridge has
 // started and can do its work. notes describe sinks that do not deliver all their events because their destination has
 // become unavailable, or because they are paused.
-func (e *Engine) readiness() (reasons, notes []string) {
+func (e *Engine) Readiness() (reasons, notes []string) {
 	if e.reading.Err() != nil {
 		return []string{"shutting down"}, nil
 	}
@@ -275,7 +275,7 @@ func (e *Engine) read() error {
 		e.stopReading()
 		return err
 	}
-	group.Go(e.releaseStartupMemory)
+	group.Go(e.awaitReady)
 	group.Go(e.awaitChanges)
 	for _, p := range e.pipelines {
 		p.clusterUID, p.epoch = e.tracker.KnownUID(), e.tracker.Epoch()
@@ -323,16 +323,20 @@ func caughtUp(remembered []informer.Source, informers []*informer.Informer) (som
 	return some, all
 }
 
-// releaseStartupMemory returns free memory to the operating system once, when the bridge is ready. Reading the initial
-// lists requires several times the memory that the bridge keeps for their objects. The Go runtime by itself returns
-// this memory so slowly that the process seems to require it.
-func (e *Engine) releaseStartupMemory() {
-	const interval = 100 * time.Millisecond
+// awaitReady returns free memory to the operating system once, when the bridge is ready. Reading the initial lists
+// requires several times the memory that the bridge keeps for their objects. The Go runtime by itself returns this
+// memory so slowly that the process seems to require it.
+func (e *Engine) awaitReady() {
+	const interval = 20 * time.Millisecond
 	err := wait.PollUntilContextCancel(e.reading, interval, true, func(context.Context) (bool, error) {
-		reasons, _ := e.readiness()
+		reasons, _ := e.Readiness()
 		return len(reasons) == 0, nil
 	})
-	if err == nil {
-		debug.FreeOSMemory()
+	if err != nil {
+		return
 	}
+	if e.options.OnReady != nil {
+		e.options.OnReady()
+	}
+	debug.FreeOSMemory()
 }

@@ -1,35 +1,11 @@
 package engine
 
-import (
-	"io"
-	"net/http"
-	"strings"
+import "net/http"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-)
+// Handler returns the handler for /metrics, /healthz and /readyz. It can be used before Run is called and after it has
+// returned.
+func (e *Engine) Handler() http.Handler { return e.metrics.Handler(e.Readiness) }
 
-// Handler returns the handler for /metrics, /healthz and /readyz. It can be used before Run is called and
-// after it has returned.
-func (e *Engine) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(e.metrics.Registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		reasons, notes := e.readiness()
-		code, body := http.StatusOK, "ready\n"
-		if len(reasons) > 0 {
-			code, body = http.StatusServiceUnavailable, list("not ready", reasons)
-		}
-		w.WriteHeader(code)
-		_, _ = io.WriteString(w, body+list("without effect on readiness", notes)) // fails if the client has disconnected
-	})
-	return mux
-}
-
-// list returns a heading and one line per item, or nothing if there are no items.
-func list(heading string, items []string) string {
-	if len(items) == 0 {
-		return ""
-	}
-	return heading + ":\n- " + strings.Join(items, "\n- ") + "\n"
-}
+// Commands returns the handler for /api/resync, /api/pause and /api/resume. The control socket has the same handler.
+// The caller decides which requests it is given.
+func (e *Engine) Commands() http.Handler { return e.resyncs.handler() }

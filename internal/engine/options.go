@@ -49,6 +49,8 @@ type Options struct {
 	// NotReady returns another reason why the bridge is not ready, or nil. It may be nil.
 	NotReady  func() error
 	Collector prometheus.Collector // additional metrics; may be nil
+	// OnReady is called once, when Readiness first returns no reasons. It may be nil.
+	OnReady func()
 	// OnSettled is called by the goroutine of a sink when the destination has acknowledged an event. It may be nil.
 	OnSettled func(sink string, m *event.Message)
 	Logger    *slog.Logger

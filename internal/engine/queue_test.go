@@ -46,7 +46,7 @@ func spillOnce(t *testing.T, state, id string, log checkpoint.Log) (spilled, par
 		t.Fatal(err)
 	}
 	e := engineOf(t, store, state, map[string]sinks.Sink{"lines": stdout.New(io.Discard)})
-	reasons, _ := e.readiness()
+	reasons, _ := e.Readiness()
 	if told := strings.Contains(strings.Join(reasons, "\n"), outside); told != (log != nil && before > 0) {
 		t.Errorf("%d events in files, not ready: %v", before, reasons)
 	}

@@ -103,6 +103,9 @@ func (c *Copy) Store() *checkpoint.Store { return c.store }
 // does not block. A standby that is at most 2 commits behind can take over at once.
 func (c *Copy) Behind() int { return int(c.behind.Load()) }
 
+// Epoch returns the number of the last term in the log that this process knows, or 0. It can be called at any time.
+func (c *Copy) Epoch() uint64 { return c.store.Copy().Point().Claim.Epoch }
+
 // NotReady returns an error until the log contains the whole content for the first time. Until then, this process has
 // the only copy. It can be called at any time.
 func (c *Copy) NotReady() error {

@@ -53,6 +53,6 @@ func (c *Copy) Collect(ch chan<- prometheus.Metric) {
 		"state_log_epoch",
 		"Number of the last term in the state log that this replica knows. It grows with every change "+
 			"of the leader.",
-		float64(c.store.Copy().Point().Claim.Epoch),
+		float64(c.Epoch()),
 	)
 }
