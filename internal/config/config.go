@@ -24,7 +24,7 @@ type Config struct {
 	State State `yaml:"state"`
 	// How replicas of the bridge agree on a leader.
 	Election Election `yaml:"election"`
-	// The HTTP server for metrics and health checks.
+	// The HTTP server for metrics, health checks, the status and commands.
 	HTTP HTTP `yaml:"http"`
 	// The log of the bridge.
 	Log Log `yaml:"log"`
@@ -46,11 +46,19 @@ type Config struct {
 	Sinks []Sink `yaml:"sinks" minItems:"1"`
 }
 
-// HTTP configures the server for `/metrics`, `/healthz` and `/readyz`.
+// HTTP configures the server for `/metrics`, `/healthz`, `/readyz` and `/api/`, and how commands reach it. See
+// docs/operations.md#http-endpoints.
 type HTTP struct {
 	// The address to listen on, as `host:port`. Without a host, the server listens on all addresses. With port 0, the
 	// system chooses a free port, and the bridge logs the port.
 	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"\":8080\"" example:"127.0.0.1:8080"`
+	// The addresses of all replicas, as `host:port`. A name stands for all its addresses, so that the name of a headless
+	// Service is enough. `bridge status` asks these addresses. `bridge resync`, `pause` and `resume` use them to find the
+	// leader if they run beside a standby. `run` does not use them. If the list is empty, `bridge status` asks `listen`.
+	Peers []string `yaml:"peers" example:"[\"deltabridge.deltabridge:8080\"]"`
+	// A file that contains the token with which these commands identify themselves to the leader: a token of a service
+	// account with the audience `deltabridge`. If the file does not exist, the commands send no token.
+	TokenFile string `yaml:"tokenFile" default:"/var/run/secrets/deltabridge/token" example:"/etc/deltabridge/token"`
 }
 
 // Log configures the log of the bridge, which is written to standard error.

@@ -32,7 +32,7 @@ func TestDefault(t *testing.T) {
 		Cluster:         "local",
 		State:           State{Path: "./state"},
 		Election:        defaultElection,
-		HTTP:            HTTP{":8080"},
+		HTTP:            HTTP{Listen: ":8080", TokenFile: "/var/run/secrets/deltabridge/token"},
 		Log:             Log{"info", "text"},
 		ShutdownTimeout: 30 * time.Second,
 		Watch:           []Watch{{Resources: []string{"*"}}},

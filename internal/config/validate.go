@@ -25,6 +25,9 @@ func (c *Config) Validate(at *strictyaml.Section) {
 	}
 	at.NotEmpty("state.path", c.State.Path, "write ./state")
 	at.Address("http.listen", c.HTTP.Listen, false, "write :8080 or 127.0.0.1:8080")
+	for i, peer := range c.HTTP.Peers {
+		at.Address(fmt.Sprintf("http.peers[%d]", i), peer, true, "write the name and the port of a headless Service")
+	}
 	for i := range c.Watch {
 		c.Watch[i].validate(at.At(fmt.Sprintf("watch[%d]", i)))
 	}
