@@ -291,6 +291,20 @@ func Lease(name string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{own, create}
 }
 
+// GrantCommands adds the rules for commands that reach the leader from another replica.
+func (a *Access) GrantCommands() { a.Cluster = append(a.Cluster, Commands()...) }
+
+// Commands returns the rules with which a replica examines the tokens of commands (internal/guard), and with which its
+// own commands are accepted by the leader.
+func Commands() []rbacv1.PolicyRule {
+	create := []string{"create"}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: create},
+		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: create},
+		{NonResourceURLs: []string{"/api/pause", "/api/resume", "/api/resync"}, Verbs: []string{"post"}},
+	}
+}
+
 // isPart reports whether a glob contains wildcards within a name. RBAC cannot express such globs.
 func isPart(glob string) bool { return strings.ContainsAny(glob, `*?[`) && glob != "*" }
 
