@@ -2,43 +2,101 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/guard"
+	"github.com/deltabridge/deltabridge/internal/replica"
 )
 
-// frontend is the HTTP server of the process. It serves the endpoints of the engine that was built last.
+// frontend is the HTTP server of the process. It outlives the engines.
 type frontend struct {
 	listener net.Listener
-	engine   atomic.Pointer[http.Handler] // nil until an engine is built
+	name     string // of the process
+	started  time.Time
+	guard    *guard.Guard
+	task     atomic.Pointer[task]
+	takeOver atomic.Pointer[takeOver] // the last one; nil if there was none
 }
 
-func listen(address string) (*frontend, error) {
+// task is what the process does at the moment.
+type task struct {
+	role      control.Role
+	since     time.Time
+	readiness func() (reasons, notes []string)
+	pages     http.Handler  // /metrics, /healthz and /readyz; nil until there is an engine or a copy of the state log
+	commands  http.Handler  // nil if the process does not lead
+	copy      *replica.Copy // nil without a state log
+}
+
+// listen opens the listener of the HTTP server. The server has the role until serve is called.
+func listen(address, name string, role control.Role, g *guard.Guard) (*frontend, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("http.listen %s: %w (choose another address, or stop the program that uses it)", address, err)
 	}
-	return &frontend{listener: listener}, nil
+	f := &frontend{listener: listener, name: name, started: time.Now(), guard: g}
+	f.serve(task{role: role, readiness: func() (reasons, notes []string) { return []string{"starting"}, nil }})
+	return f, nil
 }
 
-// serve lets handler answer all requests from now on.
-func (f *frontend) serve(handler http.Handler) { f.engine.Store(&handler) }
+// serve answers all requests from now on about this task.
+func (f *frontend) serve(t task) {
+	t.since = time.Now()
+	f.task.Store(&t)
+}
 
-// ServeHTTP implements [http.Handler].
-func (f *frontend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch engine := f.engine.Load(); {
-	case engine != nil:
-		(*engine).ServeHTTP(w, r)
-	case r.URL.Path == "/healthz":
-		_, _ = io.WriteString(w, "ok\n")
-	default:
-		http.Error(w, "not ready:\n- starting", http.StatusServiceUnavailable)
+// handler returns the handler of the server.
+func (f *frontend) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		switch pages := f.task.Load().pages; {
+		case pages != nil:
+			pages.ServeHTTP(w, r)
+		case r.URL.Path == "/healthz":
+			_, _ = io.WriteString(w, "ok\n")
+		default:
+			http.Error(w, "not ready:\n- starting", http.StatusServiceUnavailable)
+		}
+	})
+	mux.HandleFunc("GET "+control.StatusPath, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(f.status()) // fails if the client has disconnected
+	})
+	mux.Handle("/api/", f.guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if commands := f.task.Load().commands; commands != nil {
+			commands.ServeHTTP(w, r)
+			return
+		}
+		http.Error(w, "this replica is not the leader; send the request to the leader, see `bridge status`",
+			http.StatusServiceUnavailable)
+	})))
+	return mux
+}
+
+// status returns the status of the process.
+func (f *frontend) status() control.Status {
+	t := f.task.Load()
+	r := control.Replica{
+		Name: f.name, Version: version, Started: f.started, Role: t.role, Since: t.since,
+		TakeOver: f.takeOver.Load().report(),
 	}
+	r.NotReady, r.Notes = t.readiness()
+	r.Ready = len(r.NotReady) == 0
+	if t.copy != nil {
+		r.Epoch = t.copy.Epoch()
+		if behind := t.copy.Behind(); behind >= 0 {
+			r.BehindCommits = &behind
+		}
+	}
+	return control.Status{Replica: r}
 }
 
 // during serves HTTP while call runs. If HTTP cannot be served any longer, it ends the context of call.
@@ -49,7 +107,7 @@ func (f *frontend) during(ctx context.Context, call func(context.Context) error)
 	defer stop()
 	served := make(chan error, 1)
 	go func() {
-		err := control.Serve(serving, f.listener, f)
+		err := control.Serve(serving, f.listener, f.handler())
 		if err != nil {
 			cancel()
 		}

@@ -4,12 +4,31 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/guard"
 )
+
+// newTestFrontend returns the server of a standby. No API server examines tokens.
+func newTestFrontend(t *testing.T) *frontend {
+	t.Helper()
+	g, err := guard.New(&rest.Config{Host: "https://127.0.0.1:1"}, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := listen("127.0.0.1:0", "bridge-0-abcde", control.Standby, g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
 
 func getPage(t *testing.T, url string) (code int, body string) {
 	t.Helper()
@@ -32,16 +51,13 @@ func getPage(t *testing.T, url string) (code int, body string) {
 
 // While an engine is being built, liveness and readiness are answered. Then its own endpoints are served, until the end.
 func TestFrontend(t *testing.T) {
-	f, err := listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := newTestFrontend(t)
 	get := func(path string) string {
 		t.Helper()
 		code, body := getPage(t, "http://"+f.listener.Addr().String()+path)
 		return fmt.Sprintf("%d %s", code, body)
 	}
-	err = f.during(t.Context(), func(context.Context) error {
+	err := f.during(t.Context(), func(context.Context) error {
 		for path, want := range map[string]string{
 			"/healthz": "200 ok\n", "/readyz": "503 not ready:\n- starting\n", "/metrics": "503 not ready:\n- starting\n",
 		} {
@@ -49,9 +65,8 @@ func TestFrontend(t *testing.T) {
 				t.Errorf("%s: %q, want %q", path, got, want)
 			}
 		}
-		f.serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = io.WriteString(w, "engine "+r.URL.Path)
-		}))
+		engine := func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, "engine "+r.URL.Path) }
+		f.serve(task{role: control.Leader, readiness: f.task.Load().readiness, pages: http.HandlerFunc(engine)})
 		if got := get("/readyz"); got != "200 engine /readyz" {
 			t.Error(got)
 		}
@@ -64,12 +79,9 @@ func TestFrontend(t *testing.T) {
 
 // If HTTP can't be served any longer, the bridge ends.
 func TestFrontendFails(t *testing.T) {
-	f, err := listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := newTestFrontend(t)
 	f.listener.Close()
-	err = f.during(t.Context(), func(ctx context.Context) error {
+	err := f.during(t.Context(), func(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	})
@@ -79,10 +91,7 @@ func TestFrontendFails(t *testing.T) {
 }
 
 func TestATakenPortIsAnErrorAtTheStart(t *testing.T) {
-	f, err := listen("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := newTestFrontend(t)
 	defer f.listener.Close()
 	cfg, err := config.Parse(
 		"",

@@ -13,10 +13,10 @@ func newPauseCommand(stdout io.Writer) *cobra.Command {
 	return pauseCommand(stdout, true, &cobra.Command{
 		Use:   "pause SINK...",
 		Short: "Stop sending to sinks, for example while their broker is maintained",
-		Long: "pause asks the bridge that runs with this configuration on this machine to send nothing to the sinks until\n" +
-			"`bridge resume`. Their events wait in memory and then on disk, as in an outage of the broker. A paused sink\n" +
-			"stays paused after a restart, and after another replica has taken over. The command returns when the events\n" +
-			"that are being sent are acknowledged or have failed.",
+		Long: "pause asks the bridge that runs with this configuration on this machine, or else the leader among\n" +
+			"`http.peers:`, to send nothing to the sinks until `bridge resume`. Their events wait in memory and then on\n" +
+			"disk, as in an outage of the broker. A paused sink stays paused after a restart, and after another replica\n" +
+			"has taken over. The command returns when the events that are being sent are acknowledged or have failed.",
 	})
 }
 
@@ -39,7 +39,7 @@ func pauseCommand(stdout io.Writer, paused bool, cmd *cobra.Command) *cobra.Comm
 			return err
 		}
 		for _, sink := range names {
-			answer, err := control.RequestPause(cmd.Context(), cfg.State.Path, sink, paused)
+			answer, err := control.RequestPause(cmd.Context(), runningBridge(cfg), sink, paused)
 			if err != nil {
 				return err
 			}

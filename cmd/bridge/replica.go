@@ -8,18 +8,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/doctor"
 	"github.com/deltabridge/deltabridge/internal/election"
 	"github.com/deltabridge/deltabridge/internal/engine"
@@ -38,20 +36,16 @@ const patience = 3
 // replicate runs this process as a replica until ctx ends: it follows the state log, and runs an engine whenever it
 // holds the Lease.
 func (b *bridge) replicate(ctx context.Context) (err error) {
-	name, err := processName()
-	if err != nil {
-		return err
-	}
 	lease, err := assemble.Lease(b.cfg)
 	if err != nil {
 		return err
 	}
-	c, err := b.openCopy(name, lease)
+	c, err := b.openCopy(b.server.name, lease)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	candidate, err := b.candidate(name, lease, c.Eligible)
+	candidate, err := b.candidate(b.server.name, lease, c.Eligible)
 	if err != nil {
 		return err
 	}
@@ -59,12 +53,14 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b.server.serve(b.standby(c, candidate))
+	b.server.serve(standby(c, candidate))
+	var taking *takeOver // of the current term
 	return c.Run(ctx, replica.Terms{
 		Elect: func(ctx context.Context, lead func(replica.Term)) error {
 			return candidate.Lead(ctx, func(t *election.Term) {
+				taking = newTakeOver(t.Before())
 				lead(t)
-				b.server.serve(b.standby(c, candidate))
+				b.server.serve(standby(c, candidate))
 			})
 		},
 		Cluster: func(ctx context.Context) (string, error) { return tracker.ReadClusterUID(ctx, client) },
@@ -72,7 +68,9 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 			if remedy, err := doctor.OrphanedEventsIn(store, b.cfg); err != nil {
 				return &exitError{fmt.Errorf("%w; %s", err, remedy), exitConfig}
 			}
-			err := b.runEngine(ctx, func(o *engine.Options) {
+			taking.end(stepLog)
+			b.server.takeOver.Store(taking)
+			err := b.runEngine(ctx, task{role: control.Leader, copy: c}, taking, func(o *engine.Options) {
 				o.Store, o.Leads, o.Linger, o.NotReady, o.Collector = store, rights.Leads, rights.Linger, c.NotReady, c
 			})
 			if errors.Is(err, tracker.ErrOtherCluster) {
@@ -152,28 +150,23 @@ func processName() (string, error) {
 	return host + "-" + strings.ToLower(rand.Text()[:5]), nil
 }
 
-// standby returns the handler that answers requests while this replica is not the leader.
-func (b *bridge) standby(c *replica.Copy, candidate *election.Candidate) http.Handler {
+// standby returns the task of a replica that is not the leader.
+func standby(c *replica.Copy, candidate *election.Candidate) task {
 	m := metrics.New(version, commit)
 	m.Registry.MustRegister(c)
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	readiness := func() (reasons, notes []string) {
 		leader, _ := candidate.Holder()
-		about := fmt.Sprintf("standby, the leader is %q", leader)
+		notes = []string{fmt.Sprintf("standby, the leader is %q", leader)}
 		switch behind := c.Behind(); {
 		case c.Ready():
-			_, _ = io.WriteString(w, "ready: "+about+"\n")
 		case behind < 0:
-			http.Error(w, "not ready:\n- "+about+"; this replica has no complete copy of state.log, or cannot read it",
-				http.StatusServiceUnavailable)
+			reasons = []string{"this replica has no complete copy of state.log, or cannot read it"}
 		case behind == 0:
-			http.Error(w, "not ready:\n- this replica becomes the leader", http.StatusServiceUnavailable)
+			reasons = []string{"this replica becomes the leader"}
 		default:
-			http.Error(w, fmt.Sprintf("not ready:\n- %s; this replica is %d commits behind state.log", about, behind),
-				http.StatusServiceUnavailable)
+			reasons = []string{fmt.Sprintf("this replica is %d commits behind state.log", behind)}
 		}
-	})
-	return mux
+		return reasons, notes
+	}
+	return task{role: control.Standby, copy: c, readiness: readiness, pages: m.Handler(readiness)}
 }

@@ -18,11 +18,11 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resync",
 		Short: "Re-send all existing objects to sinks",
-		Long: "resync asks the bridge that runs with this configuration on this machine to re-send the current state of\n" +
-			"each object that passes a sink's filters. The events have the type restated; they are not changes. The\n" +
-			"command waits until all events are delivered. If it is interrupted, the resync continues in the bridge.\n" +
-			"It exits with 1 if a resync was rejected or aborted, and with 2 if resources were skipped or did not end\n" +
-			"with a synced event.\n\n" +
+		Long: "resync asks the bridge that runs with this configuration on this machine, or else the leader among\n" +
+			"`http.peers:`, to re-send the current state of each object that passes a sink's filters. The events have\n" +
+			"the type restated; they are not changes. The command waits until all events are delivered. If it is\n" +
+			"interrupted, the resync continues in the bridge. It exits with 1 if a resync was rejected or aborted, and\n" +
+			"with 2 if resources were skipped or did not end with a synced event.\n\n" +
 			"In a pod of the chart this is enough: `kubectl exec statefulset/deltabridge -- bridge resync`.",
 		Args: cobra.NoArgs,
 	}
@@ -45,7 +45,7 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 func requestResync(ctx context.Context, cfg *config.Config, sink string, out *output) error {
 	var failed []error
 	skipped := 0
-	err := control.RequestResync(ctx, cfg.State.Path, sink, func(report *control.ResyncReport) error {
+	err := control.RequestResync(ctx, runningBridge(cfg), sink, func(report *control.ResyncReport) error {
 		skipped += len(report.Skipped)
 		if report.Error != "" {
 			failed = append(failed, fmt.Errorf("sink %s: %s", report.Sink, report.Error))
@@ -62,6 +62,11 @@ func requestResync(ctx context.Context, cfg *config.Config, sink string, out *ou
 		}
 	}
 	return errors.Join(append(failed, err)...)
+}
+
+// runningBridge returns the bridge that runs with a configuration.
+func runningBridge(cfg *config.Config) control.Bridge {
+	return control.Bridge{State: cfg.State.Path, Peers: cfg.HTTP.Peers, TokenFile: cfg.HTTP.TokenFile}
 }
 
 // resyncReport is the result of one sink's resync.

@@ -12,7 +12,9 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/guard"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -82,7 +84,7 @@ func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	server, err := listen(cfg.HTTP.Listen)
+	server, err := newFrontend(cfg, kube, log)
 	if err != nil {
 		return err
 	}
@@ -90,6 +92,22 @@ func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Wr
 		"http", server.listener.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
 	b := &bridge{cfg: cfg, file: file, kube: kube, server: server, out: out, log: log}
 	return server.during(ctx, b.run)
+}
+
+func newFrontend(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*frontend, error) {
+	name, err := processName()
+	if err != nil {
+		return nil, err
+	}
+	g, err := guard.New(kube, log)
+	if err != nil {
+		return nil, err
+	}
+	role := control.Single
+	if cfg.State.Log != nil {
+		role = control.Standby
+	}
+	return listen(cfg.HTTP.Listen, name, role, g)
 }
 
 // bridge contains what the engines of a process have in common.
@@ -128,25 +146,34 @@ func (b *bridge) runAlone(ctx context.Context, quarantined int64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	return b.runEngine(ctx, func(o *engine.Options) { o.Store = store })
+	return b.runEngine(ctx, task{role: control.Single}, nil, func(o *engine.Options) { o.Store = store })
 }
 
-// runEngine builds and runs an engine. edit completes its options.
-func (b *bridge) runEngine(ctx context.Context, edit func(*engine.Options)) error {
+// runEngine builds and runs an engine, and serves its pages. t contains the role, and edit completes the options of the
+// engine. taking is the take-over that the engine is a part of, or nil.
+func (b *bridge) runEngine(ctx context.Context, t task, taking *takeOver, edit func(*engine.Options)) error {
 	options, err := assemble.Options(b.cfg, b.kube, engine.Build{Version: version, Commit: commit}, b.log)
 	if err != nil {
 		return err
 	}
 	edit(&options)
+	printed := func(string, *event.Message) {}
 	if b.out != nil {
 		printer := &printer{out: b.out, places: assemble.Places(b.cfg)}
-		options.OnSettled = printer.print
+		printed = printer.print
 	}
+	options.OnSettled = func(sink string, m *event.Message) {
+		taking.endFirst()
+		printed(sink, m)
+	}
+	options.OnReady = func() { taking.end(stepReady) }
 	e, err := engine.New(options)
 	if err != nil {
 		return err
 	}
-	b.server.serve(e.Handler())
+	taking.end(stepEngine)
+	t.readiness, t.pages, t.commands = e.Readiness, e.Handler(), e.Commands()
+	b.server.serve(t)
 	return e.Run(ctx)
 }
 

@@ -28,7 +28,7 @@ func TestSocketInTheWay(t *testing.T) {
 	}
 	if err := RequestResync(
 		t.Context(),
-		dir,
+		Bridge{State: dir},
 		"",
 		nil,
 	); err == nil ||

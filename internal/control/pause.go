@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// RequestPause asks the bridge that uses the given state directory to pause a sink, or to resume it. When it returns
-// nil, the bridge has stored that the sink is paused or resumed. answer describes what has changed.
-func RequestPause(ctx context.Context, state, sink string, paused bool) (answer string, err error) {
+// RequestPause asks the bridge to pause a sink, or to resume it. When it returns nil, the bridge has stored that the
+// sink is paused or resumed. answer describes what has changed.
+func RequestPause(ctx context.Context, b Bridge, sink string, paused bool) (answer string, err error) {
 	command := "resume"
 	if paused {
 		command = "pause"
 	}
-	err = request(ctx, http.MethodPost, state, command, sink, func(response io.Reader) error {
+	err = request(ctx, http.MethodPost, b, command, sink, func(response io.Reader) error {
 		body, err := io.ReadAll(response)
 		answer = string(body)
 		return err
@@ -25,7 +25,7 @@ func RequestPause(ctx context.Context, state, sink string, paused bool) (answer 
 
 // RequestPaused asks the bridge that uses the given state directory which sinks are paused, and since when.
 func RequestPaused(ctx context.Context, state string) (since map[string]time.Time, err error) {
-	err = request(ctx, http.MethodGet, state, "paused", "", func(response io.Reader) error {
+	err = request(ctx, http.MethodGet, Bridge{State: state}, "paused", "", func(response io.Reader) error {
 		return json.NewDecoder(response).Decode(&since)
 	})
 	return since, err

@@ -81,7 +81,7 @@ func TestPauseOverARestart(t *testing.T) {
 	running := serveControl(t, e.resyncs) // in a directory of its own
 	request := func(paused bool, want string) {
 		t.Helper()
-		answer, err := control.RequestPause(t.Context(), running, "lines", paused)
+		answer, err := control.RequestPause(t.Context(), control.Bridge{State: running}, "lines", paused)
 		if err != nil || !regexp.MustCompile("^"+want+"\n$").MatchString(answer) {
 			t.Errorf("%q, %v, want %q", answer, err, want)
 		}
@@ -94,13 +94,13 @@ func TestPauseOverARestart(t *testing.T) {
 		t.Errorf("paused: %v, %v", paused, err)
 	}
 	want := `there is no sink "line"; existing sinks: lines`
-	if _, err := control.RequestPause(t.Context(), running, "line", true); err == nil || err.Error() != want {
+	if _, err := control.RequestPause(t.Context(), control.Bridge{State: running}, "line", true); err == nil || err.Error() != want {
 		t.Errorf("an unknown sink: %v", err)
 	}
-	if _, err := control.RequestPause(t.Context(), running, "", true); err == nil {
+	if _, err := control.RequestPause(t.Context(), control.Bridge{State: running}, "", true); err == nil {
 		t.Error("a request that names no sink was accepted")
 	}
-	if _, err := control.RequestPause(t.Context(), t.TempDir(), "lines", true); err == nil ||
+	if _, err := control.RequestPause(t.Context(), control.Bridge{State: t.TempDir()}, "lines", true); err == nil ||
 		!strings.HasPrefix(err.Error(), "no bridge is running with this state.path on this machine") {
 		t.Errorf("without a bridge: %v", err)
 	}
@@ -122,7 +122,7 @@ func TestPauseOverARestart(t *testing.T) {
 	if err := e.options.Store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := control.RequestPause(t.Context(), running, "lines", true); err == nil ||
+	if _, err := control.RequestPause(t.Context(), control.Bridge{State: running}, "lines", true); err == nil ||
 		!strings.HasPrefix(err.Error(), "sink lines: nothing was changed") || !e.pipelines[0].drain.PausedSince().IsZero() {
 		t.Errorf("paused although that cannot be stored: %v", err)
 	}

@@ -146,10 +146,10 @@ func (p *pipeline) resyncResource(ctx context.Context, sources []*listener, repo
 // handler returns the HTTP handler for commands.
 func (r *resyncer) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /resync", r.serve)
-	mux.HandleFunc("GET /paused", r.servePaused)
-	mux.HandleFunc("POST /pause", r.servePause(true))
-	mux.HandleFunc("POST /resume", r.servePause(false))
+	mux.HandleFunc("POST /api/resync", r.serve)
+	mux.HandleFunc("GET /api/paused", r.servePaused)
+	mux.HandleFunc("POST /api/pause", r.servePause(true))
+	mux.HandleFunc("POST /api/resume", r.servePause(false))
 	return mux
 }
 

@@ -166,7 +166,7 @@ func serveControl(t *testing.T, r *resyncer) (state string) {
 
 func TestRequestResync(t *testing.T) {
 	request := func(state, sink string) (reports []control.ResyncReport, err error) {
-		err = control.RequestResync(t.Context(), state, sink, func(r *control.ResyncReport) error {
+		err = control.RequestResync(t.Context(), control.Bridge{State: state}, sink, func(r *control.ResyncReport) error {
 			reports = append(reports, *r)
 			return nil
 		})
@@ -208,7 +208,7 @@ func TestRequestResync(t *testing.T) {
 	enough := errors.New("enough")
 	if err := control.RequestResync(
 		t.Context(),
-		state,
+		control.Bridge{State: state},
 		"",
 		func(*control.ResyncReport) error { return enough },
 	); !errors.Is(
@@ -235,7 +235,7 @@ func TestRequestResyncOfAllSinks(t *testing.T) {
 		return nil
 	}
 	got := map[string]string{}
-	err := control.RequestResync(t.Context(), serveControl(t, r), "", func(report *control.ResyncReport) error {
+	err := control.RequestResync(t.Context(), control.Bridge{State: serveControl(t, r)}, "", func(report *control.ResyncReport) error {
 		got[report.Sink] = report.Error
 		return nil
 	})
