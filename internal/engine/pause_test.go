@@ -94,7 +94,13 @@ func TestPauseOverARestart(t *testing.T) {
 		t.Errorf("paused: %v, %v", paused, err)
 	}
 	want := `there is no sink "line"; existing sinks: lines`
-	if _, err := control.RequestPause(t.Context(), control.Bridge{State: running}, "line", true); err == nil || err.Error() != want {
+	if _, err := control.RequestPause(
+		t.Context(),
+		control.Bridge{State: running},
+		"line",
+		true,
+	); err == nil ||
+		err.Error() != want {
 		t.Errorf("an unknown sink: %v", err)
 	}
 	if _, err := control.RequestPause(t.Context(), control.Bridge{State: running}, "", true); err == nil {

@@ -235,10 +235,15 @@ func TestRequestResyncOfAllSinks(t *testing.T) {
 		return nil
 	}
 	got := map[string]string{}
-	err := control.RequestResync(t.Context(), control.Bridge{State: serveControl(t, r)}, "", func(report *control.ResyncReport) error {
-		got[report.Sink] = report.Error
-		return nil
-	})
+	err := control.RequestResync(
+		t.Context(),
+		control.Bridge{State: serveControl(t, r)},
+		"",
+		func(report *control.ResyncReport) error {
+			got[report.Sink] = report.Error
+			return nil
+		},
+	)
 	if diff := cmp.Diff(
 		map[string]string{"a": "nothing is watched yet", "b": "nothing is watched yet"},
 		got,

@@ -58,8 +58,8 @@ func New(kube *rest.Config, log *slog.Logger) (*Guard, error) {
 //   - those with a bearer token whose user may use the path with the verb of the request's method;
 //   - those without a token, from the same machine or Pod.
 //
-// It answers all others: with 401 if there is no valid token, 403 if the user has no right or the request comes from the
-// page of another site, and 503 if the API server does not answer.
+// It answers all others: with 401 if there is no valid token, 403 if the user has no right or a browser sends the
+// request for another site, and 503 if the API server does not answer.
 func (g *Guard) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.origin.Check(r); err != nil {

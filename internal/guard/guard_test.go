@@ -40,7 +40,9 @@ func account(t *testing.T, rules []rbacv1.PolicyRule) (as *rest.Config, token fu
 	name := strings.TrimSuffix(filepath.Base(path), ".kubeconfig")
 	return as, func(audience string) string {
 		request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
-		answer, err := admin.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), name, &request, metav1.CreateOptions{})
+		answer, err := admin.CoreV1().
+			ServiceAccounts("default").
+			CreateToken(t.Context(), name, &request, metav1.CreateOptions{})
 		observe.Must(t, err)
 		return answer.Status.Token
 	}

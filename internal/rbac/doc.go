@@ -19,8 +19,8 @@
 //     which APIs are aggregated.
 //   - With a state log, get, update and watch on the Lease are granted in its namespace, and create on all Leases in
 //     this namespace.
-//   - With http.peers, create on TokenReviews and SubjectAccessReviews, and post on the paths of commands are granted, so
-//     that commands reach the leader from every replica.
+//   - With http.peers, create on TokenReviews and SubjectAccessReviews, and post on the paths of commands are granted,
+//     so that commands reach the leader from every replica.
 //   - Discovery needs no rule, because Kubernetes grants it to all authenticated users (system:discovery).
 //
 // RBAC supports neither exclusions nor wildcards within a name. If Options.Served is set, wildcards are replaced with
