@@ -34,7 +34,9 @@ func (c *Candidate) newLock(term *Term) *lock {
 	}}
 }
 
-// Get implements resourcelock.Interface.
+// Get implements resourcelock.Interface. The elector considers the Lease expired if the bytes that Get returns do not
+// change for LeaseDuration. LeaseLock writes times in whole seconds, so if the Lease is renewed several times in a second,
+// the elector would miss renewals, and take the Lease up to a second too early.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if err := l.term.lostBy(); err != nil {
 		return nil, nil, err
@@ -46,6 +48,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	switch {
 	case err == nil:
 		seen = *record
+		raw = record.RenewTime.AppendFormat(raw, time.RFC3339Nano)
 	case !apierrors.IsNotFound(err):
 		l.failed("get", err)
 		return nil, nil, err

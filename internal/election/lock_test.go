@@ -1,6 +1,7 @@
 package election
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -115,6 +116,32 @@ func TestRenewalCountsFromTheRequest(t *testing.T) {
 		if l.term.renewed.After(sent) {
 			t.Errorf("counts from %s after the request", l.term.renewed.Sub(sent))
 		}
+	}
+}
+
+// Each renewal changes what Get returns, so that a waiting elector does not consider a Lease expired that is renewed
+// several times in a second.
+func TestRenewalsInOneSecond(t *testing.T) {
+	t.Parallel()
+	k := newKube(t)
+	holder, other := k.lock(k.Config), k.lock(k.Config)
+	record := resourcelock.LeaderElectionRecord{
+		HolderIdentity: "b", LeaseDurationSeconds: 4, RenewTime: metav1.NewTime(time.Now().Truncate(time.Second)),
+	}
+	observe.Must(t, holder.Create(t.Context(), record))
+	var last []byte
+	for range 3 {
+		_, raw, err := other.Get(t.Context())
+		observe.Must(t, err)
+		if bytes.Equal(raw, last) {
+			t.Errorf("a renewal was missed: %s", raw)
+		}
+		last = raw
+		record.RenewTime.Time = record.RenewTime.Add(time.Millisecond)
+		observe.Must(t, holder.Update(t.Context(), record))
+	}
+	if _, raw, err := other.Get(t.Context()); err != nil || bytes.Equal(raw, last) {
+		t.Errorf("%v: %s", err, raw)
 	}
 }
 
