@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -131,7 +132,7 @@ func send(
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		body, _ := io.ReadAll(io.LimitReader(response.Body, statusBytes)) // a part is enough for the error
-		return errors.New(strings.TrimSpace(string(body)))
+		return errors.New(cmp.Or(strings.TrimSpace(string(body)), response.Status))
 	}
 	return read(response.Body)
 }

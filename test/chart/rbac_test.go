@@ -84,7 +84,7 @@ func TestRBACForEnrichment(t *testing.T) {
 	}
 }
 
-// What replicas need for their Lease is granted too.
+// What replicas need for their Lease, and so that commands reach the leader, is granted too.
 func TestRBACForReplicas(t *testing.T) {
 	const log = "redactionKeyFile: /key\nstate: {path: /state, log: {nats: {url: nats://a}}}\n"
 	for _, watch := range []string{
@@ -94,6 +94,7 @@ func TestRBACForReplicas(t *testing.T) {
 	} {
 		for _, election := range []string{"", "election: {lease: {name: mine, namespace: other}}\n"} {
 			sameRights(t, watch, "{name: a, stdout: {}}", log+election, nil)
+			sameRights(t, watch, "{name: a, stdout: {}}", log+election+"http: {peers: [\"a:8080\"]}\n", nil)
 		}
 	}
 }

@@ -102,6 +102,38 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// Replicas know the headless Service that stands for all of them, and have a token for the leader.
+func TestCommandsOfReplicas(t *testing.T) {
+	for set, want := range map[string][3]string{
+		noVolume: {"deltabridge.streams:8080", "true", "true"},
+		noVolume + ",fullnameOverride=a,namespaceOverride=b,config.http.listen=:9": {"a.b:9", "true", "true"},
+		noVolume + ",config.http.peers[0]=mine:1":                                  {"mine:1", "true", "true"},
+		noVolume + ",config.kubeconfig=/k":                                         {"deltabridge.streams:8080", "false", "true"},
+		"enabled=true":                                                             {"", "false", "false"},
+	} {
+		out := template(t, "--values", withLog, "--set", set)
+		var config struct {
+			HTTP struct{ Peers []string }
+		}
+		if err := yaml.Unmarshal([]byte(renderedConfig(t, out)), &config); err != nil {
+			t.Fatal(err)
+		}
+		got := [3]string{
+			strings.Join(config.HTTP.Peers, " "),
+			fmt.Sprint(strings.Contains(out, "audience: deltabridge") && strings.Contains(out, "mountPath: /var/run/secrets/deltabridge")),
+			fmt.Sprint(strings.Contains(out, "/api/resync") && strings.Contains(out, "subjectaccessreviews")),
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", set, got, want)
+		}
+	}
+	policy := template(t, "--values", withLog, "--set", noVolume+",networkPolicy.enabled=true",
+		"--show-only", "templates/networkpolicy.yaml")
+	if n := strings.Count(policy, "- podSelector:"); n != 2 {
+		t.Errorf("the replicas can reach each other in %d directions:\n%s", n, policy)
+	}
+}
+
 // The replicas, the volume and the log must fit. The message says what to do first.
 func TestReplicasRefused(t *testing.T) {
 	for _, tt := range []struct {

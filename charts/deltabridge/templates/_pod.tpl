@@ -78,6 +78,11 @@ volumeMounts:
     mountPath: /etc/deltabridge/credentials/{{ .name }}
     readOnly: true
   {{- end }}
+  {{- if include "deltabridge.hasToken" . }}
+  - name: token
+    mountPath: /var/run/secrets/deltabridge
+    readOnly: true
+  {{- end }}
   - name: state
     mountPath: {{ $statePath }}
   {{- with .Values.volumeMounts }}
@@ -98,6 +103,15 @@ volumeMounts:
     items:
       {{- toYaml . | nindent 6 }}
     {{- end }}
+{{- end }}
+{{- if include "deltabridge.hasToken" . }}
+# With this token, commands in one replica reach the leader. The API server does not accept it.
+- name: token
+  projected:
+    sources:
+      - serviceAccountToken:
+          audience: deltabridge
+          path: token
 {{- end }}
 {{- with .Values.volumes }}
 {{ toYaml . }}

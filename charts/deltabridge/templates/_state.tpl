@@ -5,14 +5,26 @@
 {{- if dig "state" "log" "" .Values.config }}true{{ end }}
 {{- end }}
 
-{{/* The configuration of the bridge. By default, the Lease has the name and the namespace of the other objects. */}}
+{{/*
+The configuration of the bridge. By default, the Lease has the name and the namespace of the other objects. Replicas find each
+other with the headless Service.
+*/}}
 {{- define "deltabridge.config" -}}
 {{- $config := .Values.config }}
 {{- if include "deltabridge.hasLog" . }}
 {{- $lease := dict "name" (include "deltabridge.fullname" .) "namespace" (include "deltabridge.namespace" .) }}
 {{- $config = merge (deepCopy $config) (dict "election" (dict "lease" $lease)) }}
 {{- end }}
+{{- if gt (int .Values.replicas) 1 }}
+{{- $peer := printf "%s.%s:%s" (include "deltabridge.fullname" .) (include "deltabridge.namespace" .) (include "deltabridge.port" .) }}
+{{- $config = merge (deepCopy $config) (dict "http" (dict "peers" (list $peer))) }}
+{{- end }}
 {{- toYaml $config }}
+{{- end }}
+
+{{/* "true" if the Pods have a token with which commands reach the leader: a kubeconfig can be for another cluster. */}}
+{{- define "deltabridge.hasToken" -}}
+{{- if and (gt (int .Values.replicas) 1) (not .Values.config.kubeconfig) }}true{{ end }}
 {{- end }}
 
 {{/* Fails if the replicas and the place of the state do not fit. */}}
