@@ -28,7 +28,11 @@ func answer(name string, role control.Role, edit func(*control.Replica)) control
 // The most important problem is the first. The exit code says whether a replica delivers.
 func TestExamine(t *testing.T) {
 	leader, standby := answer("a", control.Leader, nil), answer("b", control.Standby, nil)
-	behind := answer("b", control.Standby, func(r *control.Replica) { r.Ready, r.NotReady = false, []string{"it is behind"} })
+	behind := answer(
+		"b",
+		control.Standby,
+		func(r *control.Replica) { r.Ready, r.NotReady = false, []string{"it is behind"} },
+	)
 	away := answer("a", control.Leader, func(r *control.Replica) { r.Notes = []string{"sink x: retrying\nfor long"} })
 	noted := answer("b", control.Standby, func(r *control.Replica) { r.Notes = []string{"the leader is a"} })
 	silent := control.Answer{Address: "c:1", Error: "connection refused"}
@@ -63,7 +67,11 @@ func TestStatusTable(t *testing.T) {
 	at := time.Date(2026, 11, 20, 15, 58, 31, 0, time.Local)
 	leader := answer("a", control.Leader, func(r *control.Replica) {
 		r.Version, r.Since, r.Epoch, r.BehindCommits = "1.2.3", at, 7, new(int)
-		r.TakeOver = &control.TakeOver{Began: at, Reason: "expired", Steps: []control.Step{{Name: "lease", Seconds: 10.2004}, {Name: "log", Seconds: .03}}}
+		r.TakeOver = &control.TakeOver{
+			Began:  at,
+			Reason: "expired",
+			Steps:  []control.Step{{Name: "lease", Seconds: 10.2004}, {Name: "log", Seconds: .03}},
+		}
 	})
 	standby := answer("b\x1b", control.Standby, func(r *control.Replica) { r.Since, r.Ready = at, false })
 	var out strings.Builder

@@ -35,8 +35,8 @@ func (c *Candidate) newLock(term *Term) *lock {
 }
 
 // Get implements resourcelock.Interface. The elector considers the Lease expired if the bytes that Get returns do not
-// change for LeaseDuration. LeaseLock writes times in whole seconds, so if the Lease is renewed several times in a second,
-// the elector would miss renewals, and take the Lease up to a second too early.
+// change for LeaseDuration. LeaseLock writes times in whole seconds, so the elector would miss renewals if there are
+// several in a second, and take the Lease up to a second too early.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	if err := l.term.lostBy(); err != nil {
 		return nil, nil, err

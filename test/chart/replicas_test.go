@@ -120,7 +120,9 @@ func TestCommandsOfReplicas(t *testing.T) {
 		}
 		got := [3]string{
 			strings.Join(config.HTTP.Peers, " "),
-			fmt.Sprint(strings.Contains(out, "audience: deltabridge") && strings.Contains(out, "mountPath: /var/run/secrets/deltabridge")),
+			fmt.Sprint(
+				strings.Contains(out, "audience: deltabridge") && strings.Contains(out, "mountPath: /var/run/secrets/deltabridge"),
+			),
 			fmt.Sprint(strings.Contains(out, "/api/resync") && strings.Contains(out, "subjectaccessreviews")),
 		}
 		if got != want {

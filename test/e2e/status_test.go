@@ -29,9 +29,14 @@ func TestCommandsReachTheLeader(t *testing.T) {
 	c, js := sharedCluster(t), startJetStream(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
-	all := newReplicas(t, c.Kubeconfig(), namespace, fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true}}", js.url()),
+	all := newReplicas(
+		t,
+		c.Kubeconfig(),
+		namespace,
+		fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true}}", js.url()),
 		fmt.Sprintf("watch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n  - name: jetstream\n"+
-			"    nats: {url: %q, stream: {name: E2E, create: true, subjects: [\"k8s.>\"]}}\n", namespace, js.url()))
+			"    nats: {url: %q, stream: {name: E2E, create: true, subjects: [\"k8s.>\"]}}\n", namespace, js.url()),
+	)
 	leader := all.start()
 	leader.waitLeader()
 	standby := all.start()
@@ -122,7 +127,8 @@ func (o *operator) takeOvers(cs kubernetes.Interface, namespace string, leader, 
 		slices.Sort(steps)
 		lease := r.TakeOver.Steps[0].Seconds
 		if r.TakeOver.Reason != reason || r.Epoch <= before.Epoch || lease > leaseDuration().Seconds()+3 ||
-			reason == "expired" && lease < leaseDuration().Seconds() || sum > time.Since(began).Seconds()+leaseDuration().Seconds() ||
+			reason == "expired" &&
+				lease < leaseDuration().Seconds() || sum > time.Since(began).Seconds()+leaseDuration().Seconds() ||
 			!slices.Equal(steps, []string{"engine", "firstEvent", "lease", "log", "ready"}) {
 			o.t.Errorf("after %s: %+v", reason, r)
 		}
