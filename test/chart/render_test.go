@@ -261,7 +261,7 @@ func TestNotes(t *testing.T) {
 				"exec statefulset/deltabridge -- bridge doctor", "exec -it statefulset/deltabridge -- bridge tail --sink nats",
 				"helm test deltabridge -n default --logs", "except Secrets", "sink nats does not require TLS",
 			},
-			[]string{"too small", "get lease"},
+			[]string{"too small", "bridge status"},
 		},
 		{
 			[]string{"--set-json", `config.sinks=[{"name": "a", "stdout": {}}]`},
@@ -272,13 +272,13 @@ func TestNotes(t *testing.T) {
 			examples(t)["replicas"],
 			[]string{
 				"rollout status deployment/deltabridge", "exec deployment/deltabridge -- bridge doctor",
-				"kubectl -n default get lease deltabridge",
+				"kubectl -n default exec deployment/deltabridge -- bridge status",
 			},
 			[]string{"TLS"},
 		},
 		{
-			[]string{"--values", withLog, "--set", "config.election.lease.name=mine,config.election.lease.namespace=other"},
-			[]string{"rollout status statefulset/deltabridge", "state.log does not require TLS", "kubectl -n other get lease mine"},
+			[]string{"--values", withLog},
+			[]string{"rollout status statefulset/deltabridge", "state.log does not require TLS", "-- bridge status"},
 			[]string{"sink state.log"},
 		},
 		{examples(t)["namespaced"], []string{"bridge tail --sink audit"}, []string{"granted in the whole cluster", "TLS"}},
