@@ -59,9 +59,13 @@ func silent(t *testing.T) string {
 // The leader of the newest term is the first, and what does not answer is the last. A replica with several addresses is
 // shown once.
 func TestReadStatus(t *testing.T) {
-	old := &peer{Replica: Replica{Name: "old", Role: Leader, Epoch: 3}}
-	leader := &peer{Replica: Replica{Name: "new", Role: Leader, Epoch: 4}}
-	a, b := &peer{Replica: Replica{Name: "a", Role: Standby}}, &peer{Replica: Replica{Name: "b", Role: Standby}}
+	old := &peer{Replica: Replica{Name: "y", Role: Leader, Epoch: 3}}
+	leader := &peer{Replica: Replica{Name: "z", Role: Leader, Epoch: 4}}
+	a, b := &peer{
+		Replica: Replica{Name: "a", Role: Standby, Epoch: 4},
+	}, &peer{
+		Replica: Replica{Name: "b", Role: Standby, Epoch: 4},
+	}
 	other := httptest.NewServer(http.NotFoundHandler())
 	defer other.Close()
 	_, port, _ := net.SplitHostPort(leader.start(t))
@@ -77,7 +81,7 @@ func TestReadStatus(t *testing.T) {
 	}
 	// localhost can have an IPv6 address, at which nobody listens.
 	got = slices.DeleteFunc(got, func(text string) bool { return text == "connection refused" })
-	want := []string{"new", "old", "a", "b", "missing port in address", "GET /api/status returns 404 Not Found"}
+	want := []string{"z", "y", "a", "b", "missing port in address", "GET /api/status returns 404 Not Found"}
 	slices.Sort(want[4:])
 	slices.Sort(got[4:])
 	if diff := cmp.Diff(want, got); diff != "" {
