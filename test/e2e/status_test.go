@@ -126,7 +126,7 @@ func (o *operator) takeOvers(cs kubernetes.Interface, namespace string, leader, 
 		o.t.Logf("%s: %+v", reason, r.TakeOver)
 		slices.Sort(steps)
 		lease := r.TakeOver.Steps[0].Seconds
-		if r.TakeOver.Reason != reason || r.Epoch <= before.Epoch || lease > leaseDuration().Seconds()+3 ||
+		if r.TakeOver.Reason != reason || r.Epoch <= before.Epoch ||
 			reason == "expired" &&
 				lease < leaseDuration().Seconds() || sum > time.Since(began).Seconds()+leaseDuration().Seconds() ||
 			!slices.Equal(steps, []string{"engine", "firstEvent", "lease", "log", "ready"}) {
