@@ -52,6 +52,7 @@ type Candidate struct {
 	observed resourcelock.LeaderElectionRecord // the last one that was read or written
 	changed  time.Time                         // when observed became different; zero if nothing was read yet
 	held     bool                              // a process held the Lease since New
+	reserved time.Time                         // until then, the holder of a deleted Lease may not know this
 	results  map[string]result                 // of the last request with each verb
 }
 
@@ -214,6 +215,23 @@ func (c *Candidate) vacancy() Vacancy {
 		v.Reason = Start
 	}
 	return v
+}
+
+// reserve must be called if the Lease does not exist, before observe. If another process held it, this process waits
+// for LeaseDuration: the other one cannot have renewed the Lease since, but may not know that it was deleted.
+func (c *Candidate) reserve() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if holder := c.observed.HolderIdentity; holder != "" && holder != c.identity {
+		c.reserved = time.Now().Add(c.config.LeaseDuration)
+		c.log.Warn("lease was deleted, waiting until it would have expired", "holder", holder)
+	}
+}
+
+func (c *Candidate) isReserved() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Before(c.reserved)
 }
 
 // note logs the result of a request if it is of another kind than that of the last request with the same verb. So a

@@ -17,21 +17,23 @@
 //
 // # Guarantees
 //
-// [Term.Valid] returns false before another process can take the Lease because it has expired. It does not depend on
-// timers or goroutines, so it is also correct right after the process was stopped with SIGSTOP and continued. It
-// compares times of the monotonic clock, and assumes that the clocks of two machines run at the same speed. A machine
-// whose monotonic clock does not count the time in which the machine was suspended breaks this assumption.
+// [Term.Valid] returns false before another process can take the Lease because it has expired or was deleted. It does
+// not depend on timers or goroutines, so it is also correct right after the process was stopped with SIGSTOP and
+// continued. It compares times of the monotonic clock, and assumes that the clocks of two machines run at the same
+// speed. A machine whose monotonic clock does not count the time in which the machine was suspended breaks this
+// assumption.
 //
 // No lease can prevent a request that was sent while the term was valid from arriving later. A destination that can
 // fence must do so.
 //
-// Deleting the Lease forces a take-over: a waiting candidate creates it at once, but the leader only learns about the
-// deletion when it renews the Lease the next time, or does not learn about it if it cannot reach the API server.
-// Until then, both are valid. Do not delete the Lease unless the leader has ended.
+// If the Lease is deleted, the leader learns this when it renews the Lease the next time, or does not learn it if it
+// cannot reach the API server. A candidate that has seen another process hold the Lease therefore waits for
+// Config.LeaseDuration before it creates the Lease. The previous leader does not wait. A process that starts after the
+// deletion does not know of it and creates the Lease at once, so do not delete the Lease unless the leader has ended.
 //
 // # How fast another process takes over
 //
-// A candidate watches the Lease, so it notices within milliseconds that the Lease was released or deleted. It notices
+// A candidate watches the Lease, so it notices within milliseconds that the Lease was released. It notices
 // that the Lease has expired when it polls the Lease, at most 2.2 times Config.RetryPeriod later. If the watch fails,
 // or the right to watch is missing, it notices everything by polling.
 //

@@ -11,7 +11,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-var errNotEligible = errors.New("this process is not eligible")
+var (
+	errNotEligible = errors.New("this process is not eligible")
+	errDeleted     = errors.New("the lease was deleted, but its holder may not know this yet")
+)
 
 // lock is the Lease as one elector sees it. It begins the elector's term, and ends it if the Lease is lost. It does not
 // let the elector continue a lost term: the elector would take the Lease again, although another process may have led
@@ -49,7 +52,9 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	case err == nil:
 		seen = *record
 		raw = record.RenewTime.AppendFormat(raw, time.RFC3339Nano)
-	case !apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err):
+		l.candidate.reserve()
+	default:
 		l.failed("get", err)
 		return nil, nil, err
 	}
@@ -74,6 +79,9 @@ func lossReason(holder string, err error) error {
 
 // Create implements resourcelock.Interface.
 func (l *lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	if l.candidate.isReserved() {
+		return errDeleted
+	}
 	return l.hold(ctx, "create", record, l.LeaseLock.Create)
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // durations are those of a term in a synctest bubble.
@@ -95,4 +97,31 @@ func TestLostTerm(t *testing.T) {
 			t.Errorf("the cause is %v", err)
 		}
 	})
+}
+
+// A Lease that another process held is not created for LeaseDuration after it was found to be missing.
+func TestReserved(t *testing.T) {
+	for name, test := range map[string]struct {
+		holder string
+		waits  bool
+	}{"never seen": {"", false}, "held by this process": {"a", false}, "held by another process": {"b", true}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &Candidate{config: durations, identity: "a", log: slog.New(slog.DiscardHandler)}
+				c.observe(resourcelock.LeaderElectionRecord{HolderIdentity: test.holder})
+				time.Sleep(time.Hour)
+				for range 2 { // it is found to be missing again and again
+					c.reserve()
+					c.observe(resourcelock.LeaderElectionRecord{})
+					if c.isReserved() != test.waits {
+						t.Errorf("reserved: %t", !test.waits)
+					}
+					time.Sleep(durations.LeaseDuration / 2)
+				}
+				if c.isReserved() {
+					t.Error("reserved for longer than LeaseDuration")
+				}
+			})
+		})
+	}
 }
