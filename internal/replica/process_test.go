@@ -273,6 +273,27 @@ func (p *process) expect(want content) {
 	}
 }
 
+// newFile creates a checkpoint with objects that has never had a log.
+func newFile(t *testing.T, dir string, objects int) content {
+	t.Helper()
+	file, err := checkpoint.Open(checkpoint.Options{Path: dir, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Copy: &Copy{store: file}, t: t}
+	if err := file.BeginCluster(cluster); err != nil {
+		t.Fatal(err)
+	}
+	for n := range objects {
+		p.mustPut(fmt.Sprint("o", n), n+1)
+	}
+	c := p.content()
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // eventually waits until a condition is true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()

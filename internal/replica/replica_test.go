@@ -70,19 +70,7 @@ func TestTakeOver(t *testing.T) {
 // The content of a file that is older than the log is written to the log, and replaces nothing that the log has.
 func TestFirstLog(t *testing.T) {
 	b, dir := logtest.NewBroker(true), t.TempDir()
-	file, err := checkpoint.Open(checkpoint.Options{Path: dir, NoSync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	old := &process{Copy: &Copy{store: file}, t: t}
-	if err := file.BeginCluster(cluster); err != nil {
-		t.Fatal(err)
-	}
-	old.mustPut("old", 1)
-	want := old.content()
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	want := newFile(t, dir, 1)
 	p := start(t, b.Open(), dir)
 	if err := p.Lead(t.Context(), false); err != nil || p.NotReady() == nil {
 		t.Errorf("%v, ready without a complete pass: %v", err, p.NotReady())

@@ -159,7 +159,19 @@ func (c *Copy) term(ctx context.Context, t Term, o Terms) error {
 	} else if lost != nil {
 		return fmt.Errorf("state.log: %w", lost)
 	}
+	c.complete()
 	return err
+}
+
+// complete writes the rest of the content to the log if the log does not contain all of it yet. Otherwise, the next
+// leader would wait for this process, and at last continue without the rest.
+func (c *Copy) complete() {
+	for c.NotReady() != nil {
+		if _, err := c.step(context.Background(), false); err != nil {
+			c.logger.Warn("stopping, although state.log does not contain the whole state yet", "err", err)
+			return
+		}
+	}
 }
 
 // linger returns Rights.Linger. reading ends when the engine must not read any more.

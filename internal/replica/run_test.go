@@ -164,6 +164,37 @@ func TestTermEndsWithTheLog(t *testing.T) {
 	stopped(t, m.stop)
 }
 
+// A leader that is stopped before the log contains its whole file first writes the rest. If the log cannot be written,
+// it stops nevertheless.
+func TestStoppedBeforeTheFirstPass(t *testing.T) {
+	for name, down := range map[string]bool{"log is available": false, "log is down": true} {
+		t.Run(name, func(t *testing.T) {
+			b, dir := logtest.NewBroker(true), t.TempDir()
+			b.Claimed = 1000 // a pass has many commits
+			want := newFile(t, dir, 50)
+			p := start(t, b.Open(), dir)
+			began, appended := make(chan struct{}), 0
+			slow := func([]byte) {
+				if appended++; appended == 4 {
+					p.log.down.Store(down)
+					close(began)
+				}
+				<-time.After(5 * time.Millisecond)
+			}
+			p.log.before.Store(&slow)
+			m := newLease().join(p)
+			<-began
+			if p.NotReady() == nil {
+				t.Error("the pass is complete")
+			}
+			stopped(t, m.stop)
+			if !down {
+				expectLog(t, b.Open(), want)
+			}
+		})
+	}
+}
+
 // A failure of the engine that is not a lost term ends Run.
 func TestEngineFails(t *testing.T) {
 	m := newLease().join(start(t, logtest.NewBroker(true).Open(), ""))
