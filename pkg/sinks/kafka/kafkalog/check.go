@@ -15,8 +15,7 @@ import (
 
 var _ diagnose.Checker = (*Log)(nil)
 
-// Check implements [diagnose.Checker]. It neither creates the topic nor fences a process. Therefore it only finds out
-// whether the permission Describe on the transactional id is missing, not whether Write is.
+// Check implements [diagnose.Checker]. It neither creates the topic nor fences a process.
 func (l *Log) Check(ctx context.Context) []diagnose.Finding {
 	findings, reached := kafkacheck.Reach(ctx, l.client)
 	if !reached {
@@ -25,7 +24,7 @@ func (l *Log) Check(ctx context.Context) []diagnose.Finding {
 	fence := diagnose.Finding{
 		Step: sinks.StepAuthorize, Target: "transactional id " + l.txn.ID, Detail: "earlier processes can be fenced",
 	}
-	_, err := l.txn.Find(ctx)
+	err := l.txn.Permitted(ctx)
 	if err != nil && !errors.Is(err, kafkago.GroupCoordinatorNotAvailable) { // brokers create its topic at the first use
 		fence = diagnose.Failed(fence.Step, fence.Target, l.denied(err))
 	}

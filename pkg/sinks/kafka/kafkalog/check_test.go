@@ -2,6 +2,8 @@ package kafkalog
 
 import (
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
 // checkLines returns the findings about the state log as lines, without those about connections.
@@ -96,17 +100,56 @@ func topics(t *testing.T, fake *kfake.Cluster) map[string]int64 {
 	return all
 }
 
-// TestCheckPermissions: a missing permission is a failure with the permissions that are required. InitProducerID, which
-// would fence the leader, is not requested.
+// TestCheckWrite: a broker with ACLs reports that the permission Write on the transactional id is missing. The check
+// does not fence the leader.
+func TestCheckWrite(t *testing.T) {
+	broker := testkafka.NewForTest(t,
+		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS")
+	leader := open(t, []string{broker.Addr()}, "state")
+	after := mustAppend(t, leader, mustFence(t, leader), "1")
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte(testkafka.Password), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := kadm.NewACLs().TransactionalIDs("deltabridge.state.state").ResourcePatternType(kadm.ACLPatternLiteral)
+	for _, step := range []struct {
+		grant kmsg.ACLOperation
+		want  string
+	}{{kmsg.ACLOperationDescribe, "FAIL "}, {kmsg.ACLOperationWrite, "ok "}} {
+		testkafka.Grant(t, broker.Addr(), id.Operations(step.grant))
+		cfg := leader.cfg
+		cfg.Brokers = []string{broker.SASLAddr()}
+		cfg.SASL = SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: file}
+		l, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		lines := checkLines(t, l)
+		if len(lines) == 0 || !strings.HasPrefix(lines[0], step.want+"transactional id deltabridge.state.state: ") {
+			t.Errorf("with %v: %q, want %s", step.grant, lines, step.want)
+		}
+		after = mustAppend(t, leader, after, "2")
+	}
+}
+
+// TestCheckPermissions: a missing permission is a failure with the permissions that are required. The leader is not
+// fenced.
 func TestCheckPermissions(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1))
 	l := open(t, fake.ListenAddrs(), "state")
 	after := mustAppend(t, l, mustFence(t, l), "1")
-	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.FindCoordinator}, Err: kerr.TransactionalIDAuthorizationFailed})
+	for name, key := range map[string]kmsg.Key{"Describe": kmsg.FindCoordinator, "Write": kmsg.InitProducerID} {
+		fake.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: kerr.TransactionalIDAuthorizationFailed})
+		lines := checkLines(t, open(t, fake.ListenAddrs(), "state"))
+		if len(lines) != 2 ||
+			!strings.Contains(lines[0], "Describe and Write on the transactional id deltabridge.state.state") {
+			t.Errorf("without %s on the transactional id: %q", name, lines)
+		}
+	}
 	lines := checkLines(t, open(t, fake.ListenAddrs(), "state"))
-	if len(lines) != 2 ||
-		!strings.Contains(lines[0], "Describe and Write on the transactional id deltabridge.state.state") {
-		t.Errorf("without Describe on the transactional id: %q", lines)
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], "ok ") {
+		t.Errorf("with all permissions: %q", lines)
 	}
 	const readAndWrite = 1<<3 | 1<<4
 	fake.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {

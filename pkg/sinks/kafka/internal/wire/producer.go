@@ -130,6 +130,25 @@ func (t *Transactions) Init(ctx context.Context, timeout time.Duration, own Prod
 	}
 }
 
+// Permitted returns an error if a permission on the transactional id is missing: Describe or Write. It changes nothing,
+// and fences no process: its request for a producer is invalid, which brokers notice after they have checked the
+// permission. The timeout is 0, and the producer has an id without an epoch.
+func (t *Transactions) Permitted(ctx context.Context) error {
+	addr, err := t.Find(ctx)
+	if err != nil {
+		return err
+	}
+	msg, err := t.Client.Send(ctx, addr, &initproducerid.Request{TransactionalID: t.ID, ProducerEpoch: -1})
+	if err != nil {
+		t.Coordinator = ""
+		return err
+	}
+	if code := msg.(*initproducerid.Response).ErrorCode; code == int16(kafkago.TransactionalIDAuthorizationFailed) {
+		return t.error("request a producer", code)
+	}
+	return nil
+}
+
 // Add adds a partition to the transaction of p. It begins a transaction if none is open.
 func (t *Transactions) Add(ctx context.Context, p Producer, topic string, partition int32) error {
 	addr, err := t.Find(ctx)
