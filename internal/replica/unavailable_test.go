@@ -200,6 +200,31 @@ func TestUnavailableDuringPass(t *testing.T) {
 	expectLog(t, b.Open(), p.content())
 }
 
+// The broker becomes unavailable while nothing changes.
+func TestUnavailableWhileIdle(t *testing.T) {
+	b := logtest.NewBroker(true)
+	p := start(t, b.Open(), "").lead()
+	p.mustPut("a", 1)
+	eventually(t, "a commit without changes is due", func() bool {
+		return time.Since(time.UnixMilli(p.committed.Load())) > p.timing.check
+	})
+	appending := make(chan struct{}, 100)
+	down := func([]byte) { p.log.down.Store(true); appending <- struct{}{} }
+	p.log.before.Store(&down)
+	if _, err := p.step(t.Context(), true); !errors.Is(err, errSilent) || len(appending) == 0 {
+		t.Errorf("a commit without changes: %v", err)
+	}
+	p.mustPut("a", 2)
+	p.log.before.Store(nil)
+	p.log.down.Store(false)
+	for p.isDetached() {
+		if _, err := p.step(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expectLog(t, b.Open(), p.content())
+}
+
 // Commits do not wait while much is sent.
 func TestCommitWhileSending(t *testing.T) {
 	b := logtest.NewBroker(true)

@@ -145,7 +145,8 @@ func (w *Writer) Point() Point { return w.reader.point }
 // CanDetach reports whether the copy has all changes that the log has or may have. Only then can the copy go on without
 // the log (Point.Unsent).
 func (w *Writer) CanDetach() bool {
-	return w.current() && (w.pending == nil || w.pending.commit.kind != kindChanges)
+	p := w.pending
+	return w.current() && (p == nil || p.commit.kind != kindChanges || len(p.commit.payload) == 0)
 }
 
 // Term returns the claim of this process. If the process did not know the installation or the cluster, the claim has
