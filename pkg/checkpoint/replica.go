@@ -93,12 +93,13 @@ func checkPair(p statelog.Pair) error {
 
 // Reset implements statelog.Copy.
 func (r replica) Reset() error {
-	if record := r.noted(); record.Installation != "" && record.Point.Number == 0 {
+	record := r.noted()
+	if record.Installation != "" && record.Point.Number == 0 {
 		return statelog.ErrDiverged
 	}
-	if r.noted().Point.Unsent != "" {
-		r.logger.Warn("discarding changes that were made while state.log was unavailable, because another replica has "+
-			"continued without them; they are read again, as far as the API server still has them", "path", r.path)
+	if record.Point.Unsent != "" {
+		r.logger.Warn("discarding changes that state.log has not received, because its content is used instead; they are "+
+			"read again, as far as the API server still has them", "path", r.path)
 	}
 	err := r.replace(r.emptyRecord(""), nil, r.install)
 	return boltfile.Explain("empty the checkpoint", r.path, err)

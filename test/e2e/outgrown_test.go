@@ -124,7 +124,8 @@ func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*desti
 		start = newReplicas(t, c.Kubeconfig(), namespace, log, config).start
 	}
 	if logAway {
-		log := strings.Replace(sinks["away"].config, "{name: E2E, create: true, subjects: [\"k8s.>\"]}", "{name: STATE, create: true}", 1)
+		log := strings.Replace(sinks["away"].config, `{name: E2E, create: true, subjects: ["k8s.>"]}`,
+			"{name: STATE, create: true}", 1)
 		start = newReplicas(t, c.Kubeconfig(), namespace, log, config).startIn(dir)
 	}
 	b := start()
