@@ -234,7 +234,8 @@ func (p *process) content() content {
 	p.t.Helper()
 	s := p.Store()
 	c := content{
-		s.ClusterUID(), s.Installation(), s.Destination("s"), s.PausedSince("s"), s.Positions("s"), nil, map[string]string{}, 0,
+		Cluster: s.ClusterUID(), Installation: s.Installation(), Destination: s.Destination("s"),
+		Paused: s.PausedSince("s"), Positions: s.Positions("s"), Rows: map[string]string{},
 	}
 	events, err := s.Events("s")
 	if err != nil {
