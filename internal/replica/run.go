@@ -42,8 +42,16 @@ type Rights struct {
 // Run follows the log, and runs an engine whenever this process is chosen, until ctx ends. A lost term does not end
 // Run. Run returns an error if an engine fails for another reason, or if the process must not use the log.
 func (c *Copy) Run(ctx context.Context, o Terms) error {
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
+	ctx, cancel := context.WithCancel(ctx) // without a cause, which requests would return
+	defer cancel()
+	failure := make(chan error, 1)
+	fail := func(err error) {
+		select {
+		case failure <- err:
+		default:
+		}
+		cancel()
+	}
 	if err := c.identify(ctx, o); err != nil {
 		return err
 	}
@@ -56,8 +64,9 @@ func (c *Copy) Run(ctx context.Context, o Terms) error {
 		stop = c.follow(ctx, fail)
 	})
 	stop()
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
+	select {
+	case err = <-failure:
+	default:
 	}
 	return err
 }

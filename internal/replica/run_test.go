@@ -60,6 +60,9 @@ func (l *lease) join(p *process) *member {
 					}
 					<-l.held
 				}
+				if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+					m.t.Errorf("requests for the Lease fail with %v", cause)
+				}
 				return nil
 			},
 			Cluster: func(context.Context) (string, error) { return cluster, nil },
