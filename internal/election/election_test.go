@@ -104,7 +104,7 @@ func TestDeletionIsNoticed(t *testing.T) {
 	expectLost(t, first)
 	a.finish <- struct{}{}
 	second := a.term()
-	b.sees("a")
+	k.expectHolder("a")
 	expectValid(t, second)
 	a.stop() // although the Lease was deleted, the other candidate can take it when it is released
 	a.finish <- struct{}{}
