@@ -103,6 +103,12 @@ func (d *decoder) value(path string, node *yaml.Node, v reflect.Value, tag refle
 	if !d.isPlain(path, node) {
 		return
 	}
+	if v.Type() == reflect.TypeFor[*yaml.Node]() {
+		if d.hasPlainParts(path, node) {
+			v.Set(reflect.ValueOf(node))
+		}
+		return
+	}
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
@@ -113,8 +119,10 @@ func (d *decoder) value(path string, node *yaml.Node, v reflect.Value, tag refle
 	switch kind := v.Kind(); {
 	case kind == reflect.Struct && node.Kind == yaml.MappingNode:
 		d.object(path, node, v)
-	case kind == reflect.Map && node.Kind == yaml.MappingNode:
+	case kind == reflect.Map && node.Kind == yaml.MappingNode && v.Type().Elem().Kind() == reflect.String:
 		d.stringMap(path, node, v)
+	case kind == reflect.Map && node.Kind == yaml.MappingNode:
+		d.valueMap(path, node, v, tag)
 	case kind == reflect.Slice && node.Kind == yaml.SequenceNode && tag.Get("format") != "commas":
 		if len(node.Content) == 0 && tag.Get("minItems") != "" {
 			d.report(path, "is empty", "add an entry, or remove the key")
@@ -170,6 +178,16 @@ func (d *decoder) isPlain(path string, node *yaml.Node) bool {
 	return false
 }
 
+// hasPlainParts is isPlain for a node whose parts have no types. A null that is a part is a value.
+func (d *decoder) hasPlainParts(path string, node *yaml.Node) bool {
+	for _, part := range node.Content {
+		if part.Tag != "!!null" && !d.isPlain(path, part) || !d.hasPlainParts(path, part) {
+			return false
+		}
+	}
+	return true
+}
+
 // object decodes the members of an object into a struct.
 func (d *decoder) object(path string, node *yaml.Node, v reflect.Value) {
 	fields, meant := Fields(v.Type()), map[string]bool{} // meant has the keys that unknown keys are similar to
@@ -223,6 +241,16 @@ func (d *decoder) stringMap(path string, node *yaml.Node, v reflect.Value) {
 		}
 	})
 	v.Set(reflect.ValueOf(texts))
+}
+
+// valueMap decodes an object with arbitrary keys, whose values are decoded like any value.
+func (d *decoder) valueMap(path string, node *yaml.Node, v reflect.Value, tag reflect.StructTag) {
+	v.Set(reflect.MakeMap(v.Type()))
+	d.eachKey(path, node, func(key, value *yaml.Node) {
+		entry := reflect.New(v.Type().Elem()).Elem()
+		d.value(fmt.Sprintf("%s[%q]", path, key.Value), value, entry, tag)
+		v.SetMapIndex(reflect.ValueOf(key.Value), entry)
+	})
 }
 
 // scalar decodes a single value. It returns false if the value has the wrong type.

@@ -15,8 +15,9 @@
 // # Structs
 //
 // A struct describes an object in the file. Its fields can be strings, booleans, integers (int), sizes in bytes
-// (int64), durations (time.Duration), structs, pointers to structs (nil if the key is missing), lists of strings or
-// structs, and maps of strings. Fields without the yaml tag are ignored. The tags are:
+// (int64), durations (time.Duration), structs, pointers to structs (nil if the key is missing), lists, and maps whose
+// keys are strings. A *yaml.Node is a value of any type, which is not decoded. Fields without the yaml tag are ignored.
+// The tags are:
 //
 //	yaml      the key; ",inline" for an embedded struct, whose keys belong to the struct around it
 //	default   the value if the key is not given, as YAML

@@ -33,8 +33,11 @@ func (s *Section) At(key string) *Section { return &Section{s.d, join(s.path, ke
 // Path returns the path of the section, as in sinks[0].nats.
 func (s *Section) Path() string { return s.path }
 
+// Node returns the node of a key's value, or nil if the file does not contain the key.
+func (s *Section) Node(key string) *yaml.Node { return s.d.nodes[join(s.path, key)] }
+
 // Has reports whether the file contains the key.
-func (s *Section) Has(key string) bool { return s.d.nodes[join(s.path, key)] != nil }
+func (s *Section) Has(key string) bool { return s.Node(key) != nil }
 
 // Fine reports whether the value of the key has no mistake so far.
 func (s *Section) Fine(key string) bool { return !s.d.broken[join(s.path, key)] }
