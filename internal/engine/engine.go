@@ -20,6 +20,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -129,19 +130,25 @@ func (q queues) Spilled(source, history string) map[string]string {
 // attach connects a new informer to every pipeline. Enrichment is attached first, so it has processed an object before
 // any pipeline asks for the object's context.
 func (e *Engine) attach(i *informer.Informer) {
-	source := i.Source()
-	ledger := e.tracker.Ledger(source.Name)
-	e.enrichment.attach(i)
-	for _, p := range e.pipelines {
-		if i.Auxiliary() {
-			ledger.FinishList(p.Name) // sinks are not sent objects that are watched only for enrichment
-			continue
-		}
-		known := e.tracker.Known(source.Name, p.Name)
+	source := i.Source().Name
+	e.attachTo(i, e.tracker.Ledger(source), func(sink string) tracker.Knowledge {
+		known := e.tracker.Known(source, sink)
 		if i.ResumesAt() == "" { // the settled position counts only if the informer resumes there
 			known.Floor = ""
 		}
-		p.attach(e.reading, i, ledger, known)
+		return known
+	})
+}
+
+// attachTo is attach with the ledger of the source and a function that returns what a sink knows of the source.
+func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge) {
+	e.enrichment.attach(i)
+	for _, p := range e.pipelines {
+		if i.Auxiliary() {
+			to.FinishList(p.Name) // sinks are not sent objects that are watched only for enrichment
+			continue
+		}
+		p.attach(e.reading, i, to, known(p.Name))
 	}
 }
 

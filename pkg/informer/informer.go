@@ -237,6 +237,16 @@ func (i *Informer) skip() bool {
 	return i.skipped
 }
 
+// Store returns the store that Run fills. A caller that has no API server, and does not call Run, can deliver lists and
+// changes with it, as a Reflector does: first Replace, then Add, Update or Delete, each followed by
+// UpdateResourceVersion. It must be used by one goroutine only.
+func (i *Informer) Store() interface {
+	cache.ReflectorStore
+	cache.ResourceVersionUpdater
+} {
+	return (*store)(i)
+}
+
 // DeleteAll reports every known object as deleted, with FinalStateUnknown set. It is for a resource that was removed
 // from the cluster. It must not be called while the informer runs.
 func (i *Informer) DeleteAll() {

@@ -180,15 +180,13 @@ func (s *Fleet) launch(ctx context.Context, key watchKey, p *plan, predecessor *
 	if key.namespace != "" {
 		log = log.With("namespace", key.namespace)
 	}
-	source := key.source(w)
+	config := key.config(w)
+	source := config.Source
 	listWatch := informer.ListWatch(s.config.Client, source)
 	listWatch.ManagedFields, listWatch.Transform = s.config.ManagedFields, s.config.Transform
-	config := informer.Config{
-		Source: source, Auxiliary: key.auxiliary, Logger: log,
-		Select: w.selection.matcher(false), Within: w.selection.matcher(true), Selector: w.selection.selectors(),
-		ListWatch: listWatch, NoWatchList: w.served.Aggregated, Connector: s.config.Connector,
-		Probe: informer.NewProbe(s.config.Client, source, w.served.Namespaced),
-	}
+	config.Logger, config.ListWatch, config.Connector = log, listWatch, s.config.Connector
+	config.NoWatchList = w.served.Aggregated
+	config.Probe = informer.NewProbe(s.config.Client, source, w.served.Namespaced)
 	if predecessor == nil {
 		s.takeOver(source, key, p)
 		s.resume(&config)
@@ -211,6 +209,14 @@ func (s *Fleet) launch(ctx context.Context, key watchKey, p *plan, predecessor *
 			_ = i.Run(ctx) // returns nil when ctx ends
 		}
 	})
+}
+
+// config returns the part of an informer's configuration that the plan decides.
+func (k watchKey) config(w *wanted) informer.Config {
+	return informer.Config{
+		Source: k.source(w), Auxiliary: k.auxiliary,
+		Select: w.selection.matcher(false), Within: w.selection.matcher(true), Selector: w.selection.selectors(),
+	}
 }
 
 // reconcile ends or replaces the running informers whose resource or version is not in the plan. It returns false if it

@@ -62,3 +62,13 @@ func ServerSelectors(scopes []Scope, served discovery.Served, namespace string) 
 	}
 	return "", ""
 }
+
+// Offline returns the informers that a fleet would run if the cluster served the given resources, in the order in which
+// they would start. They have no API server: the caller fills their stores ([informer.Informer.Store]).
+func Offline(scopes []Scope, served []discovery.Served) (informers []*informer.Informer) {
+	p := newPlan(scopes, &discovery.Catalog{Served: served})
+	for _, key := range p.order() {
+		informers = append(informers, informer.New(key.config(p.informers[key])))
+	}
+	return informers
+}

@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/metrics"
+	"github.com/deltabridge/deltabridge/internal/tracker"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// Rehearsal determines the messages that all sinks would be sent about a sequence of changes. The changes pass through
+// the same code as in the running bridge, from the informers up to the queues. Use it from one goroutine.
+type Rehearsal struct {
+	engine *Engine
+	names  []string // of the sinks
+}
+
+// NewRehearsal returns a Rehearsal for new sinks, which know no objects. of must not wait for resources (Awaited).
+// deliver is called with each message. The message has the given time, so that it is always the same.
+func NewRehearsal(
+	all []Sink, of Enrichment, at time.Time, deliver func(sink string, m *event.Message),
+) (*Rehearsal, error) {
+	e := &Engine{metrics: metrics.New("", ""), options: Options{Logger: slog.New(slog.DiscardHandler)}}
+	e.reading, e.stopReading = context.WithCancel(context.Background())
+	e.enrichment = newEnrichment(e.reading, of, all, func() {})
+	r := &Rehearsal{engine: e}
+	slot := 0
+	for _, s := range all {
+		p, err := e.newPipeline(s, slot)
+		if err != nil {
+			return nil, err
+		}
+		slot = min(slot+p.filter.Slots(), object.Slots)
+		p.stop() // nothing is delivered
+		p.push = func(_ context.Context, m *event.Message) error {
+			m.Time = at
+			deliver(p.Name, m)
+			return nil
+		}
+		e.pipelines, r.names = append(e.pipelines, p), append(r.names, s.Name)
+	}
+	return r, nil
+}
+
+// Attach connects an informer to the sinks. It must be called for all informers before the first one is used.
+func (r *Rehearsal) Attach(i *informer.Informer) {
+	l := ledger.New(ledger.Source{}, ledger.State{}, r.names, 0)
+	r.engine.attachTo(i, l, func(string) tracker.Knowledge { return tracker.Knowledge{} })
+}
+
+// Filters returns the filters of the sinks, by the names of the sinks.
+func (r *Rehearsal) Filters() map[string]*filter.Filter {
+	filters := map[string]*filter.Filter{}
+	for _, p := range r.engine.pipelines {
+		filters[p.Name] = p.filter
+	}
+	return filters
+}
