@@ -19,6 +19,7 @@ func TestExitCodes(t *testing.T) {
 	good := writeFile(t, filepath.Join(dir, "good.yaml"), lines)
 	broken := writeFile(t, filepath.Join(dir, "broken.yaml"), "kubeconfig: broken.yaml\n"+lines)
 	bad := writeFile(t, filepath.Join(dir, "bad.yaml"), "clutser: a")
+	failing := writeFile(t, filepath.Join(dir, "a_test.yaml"), testFile)
 	part := answering(t, `{"sink":"a","resources":2,"objects":5,"skipped":["pods: forbidden"]}`)
 	seen := map[int]bool{}
 	for _, tt := range []struct {
@@ -35,6 +36,10 @@ func TestExitCodes(t *testing.T) {
 		{exitFailed, []string{"dead-letters", "show", "u.1", "-c", good}},
 		{exitFailed, []string{"explain", "-c", good, "--offline", filepath.Join(dir, "none.yaml")}},
 		{exitPartly, []string{"resync", "-c", part}},
+		{exitPartly, []string{"test", "-c", good, good}},
+		{exitFailed, []string{"test", "-c", good, failing}},
+		{exitUsage, []string{"test", "-c", good, "--run", "("}},
+		{exitConfig, []string{"test", "-c", bad, failing}},
 		{exitUsage, []string{"dance"}},
 		{exitUsage, []string{"run", "extra"}},
 		{exitUsage, []string{"dead-letters", "lst"}},

@@ -97,7 +97,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.AddCommand(
 		newRunCommand(stdout, stderr), newCheckCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout),
-		newDoctorCommand(stdout), newExplainCommand(stdout), newTailCommand(stdout, stderr),
+		newTestCommand(stdout), newDoctorCommand(stdout), newExplainCommand(stdout), newTailCommand(stdout, stderr),
 		newStatusCommand(stdout), newDeadLettersCommand(stdout, stderr), newResyncCommand(stdout),
 		newPauseCommand(stdout), newResumeCommand(stdout), newClaimCommand(stdout), newVersionCommand(stdout),
 	)

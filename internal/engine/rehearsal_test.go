@@ -81,7 +81,10 @@ func TestRehearsal(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	filters := r.Filters()
-	if names := slices.Sorted(maps.Keys(filters)); !slices.Equal(names, []string{"all", "big"}) || filters["big"].Slots() != 1 {
+	if names := slices.Sorted(
+		maps.Keys(filters),
+	); !slices.Equal(names, []string{"all", "big"}) ||
+		filters["big"].Slots() != 1 {
 		t.Errorf("the filters are %v", filters)
 	}
 }

@@ -20,6 +20,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
+	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
@@ -223,6 +225,22 @@ func (e *explainer) readOld(s *subject, served discovery.Served, stdin io.Reader
 		s.Notes = append(s.Notes, "both states have the same resourceVersion, so `bridge run` would not see a change")
 	}
 	return nil
+}
+
+// Coverage reports for each entry of `watch` whether it covers an object that is not in the cluster. Fields that only
+// the API server can evaluate count as selecting the object.
+func Coverage(cfg *config.Config, served discovery.Served, o *object.Object) (entries []Watch, err error) {
+	e := &explainer{cfg: cfg, scopes: assemble.Scopes(cfg)[:len(cfg.Watch)]}
+	s := &subject{now: o}
+	s.Object.Resource = event.GroupResource(e.watchedAs(served))
+	for n := range e.scopes {
+		entry, err := e.covers(context.Background(), n, s, served) // sends no request, because the object is not live
+		if err != nil {
+			return nil, fmt.Errorf("watch[%d]: %w", n, err)
+		}
+		entries = append(entries, entry)
+	}
+	return entries, nil
 }
 
 // covers reports whether an entry of `watch` covers the object. The result contains the reason.

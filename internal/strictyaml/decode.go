@@ -180,6 +180,9 @@ func (d *decoder) isPlain(path string, node *yaml.Node) bool {
 
 // hasPlainParts is isPlain for a node whose parts have no types. A null that is a part is a value.
 func (d *decoder) hasPlainParts(path string, node *yaml.Node) bool {
+	if node.Kind == yaml.MappingNode && len(d.eachKey(path, node, func(_, _ *yaml.Node) {})) < len(node.Content)/2 {
+		return false
+	}
 	for _, part := range node.Content {
 		if part.Tag != "!!null" && !d.isPlain(path, part) || !d.hasPlainParts(path, part) {
 			return false

@@ -39,6 +39,7 @@ func TestMistakesInNodesAndMaps(t *testing.T) {
 			"(add a value or remove the key, and check the indentation of the next line)",
 		"any: {a: &b 1}": "f:1:6: any: has an anchor, an alias or a tag, which are not allowed " +
 			"(write the value itself, without &, * and !)",
+		"any: [{a: 1, a: 2}]":    `f:1:14: any: key "a" is given twice, first in line 1 (keep one of them)`,
 		"points: {a: {x: 1}}":    `f:1:13: points["a"]: an object is not a valid list (example: points: {a: [{x: 1}]})`,
 		"points: {a: [{z: 1}]}":  `f:1:15: points["a"][0]: unknown key "z" (the keys are x, y)`,
 		"points: {a: [], a: []}": `f:1:17: points: key "a" is given twice, first in line 1 (keep one of them)`,

@@ -1,0 +1,154 @@
+package configtest
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// File is a test file.
+type File struct {
+	// The configuration to test, relative to the test file. If it is not set, the configuration of the command is tested.
+	Config string `yaml:"config" format:"file" example:"bridge.yaml"`
+	// The plural names of kinds, if they are not the usual ones. A kind can be written with its group:
+	// `Sheep.example.com`.
+	Resources map[string]string `yaml:"resources" example:"{Sheep: sheep}"`
+	// Objects that exist before the first change of each test.
+	Objects []*yaml.Node `yaml:"objects" example:"[{apiVersion: v1, kind: Namespace, metadata: {name: shop}}]"`
+	// The tests.
+	Tests []Case `yaml:"tests" required:"true" minItems:"1" example:"[{name: ..., changes: [...], expect: {...}}]"`
+
+	path string
+	text []byte
+	at   *strictyaml.Section
+}
+
+// Case is one test.
+type Case struct {
+	// What the test shows.
+	Name string `yaml:"name" required:"true" example:"a Pod that fails is sent"`
+	// Objects that exist before the first change, in addition to those of the file.
+	Objects []*yaml.Node `yaml:"objects" example:"[{apiVersion: v1, kind: Namespace, metadata: {name: shop}}]"`
+	// The changes, in their order.
+	Changes []Change `yaml:"changes" required:"true" minItems:"1" example:"[add: {...}]"`
+	// The events that each sink must be sent because of the changes, in their order. Sinks that are not named are not
+	// compared.
+	Expect map[string][]Event `yaml:"expect" required:"true" example:"{my-sink: []}"`
+
+	story *story
+}
+
+// Change is a change of an object at the API server. Exactly one key is given.
+type Change struct {
+	// The new object.
+	Add *yaml.Node `yaml:"add" oneOf:"true" example:"{apiVersion: v1, kind: Pod, ...}"`
+	// The object's new state.
+	Update *yaml.Node `yaml:"update" oneOf:"true" example:"{apiVersion: v1, kind: Pod, ...}"`
+	// What changes in the object (a JSON merge patch).
+	Patch *yaml.Node `yaml:"patch" oneOf:"true" example:"{apiVersion: v1, kind: Pod, ...}"`
+	// The object to delete.
+	Delete *yaml.Node `yaml:"delete" oneOf:"true" example:"{apiVersion: v1, kind: Pod, ...}"`
+}
+
+// Event is an event that a sink must be sent. Only keys that are given are compared.
+type Event struct {
+	// The operation. `left` is a deletion of an object that still exists, but no longer passes the filters or `watch`.
+	Operation string `yaml:"operation" required:"true" enum:"added updated deleted left" example:"added"`
+	// The id of the event.
+	ID string `yaml:"id" example:"pods/shop/web.1001"`
+	// The NATS subject, or the key in a bucket.
+	Subject string `yaml:"subject" example:"k8s.local.core.pods.shop.web"`
+	// The Kafka topic and key.
+	Topic string `yaml:"topic" example:"k8s.pods"`
+	Key   string `yaml:"key"   example:"local/core/pods/shop/web"`
+	// Headers of the message. An empty value means that there is no such header.
+	Headers map[string]string `yaml:"headers" example:"{ce-kind: Pod}"`
+	// Attributes of the CloudEvent. An empty value means that there is no such attribute.
+	Attributes map[string]string `yaml:"attributes" example:"{kind: Pod}"`
+	// The data, or parts of it: keys of objects that are not given are not compared. Lists are compared as a whole.
+	Data *yaml.Node `yaml:"data" example:"{spec: {replicas: 2}}"`
+	// Paths that the data must not have.
+	Absent []string `yaml:"absent" example:"[metadata.labels]"`
+
+	data any
+}
+
+// Load reads a test file. If the file cannot be read, the error is an *fs.PathError. Otherwise it joins all mistakes,
+// each a *strictyaml.Mistake.
+func Load(path string) (*File, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	f, at := strictyaml.Decode[File](path, text)
+	f.path, f.text, f.at = path, text, at
+	if !at.Unreadable() {
+		f.validate()
+	}
+	return f, at.Err()
+}
+
+func (f *File) validate() {
+	names := map[string]int{}
+	for n := range f.Tests {
+		c, at := &f.Tests[n], f.at.At(fmt.Sprintf("tests[%d]", n))
+		at.NotEmpty("name", c.Name, "")
+		if first, again := names[c.Name]; again && c.Name != "" {
+			at.Report("name", "is the name of tests["+strconv.Itoa(first)+"] too", "choose another name")
+		} else {
+			names[c.Name] = n
+		}
+		if at.Has("expect") && at.Fine("expect") && len(c.Expect) == 0 {
+			at.Report("expect", "names no sink", "add a sink, as in my-sink: []")
+		}
+		for sink, events := range c.Expect {
+			for i := range events {
+				events[i].validate(at.At(fmt.Sprintf("expect[%q][%d]", sink, i)))
+			}
+		}
+		if f.at.Node("") != nil {
+			c.story = f.tell(n)
+		}
+	}
+}
+
+func (e *Event) validate(at *strictyaml.Section) {
+	for n, path := range e.Absent {
+		if _, err := object.ParsePath(path); err != nil {
+			at.Report(fmt.Sprintf("absent[%d]", n), strictyaml.Quote(path)+" "+err.Error(), "example: metadata.labels")
+		}
+	}
+	if e.Data != nil {
+		var err error
+		if e.data, err = decode[any](e.Data); err != nil {
+			at.Report("data", err.Error(), "correct it")
+		}
+	}
+}
+
+// check reports sinks that the configuration does not have.
+func (f *File) check(cfg *config.Config) error {
+	var sinks []string
+	for n := range cfg.Sinks {
+		sinks = append(sinks, cfg.Sinks[n].Name)
+	}
+	for n := range f.Tests {
+		for sink := range f.Tests[n].Expect {
+			if !slices.Contains(sinks, sink) {
+				f.at.Report(fmt.Sprintf("tests[%d].expect[%q]", n, sink), "the configuration has no sink with this name",
+					"write "+strictyaml.OrList(sinks))
+			}
+		}
+	}
+	return f.at.Err()
+}
+
+// line returns the line of a test.
+func (f *File) line(test int) int { return f.at.Node(fmt.Sprintf("tests[%d]", test)).Line }
