@@ -22,7 +22,8 @@ func TestTest(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeFile(t, "a_test.yaml", "config: sub/bridge.yaml\n"+testFile)
 	out, err := command(t, "test", "a_test.yaml", "--run", "sent$")
-	if exitCode(err) != exitPartly || !strings.Contains(out, "ERROR  a_test.yaml\na_test.yaml:1:9: config: stat sub/bridge.yaml: ") {
+	if exitCode(err) != exitPartly ||
+		!strings.Contains(out, "ERROR  a_test.yaml\na_test.yaml:1:9: config: stat sub/bridge.yaml: ") {
 		t.Errorf("without its configuration: %v\n%s", err, out)
 	}
 	if err := os.Mkdir("sub", 0o700); err != nil {
@@ -51,7 +52,11 @@ func TestTest(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	writeFile(t, "b_test.yaml", "tests:")
-	if out, err = command(t, "test"); exitCode(err) != exitPartly || !strings.HasPrefix(out, "ok  a_test.yaml: 2 passed\n") ||
+	if out, err = command(
+		t,
+		"test",
+	); exitCode(err) != exitPartly ||
+		!strings.HasPrefix(out, "ok  a_test.yaml: 2 passed\n") ||
 		err.Error() != "the tests of 1 of 2 files could not be run" {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -27,7 +27,13 @@ func TestExampleInDocs(t *testing.T) {
 	if err := os.WriteFile("bridge_test.yaml", []byte(blocks[1]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if r, out := output(t, Options{}, "bridge_test.yaml", blocks[0]); r.Err != nil || out != "ok  bridge_test.yaml: 2 passed\n" {
+	if r, out := output(
+		t,
+		Options{},
+		"bridge_test.yaml",
+		blocks[0],
+	); r.Err != nil ||
+		out != "ok  bridge_test.yaml: 2 passed\n" {
 		t.Errorf("the example fails:\n%s", out)
 	}
 	_, out := output(t, Options{}, "bridge_test.yaml", strings.Replace(blocks[0], "[status]", "[spec]", 1))
