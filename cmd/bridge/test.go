@@ -42,11 +42,14 @@ func newTestCommand(stdout io.Writer) *cobra.Command {
 		if o.Run, err = regexp.Compile(run); err != nil {
 			return usageError(fmt.Errorf("--run: %w", err))
 		}
-		cfg, _, err := file.read(true)
-		if err != nil && (len(args) == 0 || !errors.Is(err, errNoConfig)) { // files may name their configuration
-			return err
+		cfg, _, missing := file.read(true)
+		if missing != nil {
+			if len(args) == 0 || !errors.Is(missing, errNoConfig) { // test files may name their configuration
+				return missing
+			}
+			missing = fmt.Errorf("the file has no key config, and there is %w", missing)
 		}
-		o.Config = func() (*config.Config, error) { return cfg, err }
+		o.Config = func() (*config.Config, error) { return cfg, missing }
 		if len(args) == 0 {
 			path, _, _ := file.find() // read has found it
 			args = []string{filepath.Dir(path)}

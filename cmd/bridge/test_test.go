@@ -34,6 +34,12 @@ func TestTest(t *testing.T) {
 	if err != nil || out != "ok  a_test.yaml: 1 passed\n" {
 		t.Errorf("%v\n%s", err, out)
 	}
+	writeFile(t, "b_test.yaml", testFile)
+	out, err = command(t, "test", "b_test.yaml")
+	if exitCode(err) != exitPartly ||
+		!strings.Contains(out, "the file has no key config, and there is no configuration: set --config") {
+		t.Errorf("without any configuration: %v\n%s", err, out)
+	}
 	writeFile(t, "bridge.yaml", elsewhere)
 	writeFile(t, "b_test.yaml", strings.ReplaceAll(testFile, "lines", "js"))
 	out, err = command(t, "test", "--junit", "report.xml")

@@ -55,6 +55,8 @@ func TestMistakes(t *testing.T) {
 		test("{add: &a "+pod+"}", "{live: []}"): "tests[0].changes[0].add: has an anchor, an alias or a tag, which are not allowed",
 		test("{add: "+pod+"}", "{live: []}") + "- name: a\n  changes: [{add: " + pod + "}]\n  expect: {live: []}\n": "5:9: tests[1].name: is the name of tests[0] too (choose another name)",
 		"config: gone.yaml\n" + test("{add: "+pod+"}", "{live: []}"):                                                "config: stat ",
+		test("{add: "+pod+"}, {add: {apiVersion: v2, kind: Pod, metadata: {namespace: shop, name: b}}}", "{live: []}"): "tests[0].changes[1].add: " +
+			"some objects of pods have another apiVersion (use the same apiVersion for all of them)",
 		test("{add: {apiVersion: v1, kind: Pod, metadata: {name: n}}}", "{live: []}"): "tests[0].changes[0].add: " +
 			"metadata.name is not a string, or is empty (write or quote it: metadata: {namespace: shop, name: web})",
 		"tests: [": "this is not YAML",

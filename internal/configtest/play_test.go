@@ -163,3 +163,16 @@ FAIL  ` + file + ": 1 failed, 1 passed\n"; out != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out, want)
 	}
 }
+
+// A message that the destination would reject is never the expected one.
+func TestRejected(t *testing.T) {
+	file := write(t, `tests:
+- name: a
+  changes: [{add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: `+strings.Repeat("x", 5000)+`}}}]
+  expect: {live: [{operation: added}]}
+`)
+	r, out := output(t, Options{}, file, "sinks: [{name: live, nats: {url: 'nats://a:4222', stream: {name: A}}}]")
+	if r.Failed() != 1 || !strings.Contains(out, "the destination rejects the message\n          - (none)\n          + ") {
+		t.Error(out)
+	}
+}

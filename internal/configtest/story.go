@@ -211,25 +211,28 @@ func (s *story) parse(at *strictyaml.Section, key string, node *yaml.Node) (c ch
 		guess.Resource = plural
 	}
 	c.resource = guess
-	if !s.serve(guess, gvk.Kind, c.now.GetNamespace() != "") {
-		at.Report(key, "some objects of "+event.GroupResource(guess)+" have a namespace, and others do not",
-			"add metadata.namespace to all of them, or to none")
+	served := s.serve(guess, gvk.Kind, c.now.GetNamespace() != "")
+	switch objects := "some objects of " + event.GroupResource(guess); {
+	case served.Namespaced != (c.now.GetNamespace() != ""):
+		at.Report(key, objects+" have a namespace, and others do not", "add metadata.namespace to all of them, or to none")
+		return c, false
+	case served.Versions[0] != guess.Version:
+		at.Report(key, objects+" have another apiVersion", "use the same apiVersion for all of them")
 		return c, false
 	}
 	return c, true
 }
 
-// serve adds a resource to those that are served. It returns false if the resource is served with another scope.
-func (s *story) serve(r schema.GroupVersionResource, kind string, namespaced bool) bool {
+// serve returns what the API server serves as a resource. A new resource is served as it is used first.
+func (s *story) serve(r schema.GroupVersionResource, kind string, namespaced bool) discovery.Served {
 	n := slices.IndexFunc(s.served, func(o discovery.Served) bool { return o.GroupResource == r.GroupResource() })
 	if n < 0 {
 		n = len(s.served)
-		s.served = append(s.served, discovery.Served{GroupResource: r.GroupResource(), Kind: kind, Namespaced: namespaced})
+		s.served = append(s.served, discovery.Served{
+			GroupResource: r.GroupResource(), Kind: kind, Namespaced: namespaced, Versions: []string{r.Version},
+		})
 	}
-	if served := &s.served[n]; !slices.Contains(served.Versions, r.Version) {
-		served.Versions = append(served.Versions, r.Version)
-	}
-	return s.served[n].Namespaced == namespaced
+	return s.served[n]
 }
 
 // decode reads a value as kubectl reads YAML. Integers stay integers.
