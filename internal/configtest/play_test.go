@@ -41,10 +41,14 @@ func TestPlay(t *testing.T) {
   - patch: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, labels: {a: b}}}
   - patch: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, labels: {a: c}}}
   - delete: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}}
+  - add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: db, uid: u, labels: {a: b}}}
+  - update: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: db, resourceVersion: "2000"}}
   expect:
     live:
     - {operation: added, id: pods/shop/web.1002}
     - {operation: deleted, id: pods/shop/web.1003.deleted, data: {metadata: {labels: {a: b}, resourceVersion: "1003"}}}
+    - {operation: added, id: u.1005}
+    - {operation: deleted, id: u.2000.deleted}
 `},
 		"selectors that the bridge evaluates": {
 			"watch: [{resources: [pods], labelSelector: a=b}, {resources: [pods], labelSelector: a=c}]", `
@@ -124,6 +128,14 @@ func TestOutput(t *testing.T) {
 - name: b
   changes: [{add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}}}]
   expect: {live: [{operation: added}]}
+- name: c
+  changes:
+  - add: {apiVersion: v1, kind: Node, metadata: {name: n1}}
+  - add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}}
+  - patch: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}, spec: {a: 1}}
+  - delete: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}}
+  - add: {apiVersion: v1, kind: Node, metadata: {name: n2}}
+  expect: {live: [{operation: added}, {operation: updated}, {operation: deleted}]}
 `)
 	const configuration = `
 watch: [{resources: [pods]}]
@@ -159,7 +171,12 @@ sinks: [{name: live, filters: [{operations: [added, deleted], resources: [pods]}
         filters[0]: operations added, deleted (found: updated)
     nothing was sent because of change 3 (add nodes//n1)
         watch[0]: does not include nodes
-FAIL  ` + file + ": 1 failed, 1 passed\n"; out != want {
+FAIL  ` + file + `:18  c
+  sink live (- expected, + sent)
+    - event 2: updated
+    nothing was sent because of change 3 (patch pods/shop/web)
+        filters[0]: operations added, deleted (found: updated)
+FAIL  ` + file + ": 2 failed, 1 passed\n"; out != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out, want)
 	}
 }

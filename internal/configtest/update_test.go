@@ -48,6 +48,16 @@ tests:
   - expect: {live: [], lines: [{operation: left, id: none}]} # nothing
     name: c
     changes: [{add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}}}]
+  - name: d
+    changes: [{add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}}}]
+    expect:
+      live:
+        - operation: added
+          absent:
+            - metadata.name
+            - metadata.labels
+            # After the paths.
+
 # The end.
 `
 
@@ -87,6 +97,7 @@ func TestUpdate(t *testing.T) {
 		"\n      # After the events.\n\n  # The second test, which passes.\n  - expect: {live: [{operation: added}]}\n    name: b\n",
 		"\n  - expect:\n      live:\n        - operation: added\n          id: pods/shop/web.1001\n",
 		"\n      lines:\n        - operation: added\n          id: pods/shop/web.1001\n          data:\n",
+		"\n          absent:\n            - metadata.labels\n            # After the paths.\n\n# The end.\n",
 	} {
 		if !strings.Contains(text, part) {
 			t.Errorf("the file lacks %q:\n%s", part, text)
@@ -97,11 +108,11 @@ func TestUpdate(t *testing.T) {
 			t.Errorf("the file still has %s:\n%s", part, text)
 		}
 	}
-	if !strings.HasSuffix(text, "}]\n# The end.\n") || strings.Count(text, "# After the events.") != 1 {
+	if strings.Count(text, "# After the events.") != 1 || strings.Count(text, "# After the paths.") != 1 {
 		t.Errorf("what follows has changed:\n%s", text)
 	}
 	for range 2 {
-		if r, out := output(t, Options{Update: true}, file, updated); r.Err != nil || out != "ok  "+file+": 3 passed\n" {
+		if r, out := output(t, Options{Update: true}, file, updated); r.Err != nil || out != "ok  "+file+": 4 passed\n" {
 			t.Errorf("the updated file fails:\n%s\n%s", out, read(t, file))
 		}
 	}
@@ -136,8 +147,8 @@ func TestWriteJUnit(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := got.Suites[0]
-	if !strings.HasPrefix(b.String(), xml.Header+"<testsuites>\n") || first.Name != good || first.Tests != 3 ||
-		first.Failures != 2 || first.Errors != 0 || first.Cases[1].Name != "b" || first.Cases[1].Failure != nil ||
+	if !strings.HasPrefix(b.String(), xml.Header+"<testsuites>\n") || first.Name != good || first.Tests != 4 ||
+		first.Failures != 3 || first.Errors != 0 || first.Cases[1].Name != "b" || first.Cases[1].Failure != nil ||
 		first.Cases[1].Seconds != "0.002" || first.Cases[1].File != good || first.Cases[1].Line != 29 ||
 		first.Cases[0].Failure == nil || !strings.Contains(first.Cases[0].Failure.Text, "subject\n          - \"b.web\"\n") {
 		t.Errorf("the tests of a file:\n%s", b.String())

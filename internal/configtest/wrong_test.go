@@ -78,6 +78,13 @@ func TestFindsWrongConfigurations(t *testing.T) {
 		"filter with another constant": {
 			"replicas > 2", "replicas > 3", []string{"filters[0]: when object.spec.replicas > 3"},
 		},
+		"filter that suppresses leaves": {
+			"replicas > 2\"", "replicas > 2\"\n        operations: [added, updated]",
+			[]string{
+				"filters[0], previous state: operations added, updated (found: deleted)",
+				"filters[0], new state: when object.spec.replicas > 2; operations added, updated (found: deleted)",
+			},
+		},
 		"filter with a misspelt field": {
 			"object.spec != old.spec", "object.spce != old.spce", []string{"+ updated widgets.example.com/shop/w", "because of change 1"},
 		},
