@@ -21,8 +21,8 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 		Long: "check reports all errors in the file with their line and column. It also fails if the state directory\n" +
 			"exists on this machine and contains events of a sink that is not in the file.\n\n" +
 			"The files that the configuration names, such as certificates, need not exist on this machine: check\n" +
-			"prints a note for each that does not, and checks the others. It exits with 78 if the configuration is\n" +
-			"invalid.",
+			"prints a note for each that does not, and checks the others. It also prints a note for each environment\n" +
+			"variable that the configuration uses. It exits with 78 if the configuration is invalid.",
 		Args: cobra.NoArgs,
 	}
 	file := newConfigFile(cmd.Flags())
@@ -30,11 +30,12 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 	cmd.RunE = func(*cobra.Command, []string) error {
 		r := checkReport{}
 		r.File, _, _ = file.find() // read returns the error
-		cfg, missing, err := file.read(true)
+		cfg, notes, err := file.read(true)
 		if err == nil {
 			err = orphanedEvents(cfg)
 		}
-		if r.MissingFiles = missing; err == nil {
+		r.MissingFiles, r.Variables = notes.MissingFiles, notes.Variables
+		if err == nil {
 			r.Valid = true
 		} else if r.Mistakes = mistakes(err); r.Mistakes == nil {
 			r.Error = err.Error()
@@ -51,6 +52,7 @@ type checkReport struct {
 	Mistakes     []*strictyaml.Mistake `json:"mistakes,omitempty"`
 	Error        string                `json:"error,omitempty"` // an error that has no position in the file
 	MissingFiles []*strictyaml.Mistake `json:"missingFiles,omitempty"`
+	Variables    []strictyaml.Variable `json:"variables,omitempty"`
 }
 
 // WriteTable writes nothing for an invalid configuration, because the command returns its error.
@@ -61,6 +63,13 @@ func (r *checkReport) WriteTable(w io.Writer, _ console.Style) error {
 	var text strings.Builder
 	for _, m := range r.MissingFiles {
 		fmt.Fprintf(&text, "note: %v\n", m)
+	}
+	for _, v := range r.Variables {
+		state := "the environment variable " + v.Name + " is set"
+		if !v.Set {
+			state = "the environment variable " + v.Name + " is not set or empty, so its default applies"
+		}
+		fmt.Fprintf(&text, "note: %s:%d:%d: %s: %s\n", r.File, v.Line, v.Column, v.Path, state)
 	}
 	_, err := fmt.Fprintf(w, "%s%s: ok\n", text.String(), r.File)
 	return err

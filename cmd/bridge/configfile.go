@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/internal/strictyaml"
 )
 
 const (
@@ -65,24 +64,24 @@ func (c *configFile) load() (*config.Config, error) {
 }
 
 // read reads the configuration. With offline, for a command that does not use the files that the configuration names,
-// these files need not exist; missing describes those that do not.
-func (c *configFile) read(offline bool) (cfg *config.Config, missing []*strictyaml.Mistake, err error) {
+// these files need not exist.
+func (c *configFile) read(offline bool) (cfg *config.Config, notes config.Notes, err error) {
 	path, namedBy, err := c.find()
 	switch {
 	case err != nil:
-		return nil, nil, err
+		return nil, notes, err
 	case offline:
-		cfg, missing, err = config.LoadOffline(path)
+		cfg, notes, err = config.LoadOffline(path)
 	default:
 		cfg, err = config.Load(path)
 	}
 	if err == nil {
-		return cfg, missing, nil
+		return cfg, notes, nil
 	}
 	if _, ok := errors.AsType[*fs.PathError](err); ok { // mistakes in the file name it themselves
 		err = fmt.Errorf("configuration file (%s): %w", namedBy, err)
 	}
-	return nil, missing, &exitError{err, exitConfig}
+	return nil, notes, &exitError{err, exitConfig}
 }
 
 // completion returns a function with which the shell completes values from the configuration.

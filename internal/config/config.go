@@ -41,9 +41,9 @@ type Config struct {
 	// The resources to watch. If this is not set, the bridge watches all resources that can be listed and watched, in all
 	// namespaces.
 	Watch []Watch `yaml:"watch" minItems:"1"`
-	// The sinks, to which the bridge sends events. If this is not set, there is one sink, `nats`, with an embedded
-	// JetStream server that stores its data in `./data/nats`.
-	Sinks []Sink `yaml:"sinks" minItems:"1"`
+	// The sinks, to which the bridge sends events: a list, or an object whose keys are the names of the sinks. If this is
+	// not set, there is one sink, `nats`, with an embedded JetStream server that stores its data in `./data/nats`.
+	Sinks []Sink `yaml:"sinks" minItems:"1" keyed:"name"`
 }
 
 // HTTP configures the server for `/metrics`, `/healthz`, `/readyz` and `/api/`, and how commands reach it. See
@@ -127,16 +127,21 @@ func Load(path string) (*Config, error) {
 	return Parse(path, data)
 }
 
-// LoadOffline is Load for commands that connect to nothing. The files that the configuration names need not exist:
-// missing describes those that do not.
-func LoadOffline(path string) (c *Config, missing []*strictyaml.Mistake, err error) {
+// Notes are facts about a configuration file that are not mistakes.
+type Notes struct {
+	MissingFiles []*strictyaml.Mistake // the files that the configuration names, but that do not exist
+	Variables    []strictyaml.Variable // the environment variables that the configuration uses
+}
+
+// LoadOffline is Load for commands that connect to nothing. The files that the configuration names need not exist.
+func LoadOffline(path string) (*Config, Notes, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, Notes{}, err
 	}
 	c, at := strictyaml.DecodeOffline[Config](path, data)
 	c, err = c.checked(at)
-	return c, at.MissingFiles(), err
+	return c, Notes{at.MissingFiles(), at.Variables()}, err
 }
 
 // Parse parses data, the content of the configuration file with this name. The name appears in messages, and relative

@@ -216,12 +216,13 @@ func TestLoadWithoutFile(t *testing.T) {
 
 // LoadOffline accepts files that do not exist, and no other mistake.
 func TestLoadOffline(t *testing.T) {
-	if c, missing, err := LoadOffline("testdata/full.yaml"); c == nil || missing != nil || err != nil {
-		t.Errorf("%v, %v", missing, err)
+	if c, notes, err := LoadOffline("testdata/full.yaml"); c == nil || notes.MissingFiles != nil || err != nil {
+		t.Errorf("%v, %v", notes, err)
 	}
 	for name, want := range map[string]int{"files.bad.yaml": 2, "ranges.bad.yaml": 0} {
 		_, strict := Load("testdata/" + name)
-		c, missing, err := LoadOffline("testdata/" + name)
+		c, notes, err := LoadOffline("testdata/" + name)
+		missing := notes.MissingFiles
 		if c != nil || err == nil || len(missing) != want || len(mistakesOf(t, err))+want != len(mistakesOf(t, strict)) {
 			t.Errorf("%s: %v, %v, %v", name, c, missing, err)
 		}

@@ -37,6 +37,8 @@ type schemaNode struct {
 	Examples             []any          `json:"examples,omitempty"`
 	Required             []string       `json:"required,omitempty"`
 	OneOf                []*schemaNode  `json:"oneOf,omitempty"`
+	AnyOf                []*schemaNode  `json:"anyOf,omitempty"`
+	MinProperties        int            `json:"minProperties,omitempty"`
 	Properties           propertySchema `json:"properties,omitempty"`
 	AdditionalProperties any            `json:"additionalProperties,omitempty"`
 }
@@ -138,6 +140,8 @@ func (g *schemaGenerator) yaml(text string) any {
 const (
 	durationPattern = `^\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 	sizePattern     = `^\+?[0-9]{1,20}(\.[0-9]{1,20})?([KMGTPE]i|[kMGTPE]|[eE][0-9]{1,2})?$`
+	// A string that contains an environment variable can have any value.
+	variablePattern = `\$\{`
 )
 
 func (g *schemaGenerator) value(typ reflect.Type, tag reflect.StructTag) *schemaNode {
@@ -145,7 +149,7 @@ func (g *schemaGenerator) value(typ reflect.Type, tag reflect.StructTag) *schema
 		// A number needs its unit, but for 0. None of the durations can be negative.
 		return &schemaNode{
 			Type:    []string{"string", "integer"},
-			Pattern: durationPattern,
+			Pattern: durationPattern + "|" + variablePattern,
 			Minimum: new(int64(0)),
 			Maximum: new(int64(0)),
 		}
@@ -158,7 +162,7 @@ func (g *schemaGenerator) value(typ reflect.Type, tag reflect.StructTag) *schema
 	case reflect.Int64:
 		return &schemaNode{
 			Type:    []string{"string", "integer"},
-			Pattern: sizePattern,
+			Pattern: sizePattern + "|" + variablePattern,
 			Minimum: bound(g, tag, "min"),
 			Maximum: bound(g, tag, "max"),
 		}
@@ -167,20 +171,46 @@ func (g *schemaGenerator) value(typ reflect.Type, tag reflect.StructTag) *schema
 			return &schemaNode{Type: "string"}
 		}
 		node := &schemaNode{Type: "array", Items: g.value(typ.Elem(), tag)}
-		node.Items.Enum = strings.Fields(tag.Get("entries"))
+		setEnum(node.Items, strings.Fields(tag.Get("entries")))
 		node.MinItems, _ = strconv.Atoi(tag.Get("minItems")) // not given: 0
+		if name := tag.Get("keyed"); name != "" {
+			node.Type, node.MinProperties = []string{"array", "object"}, node.MinItems
+			node.AdditionalProperties = withoutKey(g.object(typ.Elem()), name)
+		}
 		return node
 	case reflect.Map: // values are taken as they are written
 		return &schemaNode{Type: "object", AdditionalProperties: &schemaNode{Type: []string{"string", "number", "boolean"}}}
 	case reflect.Int:
-		return &schemaNode{Type: "integer", Minimum: bound(g, tag, "min"), Maximum: bound(g, tag, "max")}
+		return &schemaNode{
+			Type: []string{"integer", "string"}, Pattern: variablePattern,
+			Minimum: bound(g, tag, "min"), Maximum: bound(g, tag, "max"),
+		}
 	case reflect.Bool:
-		return &schemaNode{Type: "boolean"}
+		return &schemaNode{Type: []string{"boolean", "string"}, Pattern: variablePattern}
 	}
-	node := &schemaNode{Type: "string", Pattern: tag.Get("pattern"), Enum: strings.Fields(tag.Get("enum"))}
-	if _, hasDefault := tag.Lookup("default"); len(node.Enum) > 0 && !hasDefault {
-		node.Enum = append(node.Enum, "") // not given
+	node := &schemaNode{Type: "string", Pattern: tag.Get("pattern")}
+	if node.Pattern != "" {
+		node.Pattern += "|" + variablePattern
 	}
+	words := strings.Fields(tag.Get("enum"))
+	if _, hasDefault := tag.Lookup("default"); len(words) > 0 && !hasDefault {
+		words = append(words, "") // not given
+	}
+	setEnum(node, words)
+	return node
+}
+
+// setEnum makes a schema accept only some words, if there are any.
+func setEnum(node *schemaNode, words []string) {
+	if len(words) > 0 {
+		node.AnyOf = []*schemaNode{{Enum: words}, {Pattern: variablePattern}}
+	}
+}
+
+// withoutKey removes a key from the schema of an object.
+func withoutKey(node *schemaNode, key string) *schemaNode {
+	node.Properties = slices.DeleteFunc(node.Properties, func(p namedSchema) bool { return p.name == key })
+	node.Required = slices.DeleteFunc(node.Required, func(name string) bool { return name == key })
 	return node
 }
 
@@ -275,6 +305,10 @@ func TestSchemaTakesWhatHolds(t *testing.T) {
 		"sinks: [{name: a, stdout: {}, buffer: {bytes: 1e6}}]", "sinks: [{name: a, kafka: {brokers: ['[::1]:9092'], sasl: {mechanism: ''}}}]",
 		"watch: [{resources: ['*'], namespaces: ['']}]", "watch: [{resources: [pods.v1, '*.v1', 'p[a-z]*.*.example.com']}]",
 		"sinks: [{name: a, nats: {url: '', embedded: {}, stream: {create: true}}}]",
+		"sinks: {a: {stdout: {}}, b: {nats: {embedded: {}, stream: {create: true}}}}",
+		`{cluster: "${X:-a}", shutdownTimeout: "${X:-1s}", log: {level: "${X:-info}"}, http: {listen: "${X:-:1}"},
+		sinks: [{name: "${X:-a}", nats: {url: "${X:-nats://a}", maxInFlight: "${X:-1}", stream: {create: "${X:-true}"}},
+		filters: [{operations: ["${X:-added}"]}], buffer: {bytes: "${X:-1}Gi"}}]}`,
 	} {
 		if _, err := Parse("f", []byte(text)); err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -328,6 +362,25 @@ func TestSchemaRefusesMistakes(t *testing.T) {
 		}
 		if t.Failed() {
 			t.Logf("%s: the schema refuses %v", name, slices.Sorted(maps.Keys(refused)))
+		}
+	}
+}
+
+// The schema refuses the same mistakes in an object of sinks as in a list.
+func TestSchemaRefusesMistakesInSinksByName(t *testing.T) {
+	schema := compiledSchema(t)
+	for text, path := range map[string]string{
+		"sinks: {}": "sinks", "sinks: a": "sinks", "sinks: {a: {}}": "sinks.a",
+		"sinks: {a: {name: a, stdout: {}}}":               "sinks.a",
+		"sinks: {a: {stdout: {}, payload: all}}":          "sinks.a.payload",
+		"sinks: {a: {nats: {url: 'nats://b', user: 1}}}":  "sinks.a.nats.user",
+		"sinks: {a: {stdout: {}, buffer: {events: '5'}}}": "sinks.a.buffer.events",
+	} {
+		if refused := validate(t, schema, []byte(text)); refused[path] == "" {
+			t.Errorf("%s: %v", text, refused)
+		}
+		if _, err := Parse("f", []byte(text)); err == nil {
+			t.Errorf("%s: Parse accepts it", text)
 		}
 	}
 }

@@ -9,6 +9,10 @@
 //   - Nothing is guessed. A key without a value is a mistake, and so is a number where a string is required.
 //   - The file contains no secrets. If the key `passwordFile` exists, the key `password` is rejected, and the message
 //     names `passwordFile`. It does not repeat the value.
+//   - A value can refer to environment variables: ${NAME}, or ${NAME:-default}, whose default applies if the variable
+//     is not set or empty. $${ stands for ${. References are replaced after the text was parsed, so a variable can
+//     contain any characters, but never adds keys or entries. The key determines the type of the result. A variable
+//     that is not set and has no default is a mistake. Keys contain no references.
 //   - Anchors, aliases, merge keys and tags are rejected, because they could give one value several positions, and a
 //     message can report only one position. The file contains at most one document.
 //
@@ -30,6 +34,8 @@
 //	pattern   a regular expression that a string, or each entry of a list, must match; only for the schema
 //	entries   the valid entries of a list; only for the schema
 //	minItems  "1": the list must have an entry
+//	keyed     the key of a list's entries that contains their name: the list can also be written as an object that has
+//	          the entries by name (see Section.Entry)
 //	oneOf     exactly one of the keys of the struct that have this tag must be given; only for the schema
 //
 // A struct checks everything else in its method Validate, which is called with a [Section].

@@ -1,6 +1,7 @@
 package strictyaml
 
 import (
+	"fmt"
 	"net"
 	"regexp"
 	"slices"
@@ -23,6 +24,19 @@ func (s *Section) Err() error { return joined(s.d.mistakes) }
 // MissingFiles returns a mistake for each file that does not exist, in the order of the text. It returns nil unless the
 // section comes from DecodeOffline.
 func (s *Section) MissingFiles() []*Mistake { return s.d.missing }
+
+// Variables returns the references to environment variables in the values of the file. The references of one value are
+// in the order of the text.
+func (s *Section) Variables() []Variable { return s.d.variables }
+
+// Entry returns the key of an entry of the list at a key: `sinks[0]` or, if the file has an object in place of the list,
+// `sinks.live`.
+func (s *Section) Entry(key string, n int) string {
+	if entries := s.d.entries[join(s.path, key)]; n < len(entries) {
+		return strings.TrimPrefix(strings.TrimPrefix(entries[n], s.path), ".")
+	}
+	return fmt.Sprintf("%s[%d]", key, n)
+}
 
 // Unreadable reports whether the file is not valid YAML. In this case its values must not be checked.
 func (s *Section) Unreadable() bool { return s.d.unreadable }

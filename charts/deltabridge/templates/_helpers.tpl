@@ -101,6 +101,20 @@ config:
         brokers: [kafka-0.kafka:9092]
 ` (join ", " .)) }}
 {{- end }}
+{{- $read := dict "config.state.path" (dig "state" "path" "" .Values.config) }}
+{{- range list "watch" "election" "http" "shutdownTimeout" }}
+{{- $_ := set $read (print "config." .) (get $.Values.config .) }}
+{{- end }}
+{{- range include "deltabridge.sinks" . | fromJsonArray }}
+{{- $_ := set $read (printf "config.sinks: sink %s: name" .name) .name }}
+{{- $_ := set $read (printf "config.sinks: sink %s: enrich" .name) .enrich }}
+{{- $_ := set $read (printf "config.sinks: sink %s: nats.embedded" .name) (dig "nats" "embedded" "" .) }}
+{{- end }}
+{{- range $key, $value := $read }}
+{{- if contains "${" (toJson $value) }}
+{{- fail (printf "%s contains an environment variable, but the chart creates other objects that depend on this value. Write the value itself" $key) }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* Where the state is: an absolute path. */}}
@@ -141,34 +155,50 @@ config:
 {{- add 15 (include "deltabridge.seconds" (.Values.config.shutdownTimeout | default "30s") | int64) }}
 {{- end }}
 
+{{/* The sinks as a JSON list, each with its name. config.sinks is a list, or an object whose keys are the names. */}}
+{{- define "deltabridge.sinks" -}}
+{{- $sinks := .Values.config.sinks }}
+{{- if kindIs "map" $sinks }}
+{{- $list := list }}
+{{- range $name, $sink := $sinks }}
+{{- $list = append $list (merge (dict "name" $name) $sink) }}
+{{- end }}
+{{- $sinks = $list }}
+{{- end }}
+{{- toJson $sinks }}
+{{- end }}
+
 {{/* How much disk space the spill of each sink can use, as "NAME BYTES" in lines. */}}
 {{- define "deltabridge.spills" -}}
-{{- range .Values.config.sinks }}
+{{- range include "deltabridge.sinks" . | fromJsonArray }}
 {{ .name }} {{ include "deltabridge.bytes" (dig "buffer" "spill" "maxBytes" "1Gi" .) }}
 {{- end }}
 {{- end }}
 
 {{/* What the bridge connects to, as a JSON list: the sinks and, named state.log, the log of the state. */}}
 {{- define "deltabridge.destinations" -}}
-{{- $all := .Values.config.sinks }}
+{{- $all := include "deltabridge.sinks" . | fromJsonArray }}
 {{- with dig "state" "log" "" .Values.config }}
 {{- $all = append $all (merge (dict "name" "state.log") .) }}
 {{- end }}
 {{- toJson $all }}
 {{- end }}
 
-{{/* The ports of the brokers and of token endpoints, as JSON. */}}
+{{/* The ports of the brokers and of token endpoints, as JSON, except those in environment variables. */}}
 {{- define "deltabridge.brokerPorts" -}}
 {{- $ports := list }}
 {{- range include "deltabridge.destinations" . | fromJsonArray }}
 {{- range splitList "," (printf "%s,%s" (dig "nats" "url" "" .) (dig "claimCheck" "nats" "url" "" .)) }}
 {{- $default := ternary 443 (ternary 80 4222 (hasPrefix "ws:" (trim .))) (hasPrefix "wss:" (trim .)) }}
-{{- if trim . }}
-{{- $ports = append $ports (regexFind "[0-9]+$" (regexFind ":[0-9]+$" (trimSuffix "/" (trim .))) | default $default | int) }}
+{{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" (trimSuffix "/" (trim .))) }}
+{{- if or $port (and (trim .) (not (contains "${" .))) }}
+{{- $ports = append $ports ($port | default $default | int) }}
 {{- end }}
 {{- end }}
 {{- range dig "kafka" "brokers" list . }}
-{{- $ports = append $ports (regexFind "[0-9]+$" . | int) }}
+{{- with regexFind "[0-9]+$" . }}
+{{- $ports = append $ports (int .) }}
+{{- end }}
 {{- end }}
 {{- with dig "kafka" "sasl" "oauth" "tokenUrl" "" . }}
 {{- $port := regexFind ":[0-9]+$" (regexFind "^[a-z]+://[^/?]+" .) | trimPrefix ":" }}
@@ -184,7 +214,7 @@ config:
 {{/* The ports of embedded JetStream servers that other Pods can reach, as JSON. */}}
 {{- define "deltabridge.embeddedPorts" -}}
 {{- $ports := list }}
-{{- range .Values.config.sinks }}
+{{- range include "deltabridge.sinks" . | fromJsonArray }}
 {{- $listen := dig "nats" "embedded" "listen" "" . }}
 {{- if and $listen (not (include "deltabridge.isLoopback" $listen)) }}
 {{- $ports = append $ports (regexFind "[0-9]+$" $listen | int) }}

@@ -127,7 +127,7 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- define "deltabridge.watches" -}}
 {{- $watches := .Values.config.watch | default (list (dict "resources" (list "*"))) }}
 {{- $needs := dict }}
-{{- range .Values.config.sinks }}
+{{- range include "deltabridge.sinks" . | fromJsonArray }}
 {{- range $need, $wanted := .enrich }}
 {{- if and (kindIs "bool" $wanted) $wanted }}
 {{- $_ := set $needs $need true }}
