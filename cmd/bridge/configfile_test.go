@@ -23,7 +23,8 @@ func writeFile(t *testing.T, path, text string) string {
 func commandsWithConfig(t *testing.T) (all [][]string) {
 	t.Helper()
 	arguments := map[string]string{
-		"explain": "pod.yaml", "show": "u.1", "resend": "u.1", "drop": "u.1", "pause": "live", "resume": "live",
+		"explain": "pod.yaml", "dead-letters show": "u.1", "dead-letters resend": "u.1", "dead-letters drop": "u.1",
+		"pause": "live", "resume": "live",
 	}
 	var visit func(*cobra.Command)
 	visit = func(c *cobra.Command) {
@@ -34,7 +35,7 @@ func commandsWithConfig(t *testing.T) (all [][]string) {
 			return
 		}
 		words := strings.Fields(c.CommandPath())[1:]
-		if argument := arguments[c.Name()]; argument != "" {
+		if argument := arguments[strings.Join(words, " ")]; argument != "" {
 			words = append(words, argument)
 		}
 		all = append(all, words)
