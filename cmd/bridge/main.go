@@ -96,11 +96,11 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(
-		newRunCommand(stdout, stderr), newCheckCommand(stdout), newTestCommand(stdout), newConfigCommand(stdout),
-		newSchemaCommand(stdout), newRBACCommand(stdout), newDoctorCommand(stdout), newExplainCommand(stdout),
-		newTailCommand(stdout, stderr), newStatusCommand(stdout), newDeadLettersCommand(stdout, stderr),
-		newResyncCommand(stdout), newPauseCommand(stdout), newResumeCommand(stdout), newClaimCommand(stdout),
-		newVersionCommand(stdout),
+		newRunCommand(stdout, stderr), newInitCommand(stdout), newCheckCommand(stdout), newTestCommand(stdout),
+		newConfigCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout), newDoctorCommand(stdout),
+		newExplainCommand(stdout), newTailCommand(stdout, stderr), newStatusCommand(stdout),
+		newDeadLettersCommand(stdout, stderr), newResyncCommand(stdout), newPauseCommand(stdout),
+		newResumeCommand(stdout), newClaimCommand(stdout), newVersionCommand(stdout),
 	)
 	return root
 }

@@ -2,6 +2,7 @@ package assemble
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -47,14 +49,45 @@ func Lease(cfg *config.Config) (config.Lease, error) {
 	if lease.Namespace != "" {
 		return lease, nil
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = cfg.Kubeconfig
 	var err error
-	lease.Namespace, _, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).Namespace()
-	if err != nil {
-		return lease, fmt.Errorf("kubeconfig: %w", err)
+	_, lease.Namespace, err = CurrentContext(cfg.Kubeconfig)
+	return lease, err
+}
+
+// CurrentContext returns the name that the kubeconfig has for its cluster, and its namespace. In a Pod without a
+// kubeconfig, the name is empty, and the namespace is that of the Pod.
+func CurrentContext(path string) (cluster, namespace string, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	raw, err := kubeconfig.RawConfig()
+	if current := raw.Contexts[raw.CurrentContext]; err == nil && current != nil {
+		cluster = current.Cluster
 	}
-	return lease, nil
+	if err == nil {
+		namespace, _, err = kubeconfig.Namespace()
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("kubeconfig: %w", err)
+	}
+	return cluster, namespace, nil
+}
+
+// IsAllowed asks the API server whether a request of the client's user would be allowed.
+func IsAllowed(ctx context.Context, client rest.Interface, a *authorizationv1.ResourceAttributes) (bool, error) {
+	review := authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a},
+	}
+	body, err := json.Marshal(review)
+	if err != nil {
+		return false, err
+	}
+	data, err := client.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
+		SetHeader("Content-Type", "application/json").Body(body).MaxRetries(0).DoRaw(ctx)
+	if err == nil {
+		err = json.Unmarshal(data, &review)
+	}
+	return review.Status.Allowed, err
 }
 
 // Discover returns a client for the configured API server, and the catalog of resources that the API server serves.

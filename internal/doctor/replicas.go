@@ -64,19 +64,7 @@ func (e *examination) checkLease(ctx context.Context) {
 func (e *examination) isAllowed(ctx context.Context, a *authorizationv1.ResourceAttributes) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	review := authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: a},
-	}
-	body, err := json.Marshal(review)
-	if err != nil {
-		return false, err
-	}
-	data, err := e.client.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
-		SetHeader("Content-Type", "application/json").Body(body).MaxRetries(0).DoRaw(ctx)
-	if err == nil {
-		err = json.Unmarshal(data, &review)
-	}
-	return review.Status.Allowed, err
+	return assemble.IsAllowed(ctx, e.client, a)
 }
 
 // readLease reports who holds the Lease.

@@ -60,3 +60,6 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
 	return s.stream.Read(ctx, &s.client, o, handle)
 }
+
+// Survey implements [diagnose.Surveyor]. The sink must not have an embedded server.
+func (s *Sink) Survey(ctx context.Context) (diagnose.Survey, error) { return s.stream.Survey(ctx) }
