@@ -202,7 +202,9 @@ func (n *node) standby(t *testing.T) {
 		}
 	}
 	within(t, time.Minute, func() error { // the controller computes it
-		budget, err := n.client.PolicyV1().PodDisruptionBudgets("deltabridge").Get(t.Context(), "deltabridge", metav1.GetOptions{})
+		budget, err := n.client.PolicyV1().
+			PodDisruptionBudgets("deltabridge").
+			Get(t.Context(), "deltabridge", metav1.GetOptions{})
 		if err == nil && (budget.Status.CurrentHealthy != 2 || budget.Status.DisruptionsAllowed != 1) {
 			err = fmt.Errorf("%+v", budget.Status)
 		}
