@@ -83,18 +83,22 @@ func (c *Copy) identify(ctx context.Context, o Terms) error {
 	return c.setCluster(uid)
 }
 
-// setCluster notes the uid of the cluster. A copy of another cluster's log is discarded.
+// setCluster notes the uid of the cluster. If the checkpoint belongs to another cluster, a copy of its log is discarded,
+// and what is not from a log is quarantined.
 func (c *Copy) setCluster(uid string) error {
 	if uid == "" {
 		return nil
 	}
 	c.claim.Cluster = uid
 	in := c.store.ClusterUID()
-	if in == "" || in == checkpoint.UnknownCluster || in == uid || c.store.Copy().Point().Number == 0 {
+	if in == "" || in == checkpoint.UnknownCluster || in == uid {
 		return nil
 	}
-	c.logger.Warn("the checkpoint is a copy of the state log of another cluster, discarding it", "was", in, "is", uid)
 	c.claim.Installation = ""
+	if c.store.Copy().Point().Number == 0 {
+		return c.store.Exclusively(func() error { return c.store.LeaveCluster(uid) })
+	}
+	c.logger.Warn("the checkpoint is a copy of the state log of another cluster, discarding it", "was", in, "is", uid)
 	return c.store.Exclusively(c.store.Copy().Reset)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -151,6 +152,38 @@ func TestCopyOfAnotherCluster(t *testing.T) {
 	standby.expect(m.content())
 	stopped(t, standby.stop)
 	stopped(t, m.stop)
+}
+
+// A checkpoint of another cluster that was never in a log is quarantined. The process uses a new log, also when it starts
+// again, and another process follows it.
+func TestCheckpointOfAnotherCluster(t *testing.T) {
+	dir := t.TempDir()
+	file, err := checkpoint.Open(checkpoint.Options{Path: dir, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(file.BeginCluster("other"), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b, l := logtest.NewBroker(true), newLease()
+	for n := range 2 {
+		m := l.join(start(t, b.Open(), dir))
+		m.awaitTerm(1)
+		if err := m.Store().BeginCluster(cluster); err != nil {
+			t.Fatal(err)
+		}
+		m.mustPut("a", n+1)
+		stopped(t, m.stop)
+		m.close()
+	}
+	if found, err := filepath.Glob(filepath.Join(dir, "checkpoint.db.other-cluster-*")); err != nil || len(found) != 1 {
+		t.Errorf("%q, %v", found, err)
+	}
+	standby := l.join(start(t, b.Open(), ""))
+	standby.awaitTerm(1)
+	if n := len(standby.content().Rows); n != 1 {
+		t.Errorf("%d rows", n)
+	}
 }
 
 // Another process claims the log although it was not elected. The leader's engine ends, and Run continues.

@@ -192,8 +192,8 @@ func (t *transaction) fill(sources, events []string) error {
 // if the disk is full.
 func (s *Store) quarantine(reason, clusterUID string, why error) error {
 	log := s.opts.Log
-	if s.file == nil {
-		log = nil // the log has not been read yet; its content will replace that of the new file
+	if log != nil && (s.file == nil || s.record.Point.Number == 0) {
+		log, clusterUID = nil, "" // the log has not been read yet; its content will replace that of the new file
 	}
 	return s.replace(s.emptyRecord(clusterUID), log, func(record storeRecord) error {
 		renamedTo, err := files.Quarantine(s.path, reason)

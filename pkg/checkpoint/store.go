@@ -232,7 +232,14 @@ func (s *Store) BeginCluster(uid string) error {
 	if is.Point.Unsent != "" {
 		return errors.New("the checkpoint belongs to another cluster, and state.log does not have all of its changes")
 	}
+	return s.LeaveCluster(uid)
+}
+
+// LeaveCluster quarantines the checkpoint, which belongs to another cluster than uid. Only a function that Exclusively
+// calls may call it.
+func (s *Store) LeaveCluster(uid string) error {
+	is := s.record
 	err := s.quarantine("other-cluster", uid, fmt.Errorf(
-		"it belongs to cluster %q with uid %s, but this is cluster %q with uid %s", is.ClusterName, is.ClusterUID, name, uid))
+		"it belongs to cluster %q with uid %s, but this is cluster %q with uid %s", is.ClusterName, is.ClusterUID, s.opts.ClusterName, uid))
 	return boltfile.Explain("replace the checkpoint of another cluster", s.path, err)
 }
