@@ -29,7 +29,7 @@ func (f *Follower) Read(ctx context.Context) error {
 	r := &f.reader
 	r.count = 0
 	err := r.read(ctx)
-	if err == nil && r.mode == skipping && r.seen {
+	if err == nil && r.mode == skipping {
 		err = r.lost
 	}
 	switch {

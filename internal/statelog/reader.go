@@ -40,7 +40,6 @@ type reader struct {
 	number uint64 // highest number of a commit in the log
 	lost   error  // why commits are skipped
 	count  int    // number of commits applied since the last call of restart, or since Follower.Read began
-	seen   bool   // whether the log has records
 
 	head     header // header of the last record, if its commit is not complete
 	payload  []byte
@@ -49,7 +48,7 @@ type reader struct {
 
 // restart continues from the point of the copy.
 func (r *reader) restart() {
-	r.batch, r.bytes, r.lost, r.head, r.seen, r.count, r.probed = nil, 0, nil, header{}, false, 0, true
+	r.batch, r.bytes, r.lost, r.head, r.count, r.probed = nil, 0, nil, header{}, 0, true
 	r.point = r.copy.Point()
 	r.next, r.epoch, r.number = r.point.Position, r.point.Claim.Epoch, r.point.Number
 	r.adopt(r.point.Claim)
@@ -77,7 +76,7 @@ func (r *reader) read(ctx context.Context) error {
 		}
 		switch {
 		case errors.Is(err, errRewind):
-			r.mode, r.next, r.epoch, r.number, r.head, r.seen = skipping, 0, 0, 0, header{}, false
+			r.mode, r.next, r.epoch, r.number, r.head = skipping, 0, 0, 0, header{}
 			continue
 		case errors.Is(err, errProbe):
 			if err = r.flush(); err == nil {
@@ -99,7 +98,7 @@ func (r *reader) missing(ctx context.Context, end int64) error {
 	newer := r.point.Number == 0
 	_, err := r.log.Read(ctx, 0, func(_ int64, record []byte) error {
 		h, _, err := decode(record)
-		if r.seen = true; errors.Is(err, ErrDamaged) {
+		if errors.Is(err, ErrDamaged) {
 			return nil
 		}
 		newer = newer || h.number >= r.point.Number || h.epoch > r.point.Claim.Epoch
@@ -131,7 +130,6 @@ func (r *reader) skip(reason string) error {
 
 // take processes a record.
 func (r *reader) take(position int64, record []byte) error {
-	r.seen = true
 	h, data, err := decode(record)
 	if errors.Is(err, ErrDamaged) {
 		if err, r.head = nil, (header{}); r.mode != probing { // the copy may have the commit
