@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -236,18 +237,25 @@ func TestCommitWhileSending(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.log.down.Store(false)
-	records := make(chan struct{}, 1000)
-	slow := func([]byte) { records <- struct{}{}; <-time.After(5 * time.Millisecond) }
-	p.log.before.Store(&slow)
+	records := 0
+	held, released := make(chan struct{}), make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
+	defer release()
+	hold := func([]byte) {
+		if records++; records == 4 { // the first one is of the commit that failed
+			close(held)
+			<-released
+		}
+	}
+	p.log.before.Store(&hold)
 	stop, _ := p.run(p.Maintain)
-	for range 4 { // the first one is of the commit that failed
-		<-records
+	<-held
+	put := make(chan error, 1)
+	go func() { put <- p.put("b", 3) }()
+	if err := result(t, put); err != nil || !p.isDetached() {
+		t.Errorf("a commit: %v", err)
 	}
-	before := len(records)
-	p.mustPut("b", 3)
-	if waited := len(records) - before; waited > 10 || !p.isDetached() {
-		t.Errorf("waited for %d records", waited)
-	}
+	release()
 	eventually(t, "the log has everything", func() bool { return !p.isDetached() })
 	stopped(t, stop)
 	expectLog(t, b.Open(), p.content())
