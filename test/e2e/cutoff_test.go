@@ -22,7 +22,7 @@ type cut struct {
 // try first.
 func cuts() []cut {
 	lease := leaseDuration()
-	takeOver, outage := lease+3*time.Second, 2*lease+3*time.Second
+	takeOver, outage := takeOverTime(), cutTime()+3*time.Second
 	return []cut{
 		{"leader and API server", func(l, _ *links) []*sinktest.Proxy { return l.api }, true, takeOver},
 		{"leader and log", func(l, _ *links) []*sinktest.Proxy { return l.log }, false, lease},
@@ -59,7 +59,7 @@ func TestCutOff(t *testing.T) { // alone: it runs six brokers
 			began := time.Now()
 			proxies := c.proxies(of[leader], of[1-leader])
 			freeze(proxies)
-			pause(t, 2*leaseDuration())
+			pause(t, cutTime())
 			if took := all[1-leader].leads() == nil; took != c.takeOver {
 				t.Errorf("%s: another replica has taken over: %t", c.of, took)
 			}
@@ -80,6 +80,12 @@ func TestCutOff(t *testing.T) { // alone: it runs six brokers
 	}
 	r.judge(truth)
 }
+
+// takeOverTime is how long a take-over may take if the leader stops to renew the Lease.
+func takeOverTime() time.Duration { return leaseDuration() + 3*time.Second }
+
+// cutTime is how long the network is cut: twice the Lease, or as long as a take-over may take.
+func cutTime() time.Duration { return max(2*leaseDuration(), takeOverTime()) }
 
 // waitLeading is like [waitOneLeader], and waits until hardly an event waits. It returns which replica leads.
 func waitLeading(t *testing.T, all []*bridge) int {

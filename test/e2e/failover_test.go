@@ -111,15 +111,15 @@ func (r *replicated) kafkaLog() stateLog {
 	}
 }
 
-// keepMoving makes another node the leader of the log again and again until stop is called.
+// keepMoving makes another node the leader of the log again and again until stop is called, and at least once.
 func (l *stateLog) keepMoving(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	moved := make(chan int)
 	go func() {
 		times := 0
-		for ctx.Err() == nil {
-			limited, done := context.WithTimeout(ctx, time.Second)
+		for tried := 0; ctx.Err() == nil || times == 0 && tried < 20; tried++ {
+			limited, done := context.WithTimeout(t.Context(), 5*time.Second)
 			if l.move(limited) == nil {
 				times++
 			}
