@@ -240,6 +240,11 @@ func (s *Store) BeginCluster(uid string) error {
 func (s *Store) LeaveCluster(uid string) error {
 	is := s.record
 	err := s.quarantine("other-cluster", uid, fmt.Errorf(
-		"it belongs to cluster %q with uid %s, but this is cluster %q with uid %s", is.ClusterName, is.ClusterUID, s.opts.ClusterName, uid))
+		"it belongs to cluster %q with uid %s, but this is cluster %q with uid %s",
+		is.ClusterName,
+		is.ClusterUID,
+		s.opts.ClusterName,
+		uid,
+	))
 	return boltfile.Explain("replace the checkpoint of another cluster", s.path, err)
 }
