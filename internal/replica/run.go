@@ -83,8 +83,8 @@ func (c *Copy) identify(ctx context.Context, o Terms) error {
 	return c.setCluster(uid)
 }
 
-// setCluster notes the uid of the cluster. If the checkpoint belongs to another cluster, it is discarded if it is a copy
-// of a log, and otherwise quarantined.
+// setCluster notes the uid of the cluster. If the checkpoint belongs to another cluster, it is discarded if it is a
+// copy of a log, and quarantined otherwise.
 func (c *Copy) setCluster(uid string) error {
 	if uid == "" {
 		return nil

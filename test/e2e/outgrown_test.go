@@ -88,16 +88,20 @@ func TestWaitingEventsOutliveTheHistory(t *testing.T) {
 		kill       bool                          // kill -9, some seconds later
 		lost       bool                          // the state directory is lost; a state log has it
 		log        bool                          // a state log is in the broker that is away
+		long       bool                          // only in make test-long
 	}{
-		{name: "one sink", away: awayJetStream},
-		{name: "one sink that hangs", away: hangingJetStream},
-		{name: "one sink and kill -9 a while later", away: awayJetStream, kill: true},
+		{name: "one sink", away: awayJetStream, long: true},
+		{name: "one sink that hangs", away: hangingJetStream, long: true},
+		{name: "one sink and kill -9 a while later", away: awayJetStream, kill: true, long: true},
 		{name: "one of two sinks", away: awayJetStream, live: awayKafka},
 		{name: "the other of two sinks", away: awayKafka, live: awayJetStream},
 		{name: "one of two sinks and a lost node", away: awayKafka, live: awayJetStream, kill: true, lost: true},
-		{name: "one sink and the state log", away: awayJetStream, log: true},
+		{name: "one sink and the state log", away: awayJetStream, log: true, long: true},
 		{name: "one sink and the state log and kill -9", away: awayJetStream, live: awayKafka, kill: true, log: true},
 	} {
+		if test.long && !scale.Long() {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) {
 			sinks := map[string]*destination{"away": test.away(t)}
 			if test.live != nil {

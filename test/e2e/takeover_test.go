@@ -116,22 +116,16 @@ func waitSuccessor(t *testing.T, one, other *bridge) (leader, standby *bridge) {
 // once, in order. Then the broker of the log fails as well.
 func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 	r := newReplicated(t)
-	t.Run("log in JetStream", func(t *testing.T) {
-		next := r.next(t)
-		next.takeOver(next.jetStreamLog(), scale.Of(3, 90))
-	})
-	t.Run("log in Kafka", func(t *testing.T) {
-		next := r.next(t)
-		next.takeOver(next.kafkaLog(), scale.Of(3, 30))
-	})
-	t.Run("log in a JetStream that fails", func(t *testing.T) {
-		next := r.next(t)
-		next.failOver(next.jetStreamLog(), scale.Of(1, 10))
-	})
-	t.Run("log in a Kafka that fails", func(t *testing.T) {
-		next := r.next(t)
-		next.failOver(next.kafkaLog(), scale.Of(1, 10))
-	})
+	run := func(name string, test func(next *replicated)) {
+		t.Run(name, func(t *testing.T) { test(r.next(t)) })
+	}
+	run("log in JetStream", func(next *replicated) { next.takeOver(next.jetStreamLog(), scale.Of(3, 90)) })
+	run("log in a Kafka that fails", func(next *replicated) { next.failOver(next.kafkaLog(), scale.Of(1, 10)) })
+	if !scale.Long() {
+		return
+	}
+	run("log in Kafka", func(next *replicated) { next.takeOver(next.kafkaLog(), 30) })
+	run("log in a JetStream that fails", func(next *replicated) { next.failOver(next.jetStreamLog(), 10) })
 }
 
 // takeOver is TestTakeOver with a state log.
