@@ -184,18 +184,24 @@ func (o *operator) run(want string, args ...string) string {
 // status runs `bridge status`, which must exit with a code and show these replicas first.
 func (o *operator) status(code int, want ...*bridge) (all []control.Replica) {
 	o.t.Helper()
-	out, errs, err := runBridge(o.t, "status", "-o", "json", "--config", o.config(o.peers))
+	var out string
 	var report struct{ Replicas []control.Answer }
-	if failed := json.Unmarshal([]byte(out), &report); failed != nil {
-		o.t.Fatalf("%v, %v: %s", err, failed, errs)
-	}
-	got := 0
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		got = exit.ExitCode()
-	}
-	if got != code || len(report.Replicas) != len(o.peers) {
-		o.t.Errorf("exit code %d: %s%s", got, out, errs)
-	}
+	eventually(o.t, 20*time.Second, func() error { // a standby can be some commits behind for a moment
+		var errs string
+		var err error
+		out, errs, err = runBridge(o.t, "status", "-o", "json", "--config", o.config(o.peers))
+		if failed := json.Unmarshal([]byte(out), &report); failed != nil {
+			return fmt.Errorf("%w: %s", errors.Join(err, failed), errs)
+		}
+		got := 0
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			got = exit.ExitCode()
+		}
+		if got != code || len(report.Replicas) != len(o.peers) {
+			return fmt.Errorf("exit code %d: %s%s", got, out, errs)
+		}
+		return nil
+	})
 	for n, b := range want {
 		role := control.Standby
 		if n == 0 {

@@ -6,7 +6,6 @@ import signal
 from urllib.parse import unquote
 
 import nats
-from nats.errors import TimeoutError
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from state import State
@@ -52,7 +51,7 @@ async def main(options):
     while not stop.is_set():
         try:
             messages = await consumer.fetch(BATCH, timeout=1)
-        except TimeoutError:  # nothing new
+        except asyncio.TimeoutError:  # nothing new; nats.errors.TimeoutError is one
             continue
         await consume(state, messages)  # an error ends the program; it must be started again
     await client.close()
