@@ -47,8 +47,9 @@ func spillOnce(t *testing.T, state, id string, log checkpoint.Log) (spilled, par
 	}
 	e := engineOf(t, store, state, map[string]sinks.Sink{"lines": stdout.New(io.Discard)})
 	reasons, _ := e.Readiness()
-	if told := strings.Contains(strings.Join(reasons, "\n"), outside); told != (log != nil && before > 0) {
-		t.Errorf("%d events in files, not ready: %v", before, reasons)
+	named, want := strings.Contains(strings.Join(reasons, "\n"), outside), log != nil && before > 0
+	if named != want {
+		t.Errorf("%d events in files, not ready because of them: %t, want %t: %v", before, named, want, reasons)
 	}
 	p := e.pipelines[0]
 	ctx, cancel := context.WithCancel(t.Context())

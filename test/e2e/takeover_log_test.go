@@ -49,6 +49,18 @@ func (l *logged) of(c *cluster.Cluster, installation, log string) *replicas {
 			l.namespace, l.js.url(), installation, installation, installation))
 }
 
+// startPair starts a leader and a standby, and waits until the leader has sent some changes.
+func (l *logged) startPair() (leader, standby *bridge) {
+	l.t.Helper()
+	leader = l.start()
+	leader.waitLeader()
+	standby = l.start()
+	standby.waitReady()
+	l.change("before")
+	upTo(l.t, leader, l.c, l.namespace)
+	return leader, standby
+}
+
 // change creates objects, updates some and deletes others.
 func (l *logged) change(prefix string) {
 	l.t.Helper()
@@ -102,12 +114,7 @@ func TestALostLog(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLogged(t)
-			leader := l.start()
-			leader.waitLeader()
-			standby := l.start()
-			standby.waitReady()
-			l.change("before")
-			upTo(t, leader, l.c, l.namespace)
+			leader, standby := l.startPair()
 			l.stream(lost.lose)
 			l.change("after")
 			eventually(t, time.Minute, func() error {
@@ -129,12 +136,7 @@ func TestALostLog(t *testing.T) {
 	t.Run("purged and the leader is killed", func(t *testing.T) {
 		t.Parallel()
 		l := newLogged(t)
-		leader := l.start()
-		leader.waitLeader()
-		standby := l.start()
-		standby.waitReady()
-		l.change("before")
-		upTo(t, leader, l.c, l.namespace)
+		leader, standby := l.startPair()
 		pause(t, 2*time.Second) // until the log has everything
 		l.stream(purge)
 		leader.kill()
