@@ -20,7 +20,13 @@ const StatusPath = "/api/status"
 // Status is the status of a bridge, as `GET /api/status` returns it. It contains no data of objects. Fields are added,
 // but not removed, and keep their meaning.
 type Status struct {
-	Replica Replica `json:"replica"`
+	Replica       Replica       `json:"replica"`
+	Configuration Configuration `json:"configuration"`
+	Verdict       Verdict       `json:"verdict"`
+	// Only the process that leads has sources, sinks and a checkpoint.
+	Sources    []Source    `json:"sources,omitempty"`
+	Sinks      []Sink      `json:"sinks,omitempty"`
+	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
 }
 
 // Replica is the status of one process.

@@ -27,7 +27,7 @@ func (p *peer) start(t *testing.T) (address string) {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+StatusPath, func(w http.ResponseWriter, _ *http.Request) {
-		if err := json.NewEncoder(w).Encode(Status{p.Replica}); err != nil {
+		if err := json.NewEncoder(w).Encode(Status{Replica: p.Replica}); err != nil {
 			t.Error(err)
 		}
 	})
