@@ -50,6 +50,9 @@ func (e *examination) checkAPIServer(ctx context.Context) {
 		if e.cfg.State.Log != nil {
 			e.checkLease(ctx)
 		}
+		if len(e.cfg.HTTP.Peers) > 0 {
+			e.checkCommands(ctx)
+		}
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
@@ -17,7 +19,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-const stepLease = "lease"
+const (
+	stepLease    = "lease"
+	stepCommands = "commands"
+)
 
 // checkLease checks whether the bridge may use the Lease of the replicas, and who holds the Lease.
 func (e *examination) checkLease(ctx context.Context) {
@@ -30,13 +35,12 @@ func (e *examination) checkLease(ctx context.Context) {
 	var verbs, forbidden []string
 	for _, rule := range rbac.Lease(lease.Name) {
 		for _, verb := range rule.Verbs {
-			attributes := authorizationv1.ResourceAttributes{
-				Namespace: lease.Namespace, Verb: verb, Group: rule.APIGroups[0], Resource: rule.Resources[0],
-			}
+			attributes := attributesOf(rule, verb)
+			attributes.Namespace = lease.Namespace
 			if len(rule.ResourceNames) > 0 {
 				attributes.Name = rule.ResourceNames[0]
 			}
-			allowed, err := e.isAllowed(ctx, &attributes)
+			allowed, err := e.isAllowed(ctx, authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes})
 			if err != nil {
 				e.warn(stepLease, target, "cannot check the permissions: "+err.Error(), checkLog)
 				return
@@ -60,11 +64,51 @@ func (e *examination) checkLease(ctx context.Context) {
 	}
 }
 
+// attributesOf describes a request that a rule for one resource allows.
+func attributesOf(rule rbacv1.PolicyRule, verb string) *authorizationv1.ResourceAttributes {
+	return &authorizationv1.ResourceAttributes{Verb: verb, Group: rule.APIGroups[0], Resource: rule.Resources[0]}
+}
+
 // isAllowed asks the API server whether a request would be allowed.
-func (e *examination) isAllowed(ctx context.Context, a *authorizationv1.ResourceAttributes) (bool, error) {
+func (e *examination) isAllowed(ctx context.Context, spec authorizationv1.SelfSubjectAccessReviewSpec) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	return assemble.IsAllowed(ctx, e.client, a)
+	return assemble.IsAllowed(ctx, e.client, spec)
+}
+
+// checkCommands checks whether the bridge may examine the tokens of commands from other replicas, and whether the leader
+// accepts its own commands.
+func (e *examination) checkCommands(ctx context.Context) {
+	const target = "from other replicas"
+	var forbidden []string
+	for _, rule := range rbac.Commands() {
+		verb := rule.Verbs[0]
+		specs := map[string]authorizationv1.SelfSubjectAccessReviewSpec{}
+		for _, path := range rule.NonResourceURLs {
+			specs[path] = authorizationv1.SelfSubjectAccessReviewSpec{
+				NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: verb, Path: path},
+			}
+		}
+		for _, resource := range rule.Resources {
+			specs[resource] = authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributesOf(rule, verb)}
+		}
+		for _, name := range slices.Sorted(maps.Keys(specs)) {
+			allowed, err := e.isAllowed(ctx, specs[name])
+			if err != nil {
+				e.warn(stepCommands, target, "cannot check the permissions: "+err.Error(), checkLog)
+				return
+			}
+			if !allowed {
+				forbidden = append(forbidden, verb+" "+name)
+			}
+		}
+	}
+	if len(forbidden) > 0 {
+		e.warn(stepCommands, target, notAllowed(forbidden)+
+			": `bridge resync`, `pause` and `resume` work only in the Pod of the leader", rbacRemedy)
+		return
+	}
+	e.ok(stepCommands, target, "allowed")
 }
 
 // readLease reports who holds the Lease.

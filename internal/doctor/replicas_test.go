@@ -98,6 +98,47 @@ func TestLease(t *testing.T) {
 	}
 }
 
+// reviews answers SelfSubjectAccessReviews. It contains the requests that are not allowed, as "VERB NAME".
+type reviews []string
+
+func (denied reviews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var review authorizationv1.SelfSubjectAccessReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	var name string
+	if of := review.Spec.ResourceAttributes; of != nil {
+		name = of.Verb + " " + of.Resource
+	} else {
+		name = review.Spec.NonResourceAttributes.Verb + " " + review.Spec.NonResourceAttributes.Path
+	}
+	review.Status.Allowed = !slices.Contains(denied, name)
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+// The permissions for commands are those of `bridge rbac`.
+func TestCommands(t *testing.T) {
+	for want, denied := range map[string]reviews{
+		"ok allowed": nil,
+		"warning no permission to create tokenreviews, post /api/pause: `bridge resync`, `pause` and `resume` work only in " +
+			"the Pod of the leader": {"create tokenreviews", "post /api/pause"},
+	} {
+		server := httptest.NewServer(denied)
+		t.Cleanup(server.Close)
+		client, err := informer.NewClient(&rest.Config{Host: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.(*rest.RESTClient).Client.CloseIdleConnections)
+		e := &examination{cfg: config.Default(), client: client}
+		e.checkCommands(t.Context())
+		if f := e.report.Findings[0]; f.Result+" "+f.Detail != want {
+			t.Errorf("%s %s, want %s", f.Result, f.Detail, want)
+		}
+	}
+}
+
 // checkedLog is a state log with findings of its own.
 type checkedLog struct {
 	statelog.Log

@@ -108,8 +108,10 @@ func examine(
 // mayWatch asks the API server whether the user may list and watch a resource.
 func mayWatch(ctx context.Context, client rest.Interface, served *discovery.Served, namespace string) (bool, error) {
 	for _, verb := range []string{"list", "watch"} {
-		allowed, err := assemble.IsAllowed(ctx, client, &authorizationv1.ResourceAttributes{
-			Namespace: namespace, Verb: verb, Group: served.Group, Resource: served.Resource,
+		allowed, err := assemble.IsAllowed(ctx, client, authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: verb, Group: served.Group, Resource: served.Resource,
+			},
 		})
 		if err != nil {
 			return false, fmt.Errorf("check the permission to %s %s: %w", verb, served.GroupResource, err)

@@ -75,6 +75,6 @@ func (t *Tracker) report(err error) {
 	case err == nil && before != nil:
 		t.log.Info("checkpoint can be written again")
 	case err != nil && before == nil:
-		t.log.Error("cannot write the checkpoint, retrying: after a restart, deletions may be missing", "err", err)
+		t.log.Error("cannot write the checkpoint, retrying: a restart continues from what was last written", "err", err)
 	}
 }
