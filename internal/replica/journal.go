@@ -74,7 +74,7 @@ func (j *journal) call(ctx context.Context, method func(context.Context) error) 
 
 // note ends the term if an error of the writer means that it is over.
 func (j *journal) note(err error) error {
-	if isFinal(err) {
+	if isFinal(err) && j.over == nil {
 		j.over = err
 		close(j.ended)
 	}
@@ -98,7 +98,8 @@ type patientLog struct {
 	timer    *time.Timer // nil if there is no limit
 }
 
-// try calls a function with a context that ends when no record was written or read for the patience.
+// try calls a function with a context that ends when no record was written or read for the patience. An error that ends
+// the term is returned as it is, even if it was late: the broker has responded.
 func (l *patientLog) try(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -106,7 +107,7 @@ func (l *patientLog) try(ctx context.Context, call func(context.Context) error) 
 	err := call(ctx)
 	l.timer.Stop()
 	l.timer = nil
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errSilent) {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errSilent) && !isFinal(err) {
 		err = fmt.Errorf("%w for %v: %w", errSilent, l.patience, err)
 	}
 	return err

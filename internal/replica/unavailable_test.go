@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -98,6 +99,34 @@ func TestBrokerUnavailable(t *testing.T) {
 				standby.expect(p.content())
 			})
 		}
+	}
+}
+
+// lateConflict is a log that another process has claimed, and whose broker says so too late.
+type lateConflict struct{ statelog.Log }
+
+func (l lateConflict) Append(ctx context.Context, _ int64, _ []byte) (int64, error) {
+	<-ctx.Done()
+	return 0, statelog.ErrConflict
+}
+
+func (l lateConflict) Fence(ctx context.Context) (int64, error) { return l.Append(ctx, 0, nil) }
+
+// The broker says that another process leads after the patience has ended: the term ends once, and the checkpoint does
+// not go on without the log.
+func TestLateConflict(t *testing.T) {
+	p := start(t, logtest.NewBroker(true).Open(), "").lead()
+	p.log.Log = lateConflict{p.log.Log}
+	if err := p.put("a", 1); !errors.Is(err, statelog.ErrConflict) || p.isDetached() {
+		t.Errorf("%v, detached: %t", err, p.isDetached())
+	}
+	if err := p.unlocked(t.Context(), func(context.Context) error { return statelog.ErrConflict }); !isFinal(err) {
+		t.Error(err)
+	}
+	select {
+	case <-p.journal.ended:
+	default:
+		t.Error("the term has not ended")
 	}
 }
 
