@@ -33,8 +33,9 @@ type Sink struct {
 	Filters []filter.Rule `yaml:"filters"`
 	// The data of an event. `object`: the object as the API server sent it, without `managedFields`. For a deletion, this
 	// is the last known state. `change`: the old and new states, their difference as a patch and as a list of paths, and
-	// the field managers of the changed fields. `metadata`: only `apiVersion`, `kind` and `metadata`.
-	Payload event.Payload `yaml:"payload" default:"object" enum:"object change metadata" example:"change"`
+	// the field managers of the changed fields. `metadata`: only `apiVersion`, `kind` and `metadata`. `debezium`: the old
+	// and new states in the form of Debezium's change events, for programs that read those.
+	Payload event.Payload `yaml:"payload" default:"object" enum:"object change metadata debezium" example:"change"`
 	// The format of the patch with `payload: change`. `json`: a list of operations (JSON Patch, RFC 6902). `merge`: a
 	// partial document (JSON Merge Patch, RFC 7386). A merge patch replaces whole lists, and cannot distinguish a key that
 	// became null from a removed key.
@@ -82,7 +83,7 @@ const (
 type Enrich struct {
 	enrich.Needs `yaml:",inline"`
 	// Where the information is added. `attributes`: to the attributes of the event, which are sent as headers. `data`: to
-	// the data, as `context`. `data` requires `payload: change` or `payload: metadata`.
+	// the data, as `context`. `data` requires another payload than `object`.
 	As string `yaml:"as" default:"attributes" enum:"attributes data" example:"data"`
 }
 

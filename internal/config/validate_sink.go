@@ -59,7 +59,7 @@ func (s *Sink) validateEnrich(at *strictyaml.Section) {
 		at.Report("enrich", "selects no data", "write owner: true, namespaceLabels: true or involvedObject: true")
 	case s.Enrich.As == EnrichData && s.Payload == event.PayloadObject && at.Fine("payload"):
 		at.Report("enrich.as", "is data, but with payload: object an event contains only the unmodified object",
-			"write as: attributes, or payload: change or metadata")
+			"write as: attributes, or another payload")
 	}
 }
 
@@ -69,9 +69,9 @@ func (s *Sink) validatePayload(at *strictyaml.Section) {
 	case !at.Fine("payload"):
 	case s.Payload != event.PayloadChange && at.Has("patch"):
 		at.Report("patch", "has no effect without payload: change", "remove it, or write payload: change")
-	case s.Payload == event.PayloadChange && s.Buffer.Overflow == OverflowCompact:
+	case (s.Payload == event.PayloadChange || s.Payload == event.PayloadDebezium) && s.Buffer.Overflow == OverflowCompact:
 		at.Report("buffer.overflow",
-			"is compact, which discards intermediate states: a change event would not contain all changes",
+			"is compact, which discards intermediate states: the event would not contain all changes since the previous one",
 			"write block or drop-oldest, or payload: object")
 	}
 }

@@ -31,6 +31,7 @@ func BenchmarkEncode(b *testing.B) {
 		{"metadata", &Encoder{Redactor: redactor, Payload: PayloadMetadata}, configMaps, plain},
 		{"secret", &Encoder{Redactor: redactor}, secrets, secret},
 		{"change", &Encoder{Redactor: redactor, Payload: PayloadChange}, configMaps, plain},
+		{"debezium", &Encoder{Redactor: redactor, Payload: PayloadDebezium}, configMaps, plain},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			bench.encoder.Cluster = "prod-eu-1"

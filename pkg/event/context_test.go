@@ -47,7 +47,7 @@ func TestContextAttributes(t *testing.T) {
 func TestContextInData(t *testing.T) {
 	const want = `{"owner":{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"d1"},` +
 		`"namespaceLabels":{"kubernetes.io/metadata.name":"shop","team":"a"},"involvedObject":{"labels":{"app":"web","empty":""}}}`
-	for _, payload := range []Payload{PayloadChange, PayloadMetadata} {
+	for _, payload := range []Payload{PayloadChange, PayloadMetadata, PayloadDebezium} {
 		e := &Encoder{Payload: payload, ContextInData: true}
 		ev := Event{Type: Updated, Resource: pods, Object: podAt(t, "17"), Old: podAt(t, "16")}
 		plain := encode(t, &Encoder{Payload: payload}, ev)

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -14,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/deltabridge/deltabridge/docs/schemas"
 	"github.com/deltabridge/deltabridge/pkg/redact"
@@ -172,7 +174,7 @@ func TestAttributesPage(t *testing.T) {
 
 func TestPayloadsPage(t *testing.T) {
 	section := eventsPage(t, "Payloads")
-	for _, payload := range []Payload{PayloadObject, PayloadChange, PayloadMetadata} {
+	for _, payload := range []Payload{PayloadObject, PayloadChange, PayloadMetadata, PayloadDebezium} {
 		if !strings.Contains(section, "`payload: "+string(payload)+"`") {
 			t.Errorf("the page does not know %q", payload)
 		}
@@ -186,6 +188,27 @@ func TestPayloadsPage(t *testing.T) {
 	prefix, digits, _ := strings.Cut(doc.Data["x"], ":")
 	if want := "`" + prefix + ":<" + strconv.Itoa(len(digits)) + " hex digits>`"; !strings.Contains(section, want) {
 		t.Errorf("the page does not say %s", want)
+	}
+}
+
+// The example is what the code makes of two states.
+func TestDebeziumPage(t *testing.T) {
+	_, example, _ := strings.Cut(eventsPage(t, "The payload `debezium`"), "```json\n")
+	example, _, _ = strings.Cut(example, "\n```")
+	state := func(rv, replicas string) *object.Object {
+		return mustObject(t, `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop",`+
+			`"uid":"6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11","resourceVersion":"`+rv+`"},"spec":{"replicas":`+replicas+`}}`)
+	}
+	m := encode(t, &Encoder{Cluster: "prod-eu-1", Payload: PayloadDebezium}, Event{
+		Type: Updated, Resource: deployments, Object: state("48213", "3"), Old: state("48107", "1"),
+		Time: time.Date(2026, 11, 20, 12, 25, 57, 861204311, time.UTC),
+	})
+	var want, got any
+	if err := errors.Join(json.Unmarshal(m.Data, &want), json.Unmarshal([]byte(example), &got)); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("example (-code +page):\n%s\n%s", diff, m.Data)
 	}
 }
 

@@ -25,6 +25,8 @@ const (
 	PayloadChange Payload = "change"
 	// PayloadMetadata contains only apiVersion, kind and metadata.
 	PayloadMetadata Payload = "metadata"
+	// PayloadDebezium has both states in the form of Debezium's change events, for programs that read those.
+	PayloadDebezium Payload = "debezium"
 )
 
 // Content is the CloudEvents content mode.
@@ -46,8 +48,7 @@ type Encoder struct {
 	Patch   Patch   // the patch format for PayloadChange; the default is PatchJSON
 	// PartitionKey is the template of the Kafka key. It is nil if the sink does not use keys.
 	PartitionKey *Template
-	// ContextInData adds an event's Context to the data, instead of to the attributes. It applies to PayloadChange and
-	// PayloadMetadata, and has no effect for PayloadObject.
+	// ContextInData adds an event's Context to the data, instead of to the attributes. It has no effect for PayloadObject.
 	ContextInData bool
 	// Redactor replaces secret values with fingerprints. If it is nil, secret values are sent unchanged.
 	Redactor *redact.Redactor
@@ -88,7 +89,7 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		m.PartitionKey = e.PartitionKey.Expand(m)
 	}
 	var err error
-	if m.Data, err = e.payload(&ev); err == nil && ev.Context != nil {
+	if m.Data, err = e.payload(&ev, m); err == nil && ev.Context != nil {
 		e.addContext(m, ev.Context)
 	}
 	return m, err
@@ -96,7 +97,7 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 
 // addContext adds the context to the data or to the attributes, as configured.
 func (e *Encoder) addContext(m *Message, c *Context) {
-	if e.ContextInData && (e.Payload == PayloadChange || e.Payload == PayloadMetadata) {
+	if e.ContextInData && e.Payload != PayloadObject && e.Payload != "" {
 		// It becomes the last member. Nothing else uses the data of these payloads, so it can be modified.
 		m.Data = append(append(jsonpatch.AppendKey(m.Data[:len(m.Data)-1], "context"), c.json()...), '}')
 	} else {
@@ -148,9 +149,12 @@ func syncedID(cluster string, s *SyncedInfo) string {
 	return id
 }
 
-func (e *Encoder) payload(ev *Event) ([]byte, error) {
-	if e.Payload == PayloadChange {
+func (e *Encoder) payload(ev *Event, m *Message) ([]byte, error) {
+	switch e.Payload {
+	case PayloadChange:
 		return e.change(ev)
+	case PayloadDebezium:
+		return e.debezium(ev, m)
 	}
 	o := ev.Object
 	raw, err := e.objectBytes(ev)

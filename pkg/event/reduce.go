@@ -44,7 +44,8 @@ var (
 )
 
 // Reduce returns a copy of m whose data contains only the metadata of the object. An object is reduced to apiVersion,
-// kind and metadata. In a change, the object is reduced in the same way, and the old state and the patch become null.
+// kind and metadata. In a change, the object is reduced in the same way, and the old state and the patch become null. So
+// it is with the states of PayloadDebezium.
 // The event and its id stay the same, and marks describes the omitted data. Reduce returns an error if the data cannot
 // be reduced or the result would not be smaller.
 func Reduce(m *Message, marks Marks) (*Message, error) {
@@ -63,11 +64,16 @@ func Reduce(m *Message, marks Marks) (*Message, error) {
 	return &reduced, nil
 }
 
-// reducedData returns the payload reduced to the metadata. It recognizes an object by the member "metadata", which a
-// change does not have.
+// reducedData returns the payload reduced to the metadata. It recognizes an object by the member "metadata", which the
+// other payloads do not have.
 func reducedData(data []byte) ([]byte, error) {
 	object := jsonscan.Member(data, "object")
-	if object == nil || jsonscan.Member(data, "metadata") != nil {
+	switch {
+	case jsonscan.Member(data, "metadata") != nil:
+		return metadataOf(data)
+	case isDebezium(data):
+		return reducedDebezium(data)
+	case object == nil:
 		return metadataOf(data)
 	}
 	object, err := metadataOf(object)

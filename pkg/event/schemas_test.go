@@ -41,7 +41,9 @@ func payloadSchema(t testing.TB, name string, closed bool) *jsonschema.Schema {
 	if root := document.(map[string]any); closed && name != "object" {
 		root["additionalProperties"] = false
 		defs, _ := root["$defs"].(map[string]any)
-		for _, def := range []string{"change", "gap", "synced", "patchOperation", "manager", "context", "metadata"} {
+		for _, def := range []string{
+			"change", "debezium", "debeziumSource", "gap", "synced", "patchOperation", "manager", "context", "metadata",
+		} {
 			if d, ok := defs[def].(map[string]any); ok {
 				d["additionalProperties"] = false
 			}
@@ -157,7 +159,7 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	attributesSeen, gaps := map[string]bool{"data": true}, 0
-	for _, payload := range []Payload{PayloadObject, PayloadChange, PayloadMetadata} {
+	for _, payload := range []Payload{PayloadObject, PayloadChange, PayloadMetadata, PayloadDebezium} {
 		for _, content := range []Content{ContentBinary, ContentStructured} {
 			for _, patch := range []Patch{PatchJSON, PatchMerge} {
 				for _, template := range []*Template{nil, key} {
@@ -278,6 +280,10 @@ func TestSchemasRefuse(t *testing.T) {
 	unseen.FinalStateUnknown = true
 	deleted := encode(t, e, Event{Type: Deleted, Resource: deployments, Object: &unseen})
 
+	debezium := &Encoder{Cluster: "prod", Payload: PayloadDebezium}
+	row := encode(t, debezium, Event{Type: Updated, Resource: deployments, Object: states[1], Old: states[0]})
+	gone := encode(t, debezium, Event{Type: Deleted, Resource: deployments, Object: states[1]})
+
 	// Edits as JSON Patches: "remove /x" or "set /x value".
 	for _, c := range []struct {
 		schema   string
@@ -297,6 +303,11 @@ func TestSchemasRefuse(t *testing.T) {
 			`set /managers/0/operation "Patch"`, "remove /managers/0/manager", "remove /managers/0/paths", `set /managers/0/time 5`, "remove /object/metadata/uid", "remove /old/kind",
 		}},
 		{"change", deleted.Data, []string{`set /old {}`, `set /patch []`, `set /changedPaths ["/a"]`, `set /object {}`}},
+		{"debezium", row.Data, []string{
+			"remove /before", "remove /after", "remove /source", "remove /op", "remove /ts_ms", `set /before null`, `set /after null`, `set /op "c"`, `set /op "x"`,
+			`set /ts_ms "1"`, "remove /source/uid", `set /source/snapshot true`, `set /source/connector "x"`, "remove /after/kind", "remove /before/metadata/uid",
+		}},
+		{"debezium", gone.Data, []string{`set /before null`, `set /after {}`, `set /op "u"`}},
 		{"gap", gap.Data, []string{"remove /resource", "remove /from", "remove /to", "remove /reason", `set /reason "bored"`, `set /events 0`, `set /events "2"`, `set /from 7`, `set /to "x"`, `set /message 1`, `set /resource ""`}},
 		{"synced", synced.Data, []string{"remove /resource", "remove /resourceVersion", "remove /objects", `set /objects -1`, `set /objects 1.5`, `set /resourceVersion ""`}},
 		{"cloudevent", structured(update), []string{

@@ -195,6 +195,7 @@ func TestNoSecretInAnyMessage(t *testing.T) {
 			{Redactor: redactor},
 			{Redactor: redactor, Payload: PayloadMetadata, Content: ContentStructured},
 			{Redactor: redactor, Payload: PayloadChange},
+			{Redactor: redactor, Payload: PayloadDebezium},
 			{Redactor: redactor, Payload: PayloadChange, Patch: PatchMerge, Content: ContentStructured},
 		} {
 			for _, ev := range []Event{
