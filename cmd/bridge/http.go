@@ -23,7 +23,9 @@ type frontend struct {
 	started  time.Time
 	guard    *guard.Guard
 	task     atomic.Pointer[task]
-	takeOver atomic.Pointer[takeOver] // the last one; nil if there was none
+	// configuration is the configuration in use; nil until it is known.
+	configuration atomic.Pointer[control.Configuration]
+	takeOver      atomic.Pointer[takeOver] // the last one; nil if there was none
 }
 
 // task is what the process does at the moment.
@@ -31,9 +33,10 @@ type task struct {
 	role      control.Role
 	since     time.Time
 	readiness func() (reasons, notes []string)
-	pages     http.Handler  // /metrics, /healthz and /readyz; nil until there is an engine or a copy of the state log
-	commands  http.Handler  // nil if the process does not lead
-	copy      *replica.Copy // nil without a state log
+	pages     http.Handler          // /metrics, /healthz and /readyz; nil without an engine and a copy of the state log
+	commands  http.Handler          // nil if the process does not lead
+	status    func() control.Status // of the engine; nil if the process does not lead
+	copy      *replica.Copy         // nil without a state log
 }
 
 // listen opens the listener of the HTTP server. The server has the role until serve is called.
@@ -84,6 +87,19 @@ func (f *frontend) handler() http.Handler {
 // status returns the status of the process.
 func (f *frontend) status() control.Status {
 	t := f.task.Load()
+	s := control.Status{At: time.Now()}
+	if t.status != nil {
+		s = t.status()
+	}
+	if c := f.configuration.Load(); c != nil {
+		s.Configuration = *c
+	}
+	s.Replica = f.replica(t)
+	s.Judge()
+	return s
+}
+
+func (f *frontend) replica(t *task) control.Replica {
 	r := control.Replica{
 		Name: f.name, Version: version, Started: f.started, Role: t.role, Since: t.since,
 		TakeOver: f.takeOver.Load().report(),
@@ -96,7 +112,7 @@ func (f *frontend) status() control.Status {
 			r.BehindCommits = &behind
 		}
 	}
-	return control.Status{Replica: r}
+	return r
 }
 
 // during serves HTTP while call runs. If HTTP cannot be served any longer, it ends the context of call.

@@ -6,8 +6,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -74,6 +77,37 @@ func TestFrontend(t *testing.T) {
 	})
 	if err == nil || err.Error() != "EOF" {
 		t.Error(err)
+	}
+}
+
+// The status of the engine is joined with what only the process knows.
+func TestStatus(t *testing.T) {
+	f := newTestFrontend(t)
+	defer f.listener.Close()
+	if s := f.status(); s.Replica.Role != control.Standby || s.Checkpoint != nil || s.Configuration.File != "" ||
+		s.Verdict.Text != "This standby cannot take over: starting." || time.Since(s.At) > time.Minute {
+		t.Errorf("%+v", s)
+	}
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	if err := os.WriteFile(file, []byte("cluster: a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.configuration.Store(inUse(file))
+	f.serve(task{
+		role: control.Leader, readiness: func() (reasons, notes []string) { return nil, nil },
+		status: func() control.Status {
+			return control.Status{At: time.Now(), Sinks: []control.Sink{{Name: "a", Health: control.Waiting}}}
+		},
+	})
+	s := f.status()
+	if c := s.Configuration; c.File != file || len(c.Hash) != 16 || time.Since(c.Loaded) > time.Minute {
+		t.Errorf("%+v", c)
+	}
+	if !s.Replica.Ready || s.Replica.Name != "bridge-0-abcde" || s.Verdict.Text != "Sink a is not connected yet." {
+		t.Errorf("%+v", s)
+	}
+	if c := inUse("built-in"); c.File != "built-in" || c.Hash != "" {
+		t.Errorf("%+v", c)
 	}
 }
 

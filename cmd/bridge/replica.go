@@ -72,6 +72,7 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 			b.server.takeOver.Store(taking)
 			err := b.runEngine(ctx, task{role: control.Leader, copy: c}, taking, func(o *engine.Options) {
 				o.Store, o.Leads, o.Linger, o.NotReady, o.Collector = store, rights.Leads, rights.Linger, c.NotReady, c
+				o.DetachedSince = c.DetachedSince
 			})
 			if errors.Is(err, tracker.ErrOtherCluster) {
 				b.log.Warn("starting again with a new checkpoint", "because", err)

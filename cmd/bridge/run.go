@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
@@ -88,10 +89,18 @@ func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Wr
 	if err != nil {
 		return err
 	}
+	server.configuration.Store(inUse(file))
 	log.Info("starting bridge", "version", version, "config", file, "cluster", cfg.Cluster, "apiServer", kube.Host,
 		"http", server.listener.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
 	b := &bridge{cfg: cfg, file: file, kube: kube, server: server, out: out, log: log}
 	return server.during(ctx, b.run)
+}
+
+// inUse describes the configuration in a file, which was loaded a moment ago.
+func inUse(file string) *control.Configuration {
+	c := &control.Configuration{File: file, Loaded: time.Now()}
+	c.Hash, _ = configurationHash(file) // fails without a file, and if it was removed meanwhile
+	return c
 }
 
 func newFrontend(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*frontend, error) {
@@ -172,7 +181,7 @@ func (b *bridge) runEngine(ctx context.Context, t task, taking *takeOver, edit f
 		return err
 	}
 	taking.end(stepEngine)
-	t.readiness, t.pages, t.commands = e.Readiness, e.Handler(), e.Commands()
+	t.readiness, t.pages, t.commands, t.status = e.Readiness, e.Handler(), e.Commands(), e.Status
 	b.server.serve(t)
 	return e.Run(ctx)
 }

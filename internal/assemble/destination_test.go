@@ -20,13 +20,13 @@ import (
 // Each kind of destination can be made, and only records have keys.
 func TestDestinationsOfEachKind(t *testing.T) {
 	for _, test := range []struct {
-		destination config.Destinations
-		key, place  string
+		destination          config.Destinations
+		key, place, describe string
 	}{
-		{config.Destinations{NATS: &nats.Config{Servers: nats.Servers{URLs: []string{"nats://a"}}, Stream: nats.StreamConfig{Name: "S"}, Subject: "s.{uid}"}}, "", "s.{uid}"},
-		{config.Destinations{NATS: &nats.Config{Servers: nats.Servers{URLs: []string{"nats://a"}}, Bucket: "B", Subject: "{uid}"}}, "", "$KV.B.{uid}"},
-		{config.Destinations{Kafka: &kafka.Config{Brokers: []string{"a:9092"}, Topic: "t.{kind}", Key: "{uid}"}}, "{uid}", "t.{kind}"},
-		{config.Destinations{Stdout: &stdout.Config{}}, "", ""},
+		{config.Destinations{NATS: &nats.Config{Servers: nats.Servers{URLs: []string{"nats://a"}}, Stream: nats.StreamConfig{Name: "S"}, Subject: "s.{uid}"}}, "", "s.{uid}", "nats://a, stream S"},
+		{config.Destinations{NATS: &nats.Config{Servers: nats.Servers{URLs: []string{"nats://a"}}, Bucket: "B", Subject: "{uid}"}}, "", "$KV.B.{uid}", "nats://a, bucket B"},
+		{config.Destinations{Kafka: &kafka.Config{Brokers: []string{"a:9092"}, Topic: "t.{kind}", Key: "{uid}"}}, "{uid}", "t.{kind}", "a:9092, topic t.{kind}"},
+		{config.Destinations{Stdout: &stdout.Config{}}, "", "", "standard output"},
 	} {
 		s := config.Sink{Name: "a", Destinations: test.destination}
 		d, err := NewClient(&s)
@@ -40,6 +40,9 @@ func TestDestinationsOfEachKind(t *testing.T) {
 		place := Places(&config.Config{Sinks: []config.Sink{s}})["a"]
 		if place == nil != (test.place == "") || place != nil && place.String() != test.place {
 			t.Errorf("%s: place %v, want %q", s.Kind(), place, test.place)
+		}
+		if got := s.Destination().Describe(); got != test.describe {
+			t.Errorf("%s: %s, want %s", s.Kind(), got, test.describe)
 		}
 		if err := d.Close(t.Context()); err != nil {
 			t.Error(err)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"k8s.io/client-go/rest"
 
@@ -57,6 +58,11 @@ func Options(
 		Cluster: cfg.Cluster, State: cfg.State.Path, ShutdownTimeout: cfg.ShutdownTimeout,
 		Build: build, Kube: kube, Logger: log,
 	}
+	if l := cfg.State.Log; l != nil && l.NATS != nil {
+		o.LogPlace = strings.Join(l.NATS.URLs, ",") + ", stream " + l.NATS.Stream.Name
+	} else if l != nil {
+		o.LogPlace = strings.Join(l.Kafka.Brokers, ",") + ", topic " + l.Kafka.Topic
+	}
 	redaction, err := NewRedaction(cfg)
 	if err != nil {
 		return o, err
@@ -89,7 +95,8 @@ func Options(
 // messages are handled.
 func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engine.Sink {
 	return engine.Sink{
-		Name: s.Name, Seen: Seen(r.ForSink(s)), Destination: d.Sink, Disconnect: d.Close, Resync: s.Resync,
+		Name: s.Name, Kind: s.Kind(), Place: s.Destination().Describe(), Seen: Seen(r.ForSink(s)),
+		Destination: d.Sink, Disconnect: d.Close, Resync: s.Resync,
 		Enrich: s.Enrich.Needs, Rules: s.Filters,
 		Encoder: &event.Encoder{
 			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Redactor: r.ForSink(s),

@@ -20,6 +20,7 @@ const StatusPath = "/api/status"
 // Status is the status of a bridge, as `GET /api/status` returns it. It contains no data of objects. Fields are added,
 // but not removed, and keep their meaning.
 type Status struct {
+	At            time.Time     `json:"at"` // when the process gave this status; all other times are from the same clock
 	Replica       Replica       `json:"replica"`
 	Configuration Configuration `json:"configuration"`
 	Verdict       Verdict       `json:"verdict"`
@@ -82,7 +83,7 @@ type Answer struct {
 
 const (
 	statusTimeout = 3 * time.Second
-	statusBytes   = 1 << 20 // the largest status that is read
+	statusBytes   = 16 << 20 // the largest status that is read
 )
 
 // ReadStatus asks all replicas for their status at the same time. Each address is host:port, and a host name stands for

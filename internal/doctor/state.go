@@ -9,10 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 )
 
@@ -88,7 +87,7 @@ func tryToWrite(dir string) error {
 
 // checkSpace compares the free disk space with the maximum size of the spills and the size of the checkpoint.
 func (e *examination) checkSpace(dir, existing string) {
-	free, err := freeSpace(existing)
+	free, err := files.Free(existing)
 	if err != nil {
 		e.warn(stepSpace, "", "cannot determine the free space: "+err.Error(), "")
 		return
@@ -114,15 +113,6 @@ func (e *examination) checkSpace(dir, existing string) {
 		return
 	}
 	e.ok(stepSpace, "", detail)
-}
-
-// freeSpace returns the number of bytes that the bridge can still write to a directory.
-func freeSpace(dir string) (int64, error) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, err
-	}
-	return int64(s.Bavail) * int64(s.Bsize), nil //nolint:unconvert // the types differ between systems
 }
 
 // checkCheckpoint checks whether the bridge can use the checkpoint of the previous process.

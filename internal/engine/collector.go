@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -17,6 +18,7 @@ type stateCollector struct {
 	pipelines []*pipeline
 	informers func() []informer.Status
 	tracker   *tracker.Tracker
+	fuses     func(now time.Time) map[string]*control.Fuse
 }
 
 // Describe implements prometheus.Collector. It describes no metrics, because the set of series depends on the watched
@@ -25,6 +27,7 @@ func (c *stateCollector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
+	fuses := c.fuses(time.Now())
 	for _, p := range c.pipelines {
 		r := rows{ch, prometheus.Labels{"sink": p.Name}}
 		r.gauge("sink_connected", "1 if the sink is connected and its destination accepts events. 0 while the bridge "+
@@ -35,6 +38,14 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 			"from the watch; 0 if none waits. Parked events do not count. Events that a previous process left on disk, and the "+
 			"spilled events behind them, count once the sink has connected.", p.queue.Age().Seconds())
 		r.counter("queue_blocked_total", "Pushes that had to wait because the queue was full.", p.queue.Stats().Blocked)
+		if fuse := fuses[p.Name]; fuse != nil {
+			r.gauge(
+				"fuse_seconds",
+				"How much longer the outage of the sink, or its pause, may last at least before something is "+
+					"lost; 0 or less if something may be lost already. At most 30 days. Absent while no event waits for longer than usual.",
+				fuse.Seconds,
+			)
+		}
 		r.collectParked(p)
 		r.collectSpill(p)
 		r.collectLetters(p)

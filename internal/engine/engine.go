@@ -37,6 +37,7 @@ type Engine struct {
 	resyncs    *resyncer
 	connector  *informer.Connector
 	client     rest.Interface // client of the API server
+	rates      rates
 
 	// reading ends when no more changes are read. During shutdown, the end of reading ends a blocked push.
 	reading     context.Context //nolint:containedctx // handlers of informers are called without one
@@ -57,7 +58,7 @@ func New(o Options) (*Engine, error) {
 		}
 	}
 	e.resyncs = &resyncer{ctx: e.reading, pipelines: e.pipelines, informers: e.set.Informers}
-	e.metrics.Registry.MustRegister(&stateCollector{e.pipelines, e.set.Statuses, e.tracker})
+	e.metrics.Registry.MustRegister(&stateCollector{e.pipelines, e.set.Statuses, e.tracker, e.fuses})
 	if o.Collector != nil {
 		e.metrics.Registry.MustRegister(o.Collector)
 	}
@@ -66,7 +67,10 @@ func New(o Options) (*Engine, error) {
 
 func (e *Engine) newTracker() *tracker.Tracker {
 	o := &e.options
-	of := tracker.Options{Store: o.Store, Watch: o.Watch, Queues: queues{e}, Reading: e.reading, Logger: o.Logger}
+	of := tracker.Options{
+		Store: o.Store, Watch: o.Watch, Queues: queues{e}, Reading: e.reading, Logger: o.Logger,
+		EachSecond: e.sample,
+	}
 	for n := range o.Sinks {
 		s := &o.Sinks[n]
 		sink := tracker.Sink{Name: s.Name, Filter: filterText(s.Rules), Lossy: s.Buffer.Overflow != Block}
@@ -157,12 +161,13 @@ func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(si
 // become unavailable, or because they are paused.
 func (e *Engine) Readiness() (reasons, notes []string) {
 	if e.reading.Err() != nil {
-		return []string{"shutting down"}, nil
+		return []string{control.ShuttingDown}, nil
 	}
 	for _, p := range e.pipelines {
 		status := p.drain.Status()
 		line := "sink " + p.Name + ": " + status
-		switch started := p.drain.Connected() && !errors.Is(p.drain.Failure(), sinks.ErrNameTaken); {
+		_, cause := p.drain.Failure()
+		switch started := p.drain.Connected() && !errors.Is(cause, sinks.ErrNameTaken); {
 		case !started && p.drain.PausedSince().IsZero():
 			reasons = append(reasons, line)
 		case status != "ok":

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -62,7 +63,7 @@ func TestMetricsPage(t *testing.T) {
 	}
 	m.Registry.MustRegister(&stateCollector{e.pipelines, func() []informer.Status {
 		return []informer.Status{{Resource: pods, ResourceVersion: "1", LastContact: time.Now()}}
-	}, e.tracker})
+	}, e.tracker, func(time.Time) map[string]*control.Fuse { return map[string]*control.Fuse{"js": {}} }})
 	families, err := m.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +106,7 @@ func TestSyncedOfExcusedInformers(t *testing.T) {
 			{Resource: resource("later"), Forbidden: true, Excused: true, Synced: true},
 			{Resource: resource("required"), Forbidden: true},
 		}
-	}, e.tracker})
+	}, e.tracker, e.fuses})
 	const rows = `
 # HELP deltabridge_informer_forbidden 1 if RBAC forbids to list or watch the resource.
 # TYPE deltabridge_informer_forbidden gauge

@@ -47,8 +47,13 @@ type Options struct {
 	// Leads is sinks.Drain.Leads of all sinks. It can be called by several goroutines at once.
 	Leads func() bool
 	// NotReady returns another reason why the bridge is not ready, or nil. It may be nil.
-	NotReady  func() error
-	Collector prometheus.Collector // additional metrics; may be nil
+	NotReady func() error
+	// LogPlace describes where the state log is. It is empty if there is none.
+	LogPlace string
+	// DetachedSince returns since when only this process has what changes, because the state log is unavailable, or the
+	// zero time. It may be nil.
+	DetachedSince func() time.Time
+	Collector     prometheus.Collector // additional metrics; may be nil
 	// OnReady is called once, when Readiness first returns no reasons. It may be nil.
 	OnReady func()
 	// OnSettled is called by the goroutine of a sink when the destination has acknowledged an event. It may be nil.
@@ -73,8 +78,10 @@ type Bytes func(schema.GroupVersionResource, *object.Object) ([]byte, error)
 // Sink configures a pipeline: a destination, and the steps that events pass before they reach it. The engine owns all
 // fields.
 type Sink struct {
-	Name  string
-	Rules []filter.Rule
+	Name string
+	// Kind and Place describe the destination for people: its kind, such as kafka, and its servers and stream or topic.
+	Kind, Place string
+	Rules       []filter.Rule
 	// Seen returns the part of an object that the filter can see. If it is nil, the filter sees the whole object.
 	Seen        Bytes
 	Enrich      enrich.Needs

@@ -9,7 +9,18 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// Free returns the number of bytes that the bridge can still write to a directory.
+func Free(dir string) (int64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, err
+	}
+	return int64(s.Bavail) * int64(s.Bsize), nil //nolint:unconvert // the types differ between systems
+}
 
 // ErrLocked is wrapped by the errors of Lock and LockFile if another process holds the lock.
 var ErrLocked = errors.New("in use by another process")

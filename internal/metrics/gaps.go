@@ -1,10 +1,12 @@
 package metrics
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -40,6 +42,28 @@ func (m *Metrics) KeepGaps(path string) error {
 		return nil
 	}
 	return err
+}
+
+// Gap is when a gap event was last delivered, by its resource and reason.
+type Gap struct {
+	Resource, Reason string
+	At               time.Time
+}
+
+// Gaps returns the gaps of a sink, the latest first, also those that a previous process has delivered.
+func (m *Metrics) Gaps(sink string) (all []Gap) {
+	m.gaps.mu.Lock()
+	defer m.gaps.mu.Unlock()
+	for key, at := range m.gaps.at {
+		if rest, ok := strings.CutPrefix(key, sink+" "); ok {
+			resource, reason, _ := strings.Cut(rest, " ")
+			all = append(all, Gap{resource, reason, at})
+		}
+	}
+	slices.SortFunc(all, func(a, b Gap) int {
+		return cmp.Or(b.At.Compare(a.At), strings.Compare(a.Resource+" "+a.Reason, b.Resource+" "+b.Reason))
+	})
+	return all
 }
 
 // of returns the times of a sink and resource, by reason.

@@ -12,6 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -204,6 +205,28 @@ func (s *Sink) newResource(name string) *Resource {
 			"sink's filter, by reason: operations, when, onlyChanges, or the ignoreChanges entry that covers the whole "+
 			"change. They are included in events_filtered_total.", "reason"),
 	}
+}
+
+// Totals contains the sums of a sink's counters over all resources.
+type Totals struct{ Received, Filtered, Acknowledged, Dropped int64 }
+
+// Totals returns the current sums.
+func (s *Sink) Totals() (t Totals) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.resources {
+		t.Received += valueOf(r.Received)
+		t.Filtered += valueOf(r.Filtered)
+		t.Acknowledged += valueOf(r.Acknowledged)
+		t.Dropped += valueOf(r.Dropped)
+	}
+	return t
+}
+
+func valueOf(c prometheus.Counter) int64 {
+	var m dto.Metric
+	_ = c.Write(&m) // never fails for a counter
+	return int64(m.GetCounter().GetValue())
 }
 
 // Of returns the metrics of the message's resource.

@@ -57,6 +57,7 @@ type Copy struct {
 
 	leads      atomic.Bool
 	committed  atomic.Int64 // when the last commit was appended or applied, as Unix time in milliseconds; 0 if none was
+	detached   atomic.Int64 // committed when the checkpoint was last detached
 	wasReady   atomic.Bool  // the copy was complete and up to date since Open
 	incomplete atomic.Bool  // the last attempt to follow has failed because the log has lost commits
 
@@ -80,7 +81,7 @@ func Open(o Options) (*Copy, error) {
 	c.claim.Format = checkpoint.Format
 	c.behind.Store(unknown)
 	c.log = &patientLog{Log: o.Log, patience: c.timing.patience}
-	c.journal = &journal{log: c.log, over: errNoTerm, appended: c.noteCommit, logger: c.logger}
+	c.journal = &journal{log: c.log, over: errNoTerm, appended: c.noteCommit, detached: c.noteDetached, logger: c.logger}
 	o.Checkpoint.Log = c.journal
 	var err error
 	c.store, err = checkpoint.Open(o.Checkpoint)
@@ -118,7 +119,18 @@ func (c *Copy) NotReady() error {
 // isDetached reports whether the checkpoint has changes that the log does not have.
 func (c *Copy) isDetached() bool { return c.store.Copy().Point().Unsent != "" }
 
+// DetachedSince returns the time of the last commit that the log has, if the checkpoint has changes that the log does
+// not have. Otherwise, it returns the zero time. It can be called at any time.
+func (c *Copy) DetachedSince() time.Time {
+	if !c.isDetached() {
+		return time.Time{}
+	}
+	return time.UnixMilli(max(1, c.detached.Load())) // if it is not known, because a previous process detached: long ago
+}
+
 func (c *Copy) noteCommit() { c.committed.Store(time.Now().UnixMilli()) }
+
+func (c *Copy) noteDetached() { c.detached.Store(c.committed.Load()) }
 
 // resign ends the term of this process. The log is not changed.
 func (c *Copy) resign() {

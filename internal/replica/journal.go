@@ -27,6 +27,7 @@ type journal struct {
 	over     error         // why this process does not lead; nil while it leads
 	ended    chan struct{} // closed when the term has ended by itself; replaced by Lead
 	appended func()        // called when a commit is in the log
+	detached func()        // called when the checkpoint is detached
 }
 
 // Sync implements checkpoint.Log.
@@ -58,6 +59,7 @@ func (j *journal) Append(pairs []statelog.Pair) (statelog.Point, error) {
 	case errors.Is(err, errSilent), errors.Is(err, statelog.ErrBehind): // ErrBehind: Sync has failed
 		j.logger.Warn("state log unavailable, continuing without it: until its broker is back, only this replica has what "+
 			"changes, and another one that takes over reads it from the API server again", "err", err)
+		j.detached()
 		at, err = before, nil
 		at.Unsent = rand.Text()
 	}

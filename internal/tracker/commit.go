@@ -27,6 +27,7 @@ func (t *Tracker) Run(ctx context.Context) error {
 			t.relieve(ctx)
 		case <-ticker.C:
 			_ = t.Commit() // the error is logged and the rows are committed again
+			t.second()
 		}
 	}
 }

@@ -27,8 +27,13 @@ type Options struct {
 	Queues Queues
 	// Reading ends when no more changes are read. After that, no call waits for the disk or for sinks.
 	Reading context.Context //nolint:containedctx // informers call the tracker without a context
-	Logger  *slog.Logger
+	// EachSecond is called by Run about once a second, so that the process needs no other timer. It may be nil.
+	EachSecond func()
+	Logger     *slog.Logger
 }
+
+// ErrNoAPIServer is wrapped by the error of NotReady if the API server has not returned the cluster's uid yet.
+var ErrNoAPIServer = errors.New("the API server does not respond")
 
 // Queues represents the queues of all sinks.
 type Queues interface {
@@ -58,6 +63,7 @@ type Tracker struct {
 	reading context.Context //nolint:containedctx // Options.Reading
 	// crowded receives a value when the ledgers must be relieved.
 	crowded chan struct{}
+	second  func()            // Options.EachSecond; not nil
 	left    atomic.Int64      // bytes that all ledgers held after the last commit
 	held    atomic.Int64      // bytes that all ledgers hold, see Ledger.Held
 	staging sync.Mutex        // held while a stage is begun or writes
@@ -89,10 +95,14 @@ func New(o Options) *Tracker {
 		queues:  o.Queues,
 		reading: o.Reading,
 		crowded: make(chan struct{}, 1),
+		second:  o.EachSecond,
 		filters: map[string]string{},
 		sources: map[string]*source{},
 
 		bookmarks: map[string]*bookmark{},
+	}
+	if t.second == nil {
+		t.second = func() {}
 	}
 	for _, s := range o.Sinks {
 		t.sinks = append(t.sinks, s.Name)
@@ -158,7 +168,7 @@ func (t *Tracker) Identify(ctx context.Context, connector *informer.Connector, c
 	var uid string
 	err := connector.Until(ctx, func() (err error) {
 		uid, err = ReadClusterUID(ctx, client)
-		if err != nil && ctx.Err() == nil && t.fail(fmt.Errorf("the API server does not respond: %w", err)) == nil {
+		if err != nil && ctx.Err() == nil && t.fail(fmt.Errorf("%w: %w", ErrNoAPIServer, err)) == nil {
 			t.log.Warn("API server does not respond, retrying", "err", err)
 		}
 		return err

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/files"
@@ -48,6 +49,16 @@ type Store struct {
 	MaxBytes int64
 
 	used int64 // upper limit of the files' total size; 0 if the files must be counted first
+
+	mu      sync.Mutex // guards counted
+	counted counted
+}
+
+// counted is a result of Stats.
+type counted struct {
+	modified time.Time // time of the last change to the directory; zero if the result must not be used again
+	letters  int
+	size     int64
 }
 
 var _ sinks.DeadLetters = (*Store)(nil)
@@ -95,10 +106,11 @@ func (s *Store) reserve(size int64) error {
 	if err := files.SyncDir(filepath.Dir(s.Dir)); err != nil {
 		return err
 	}
-	_, used, err := s.Stats() // count again, because commands may have removed dead letters
+	now, err := s.count() // again, because commands may have removed dead letters
 	if err != nil {
 		return err
 	}
+	used := now.size
 	s.used = used
 	if s.MaxBytes > 0 && used+size > s.MaxBytes {
 		return sinks.Permanent(
@@ -167,16 +179,39 @@ func (s *Store) Drop(id string) (found bool, err error) {
 	return err == nil, errors.Join(err, files.SyncDir(s.Dir))
 }
 
-// Stats returns the number of dead letters and their total size in bytes.
+// settling is how long a directory must not have changed so that its time shows whether it has changed again.
+const settling = 2 * time.Second
+
+// Stats returns the number of dead letters and their total size in bytes. It may be called at any time. It reads the
+// directory only if that has changed.
 func (s *Store) Stats() (letters int, size int64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var modified time.Time
+	if info, err := os.Stat(s.Dir); err == nil && time.Since(info.ModTime()) > settling {
+		modified = info.ModTime()
+	}
+	if !modified.IsZero() && modified.Equal(s.counted.modified) {
+		return s.counted.letters, s.counted.size, nil
+	}
+	c, err := s.count()
+	if err == nil {
+		c.modified = modified
+		s.counted = c
+	}
+	return c.letters, c.size, err
+}
+
+// count counts the dead letters.
+func (s *Store) count() (c counted, err error) {
 	entries, err := s.entries()
 	for _, e := range entries {
 		if info, err := e.Info(); err == nil { // otherwise, another process has just removed the file
-			letters++
-			size += info.Size()
+			c.letters++
+			c.size += info.Size()
 		}
 	}
-	return letters, size, err
+	return c, err
 }
 
 // entries returns the dead-letter files in the directory.

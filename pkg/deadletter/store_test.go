@@ -282,3 +282,37 @@ func TestKilledWhileKeeping(t *testing.T) {
 		t.Errorf("only %d letters were kept", len(dropped))
 	}
 }
+
+// Stats does not read a directory again that has not changed, and notices each change.
+func TestStatsOfAChangedDirectory(t *testing.T) {
+	s := &deadletter.Store{Dir: t.TempDir()}
+	check := func(want int) {
+		t.Helper()
+		for range 2 {
+			if letters, _, err := s.Stats(); err != nil || letters != want {
+				t.Errorf("%d dead letters, %v, want %d", letters, err, want)
+			}
+		}
+	}
+	write := func(name string, changed time.Time) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(s.Dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(s.Dir, changed, changed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	check(0)
+	write("a.letter", now) // the next change can have the same time
+	check(1)
+	write("b.letter", now)
+	check(2)
+	write("c.letter", now.Add(-time.Hour))
+	check(3)
+	write("d.letter", now.Add(-time.Hour)) // which only a test can do: it shows that the directory is not read again
+	check(3)
+	write("e.letter", now.Add(-time.Minute))
+	check(5)
+}

@@ -44,6 +44,7 @@ func (q *Queue[T]) tryPush(v T, size int64) (*waiter[T], error) {
 		return nil, nil
 	}
 	q.stats.Blocked++
+	q.noteBlocked()
 	w := &waiter[T]{v: v, size: size, done: make(chan struct{})}
 	q.waiters = append(q.waiters, w)
 	return w, nil
@@ -54,8 +55,54 @@ func (q *Queue[T]) admit() {
 	for len(q.waiters) > 0 && q.offer(q.waiters[0].v, q.waiters[0].size, false) {
 		close(q.waiters[0].done)
 		q.waiters = slices.Delete(q.waiters, 0, 1)
+		q.waitedUntil = time.Now()
 		q.announce()
 	}
+}
+
+const (
+	// blockedAfter is how long pushes must have waited before BlockedSince reports it. Before a queue spills, and while it
+	// writes to disk, pushes wait for shorter times.
+	blockedAfter = time.Second
+	// unblockedAfter is how long no push must have waited before BlockedSince reports that none waits. A full queue from
+	// which little is taken accepts single pushes now and then.
+	unblockedAfter = 10 * time.Second
+)
+
+// noteBlocked records that a push begins to wait.
+func (q *Queue[T]) noteBlocked() {
+	if now := time.Now(); len(q.waiters) == 0 && now.Sub(q.waitedUntil) > unblockedAfter {
+		q.blockedFrom = now
+	}
+}
+
+// BlockedSince returns since when pushes have been waiting because the queue is full. It returns the zero time if none
+// waits.
+func (q *Queue[T]) BlockedSince() time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	if len(q.waiters) == 0 && now.Sub(q.waitedUntil) > unblockedAfter || now.Sub(q.blockedFrom) < blockedAfter {
+		return time.Time{}
+	}
+	return q.blockedFrom
+}
+
+// Room returns about how many items of the present size memory accepts, in addition to the items for which there is
+// room on disk. It is negative if memory has items that require room on disk first.
+func (q *Queue[T]) Room() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all, allBytes := q.inMemory()
+	items, bytes := all, allBytes // that are only in memory
+	if q.spilling && q.durable >= q.headEnd {
+		items, bytes = q.buf.items, q.buf.bytes
+	}
+	room := q.bufShare.items - items
+	if q.bufShare.bytes > 0 && allBytes > 0 {
+		room = min(room, int(float64(q.bufShare.bytes-bytes)*float64(all)/float64(allBytes)))
+	}
+	return room
 }
 
 // abandon removes the waiter w and returns err. If w is no longer waiting, abandon returns the result of the push

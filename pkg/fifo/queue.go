@@ -233,6 +233,9 @@ type Queue[T any] struct {
 	// older link. If search is the end of buf, the search continues at the next item that is pushed.
 	search *node[T]
 
+	blockedFrom time.Time // when the first of the pushes that had to wait one after another began to wait
+	waitedUntil time.Time // when the last push that had to wait was accepted
+
 	errs     int64
 	lastErr  string    // empty if the last commit succeeded
 	failing  bool      // a disk failure was logged at failedAt

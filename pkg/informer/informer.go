@@ -103,6 +103,7 @@ type Informer struct {
 	record  Record // Config.Record, or a noRecord
 	indexer cache.Indexer
 	count   atomic.Int64 // number of objects in the index
+	changes atomic.Int64 // number of changes that the watch has brought
 	status  tracker
 	history history
 	fetcher fetcher
@@ -135,7 +136,9 @@ func New(config Config) *Informer {
 		indexer: cache.NewIndexer(keyOf, cache.Indexers{}),
 		status:  tracker{now: time.Now, failing: map[string]error{}},
 	}
-	i.status.status = Status{Resource: i.Resource(), Namespace: config.Source.Namespace, Selector: config.Selector}
+	i.status.status = Status{
+		Name: config.Source.Name, Resource: i.Resource(), Namespace: config.Source.Namespace, Selector: config.Selector,
+	}
 	if config.Auxiliary { // another informer may watch some of the same objects
 		i.status.status.Selector = "(auxiliary)"
 	}
@@ -206,7 +209,11 @@ func (i *Informer) HasSynced() bool { return i.synced.Load() }
 func (i *Informer) LastSyncResourceVersion() string { return i.Status().ResourceVersion }
 
 // Status returns the current status. It never waits for handlers.
-func (i *Informer) Status() Status { return i.status.snapshot(int(i.count.Load()), i.HasSynced()) }
+func (i *Informer) Status() Status {
+	s := i.status.snapshot(int(i.count.Load()), i.HasSynced())
+	s.Changes = i.changes.Load()
+	return s
+}
 
 // Run lists and watches until ctx ends. It returns after the last handler call has returned. It must be called only
 // once.

@@ -18,6 +18,7 @@ const (
 
 // Status describes an informer at one moment.
 type Status struct {
+	Name            string // Source.Name
 	Resource        schema.GroupVersionResource
 	Namespace       string // empty for all namespaces
 	Selector        string // label and field selectors; empty if there are none; "(auxiliary)" for auxiliary informers
@@ -31,7 +32,9 @@ type Status struct {
 	Relists         int64     // number of lists after the first one
 	Resumed         bool      // the watch continued from the checkpoint without a list
 	Refused         bool      // the checkpoint was not used, because the cluster has not reached its resourceVersion
+	Changes         int64     // number of changes that the watch has brought
 	Errors          int64     // number of failed requests
+	FailingSince    time.Time // when the requests that currently fail began to fail; zero if none fail
 	LastError       string    // last error of the requests that currently fail; empty if none fail
 }
 
@@ -79,9 +82,15 @@ func (t *tracker) requested(verb string, err error) (news bool) {
 		if verb == verbWatch {
 			clear(t.failing)
 		}
+		if len(t.failing) == 0 {
+			t.status.FailingSince = time.Time{}
+		}
 		return failed && len(t.failing) == 0
 	}
 	t.status.Errors++
+	if t.status.FailingSince.IsZero() {
+		t.status.FailingSince = t.now()
+	}
 	news = true
 	for _, before := range t.failing {
 		news = news && FailureKind(before) != FailureKind(err)

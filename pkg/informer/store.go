@@ -24,6 +24,7 @@ var (
 
 func (s *store) Add(obj any) error {
 	i, o := (*Informer)(s), obj.(*object.Object)
+	i.changes.Add(1)
 	selected := i.selects(o)
 	if !selected && i.known(o) == nil { // no other goroutine writes to the index, so mu is not needed
 		return nil
@@ -42,6 +43,7 @@ func (s *store) Update(obj any) error { return s.Add(obj) }
 
 func (s *store) Delete(obj any) error {
 	i, o := (*Informer)(s), obj.(*object.Object)
+	i.changes.Add(1)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	known := i.known(o)

@@ -30,6 +30,8 @@ type Config interface {
 	// Client returns the configuration for another process, which does not embed a server.
 	Client() Config
 
+	// Describe returns the servers and the stream or topic, for people. It contains no secrets.
+	Describe() string
 	// Place returns the template of the topic or subject. It returns nil if all messages go to the same place.
 	Place() *event.Template
 	// KeyTemplate returns the template of event.Message.PartitionKey. It returns nil if messages need no key.

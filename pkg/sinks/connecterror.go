@@ -32,15 +32,21 @@ type ConnectError struct {
 
 // Error returns one line with address, step, cause, remedy and key, as far as they are known.
 func (e *ConnectError) Error() string {
-	text := e.Step + ": " + e.Err.Error()
-	if e.Address != "" {
-		text = e.Address + ": " + text
-	}
+	text := e.Cause()
 	switch advice := e.Advice(); {
 	case e.Remedy != "":
 		text += "; " + advice
 	case advice != "":
 		text += " (" + advice + ")"
+	}
+	return text
+}
+
+// Cause returns one line with address, step and cause. It is Error without Advice.
+func (e *ConnectError) Cause() string {
+	text := e.Step + ": " + e.Err.Error()
+	if e.Address != "" {
+		text = e.Address + ": " + text
 	}
 	return text
 }

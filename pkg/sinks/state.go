@@ -29,17 +29,19 @@ func (d *Drain) Connected() bool {
 	return d.state.once
 }
 
-// Failure returns the error of the last attempt to connect or deliver. It returns nil if the destination works.
-func (d *Drain) Failure() error {
+// Failure returns the error of the last attempt to connect or deliver, and since when attempts fail. It returns nil if
+// the destination works.
+func (d *Drain) Failure() (since time.Time, cause error) {
 	d.state.mu.Lock()
 	defer d.state.mu.Unlock()
-	return d.state.cause
+	return d.state.since, d.state.cause
 }
 
 // Delivering reports whether the sink is connected, its last attempt to send or check did not fail, and it is not
 // paused.
 func (d *Drain) Delivering() bool {
-	return d.Connected() && d.Failure() == nil && d.PausedSince().IsZero()
+	_, cause := d.Failure()
+	return d.Connected() && cause == nil && d.PausedSince().IsZero()
 }
 
 // Status returns "ok", or the reason why the destination takes no events and since when.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go/compress"
@@ -114,6 +115,9 @@ const deadLetterRecord = "16777216"
 
 // Client implements [sinks.Config].
 func (cfg *Config) Client() sinks.Config { return cfg }
+
+// Describe implements [sinks.Config].
+func (cfg *Config) Describe() string { return strings.Join(cfg.Brokers, ",") + ", topic " + cfg.Topic }
 
 // Place implements [sinks.Config].
 func (cfg *Config) Place() *event.Template {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -135,6 +136,18 @@ func (cfg *Config) Client() sinks.Config {
 		c.URLs, c.Embedded = []string{"nats://" + net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)}, nil
 	}
 	return &c
+}
+
+// Describe implements [sinks.Config].
+func (cfg *Config) Describe() string {
+	place := "stream " + cfg.Stream.Name
+	if cfg.Bucket != "" {
+		place = "bucket " + cfg.Bucket
+	}
+	if cfg.Embedded != nil {
+		return "embedded server, " + place
+	}
+	return strings.Join(cfg.URLs, ",") + ", " + place
 }
 
 // Place implements [sinks.Config].

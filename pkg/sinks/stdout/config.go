@@ -33,6 +33,9 @@ func (*Config) Letters(string, *sinks.LetterPlace) sinks.Config { return nil }
 // Client implements [sinks.Config].
 func (c *Config) Client() sinks.Config { return c }
 
+// Describe implements [sinks.Config].
+func (*Config) Describe() string { return "standard output" }
+
 // Place implements [sinks.Config].
 func (*Config) Place() *event.Template { return nil }
 
