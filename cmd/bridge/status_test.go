@@ -3,17 +3,20 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/election"
+	"github.com/deltabridge/deltabridge/internal/statustext"
 )
 
 // answer returns the answer of a replica.
@@ -35,12 +38,17 @@ func TestExamine(t *testing.T) {
 	)
 	away := answer("a", control.Leader, func(r *control.Replica) { r.Notes = []string{"sink x: retrying\nfor long"} })
 	noted := answer("b", control.Standby, func(r *control.Replica) { r.Notes = []string{"the leader is a"} })
+	lossy, waits := answer("a", control.Leader, nil), answer("a", control.Leader, nil)
+	lossy.Verdict = control.Verdict{Health: control.Lossy, Text: "A gap."}
+	waits.Verdict = control.Verdict{Health: control.Waiting, Text: "Dead letters."}
 	silent := control.Answer{Address: "c:1", Error: "connection refused"}
 	for name, tt := range map[string]struct {
 		answers []control.Answer
 		want    string
 		code    int
 	}{
+		"lost":        {[]control.Answer{lossy, standby}, "a: A gap.", exitPartly},
+		"waits":       {[]control.Answer{waits, standby}, "", exitOK},
 		"fine":        {[]control.Answer{leader, standby, noted}, "", exitOK},
 		"alone":       {[]control.Answer{answer("a", control.Single, nil)}, "", exitOK},
 		"not ready":   {[]control.Answer{leader, behind}, "b: it is behind", exitPartly},
@@ -63,33 +71,62 @@ func TestExamine(t *testing.T) {
 	}
 }
 
-func TestStatusTable(t *testing.T) {
-	at := time.Date(2026, 11, 20, 15, 58, 31, 0, time.Local)
-	leader := answer("a", control.Leader, func(r *control.Replica) {
-		r.Version, r.Since, r.Epoch, r.BehindCommits = "1.2.3", at, 7, new(int)
-		r.TakeOver = &control.TakeOver{
-			Began:  at,
-			Reason: "expired",
-			Steps:  []control.Step{{Name: "lease", Seconds: 10.2004}, {Name: "log", Seconds: .03}},
+// With --watch, the reports of a pipe follow each other, until the command is interrupted. Then it exits with 0.
+func TestStatusWatch(t *testing.T) {
+	f := newTestFrontend(t)
+	err := f.during(t.Context(), func(context.Context) error {
+		ctx, cancel := context.WithCancel(t.Context())
+		var out strings.Builder
+		from := statusSource{addresses: []string{f.listener.Addr().String()}}
+		err := from.watch(ctx, &output{w: &nthWrite{&out, 2, cancel}, format: choice{value: formatText}})
+		if err != nil || strings.Count(out.String(), "WAITING  This standby cannot take over: starting.") != 2 ||
+			strings.Contains(out.String(), "\x1b") {
+			t.Errorf("%v: %s", err, out.String())
 		}
+		return nil
 	})
-	standby := answer("b\x1b", control.Standby, func(r *control.Replica) { r.Since, r.Ready = at, false })
-	var out strings.Builder
-	report := &statusReport{Replicas: []control.Answer{leader, standby, {Address: "c:1", Error: "connection\nrefused"}}}
-	if err := report.WriteTable(&out, console.Style{}); err != nil {
-		t.Fatal(err)
+	if err != nil {
+		t.Error(err)
 	}
-	want := `REPLICA  ROLE     READY  EPOCH  BEHIND  SINCE                VERSION  ADDRESS
-a        leader   yes    7      0       2026-11-20 15:58:31  1.2.3    a:1
-b\x1b    standby  no     -      -       2026-11-20 15:58:31           b\x1b:1
--        -        -      -      -       -                    -        c:1: connection\nrefused
+	var out strings.Builder
+	if err := show(&out, &statustext.Report{}, console.Style{}, true); err != nil ||
+		!strings.HasPrefix(out.String(), "\x1b[?7l\x1b[H\x1b[J20") || !strings.HasSuffix(out.String(), "\x1b[?7h") {
+		t.Errorf("on a terminal: %q, %v", out.String(), err)
+	}
+}
 
-last take-over: 2026-11-20 15:58:31, the previous leader did not renew the Lease
-  lease  10.2s
-  log    30ms
-`
-	if diff := cmp.Diff(want, strings.ReplaceAll(out.String(), "b\x1b:1", `b\x1b:1`)); diff != "" {
-		t.Error(diff)
+// nthWrite calls a function with the n-th write.
+type nthWrite struct {
+	io.Writer
+
+	n    int
+	call func()
+}
+
+func (w *nthWrite) Write(p []byte) (int, error) {
+	if w.n--; w.n == 0 {
+		w.call()
+	}
+	return w.Writer.Write(p)
+}
+
+// Pods are asked through the API server. One that it cannot reach does not hide the others.
+func TestStatusOfPods(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/namespaces/streams/pods/http:a:8080/proxy/api/status":
+			_ = json.NewEncoder(w).Encode(control.Status{Replica: control.Replica{Name: "a", Role: control.Standby}})
+		case "/api/v1/namespaces/streams/pods/http:b:9090/proxy/api/status":
+			_ = json.NewEncoder(w).Encode(control.Status{Replica: control.Replica{Name: "b", Role: control.Leader}})
+		default:
+			http.Error(w, "no such Pod", http.StatusNotFound)
+		}
+	}))
+	defer api.Close()
+	answers, err := readPods(t.Context(), &rest.Config{Host: api.URL}, "streams", []string{"c", "a", "b:9090"})
+	if err != nil || len(answers) != 3 || answers[0].Replica.Name != "b" || answers[1].Replica.Name != "a" ||
+		answers[2].Error == "" || answers[2].Address != "pod streams/c" {
+		t.Errorf("%+v, %v", answers, err)
 	}
 }
 
@@ -123,7 +160,7 @@ func TestStatusEndpoint(t *testing.T) {
 		taking.endFirst()
 		address := f.listener.Addr().String()
 		out, err := command(t, "status", "--address", address, "-o", "json")
-		var report statusReport
+		var report statustext.Report
 		if failed := json.Unmarshal([]byte(out), &report); failed != nil || exitCode(err) != exitFailed {
 			t.Fatalf("%v, %v: %s", failed, err, out)
 		}

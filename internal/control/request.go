@@ -109,7 +109,7 @@ func requestLocally(ctx context.Context, method, state, path string, read func(i
 // another server must not receive the token.
 func peerClient() *http.Client {
 	return &http.Client{
-		Transport:     &http.Transport{DialContext: (&net.Dialer{Timeout: statusTimeout}).DialContext},
+		Transport:     &http.Transport{DialContext: (&net.Dialer{Timeout: Timeout}).DialContext},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

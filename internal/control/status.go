@@ -81,16 +81,16 @@ type Answer struct {
 	*Status
 }
 
-const (
-	statusTimeout = 3 * time.Second
-	statusBytes   = 16 << 20 // the largest status that is read
-)
+// Timeout is how long a command waits for the status of a replica.
+const Timeout = 3 * time.Second
+
+const statusBytes = 16 << 20 // the largest status that is read
 
 // ReadStatus asks all replicas for their status at the same time. Each address is host:port, and a host name stands for
 // all its addresses. The answers are sorted: the leader of the newest term first, errors last. If several addresses
 // belong to one replica, there is one answer.
 func ReadStatus(ctx context.Context, addresses []string) []Answer {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	answers := resolve(ctx, addresses)
 	var group sync.WaitGroup
@@ -105,7 +105,7 @@ func ReadStatus(ctx context.Context, addresses []string) []Answer {
 		}
 	}
 	group.Wait()
-	slices.SortStableFunc(answers, compare)
+	Sort(answers)
 	return slices.CompactFunc(answers, func(a, b Answer) bool {
 		return a.Status != nil && b.Status != nil && a.Replica.Name == b.Replica.Name
 	})
@@ -128,6 +128,9 @@ func resolve(ctx context.Context, addresses []string) (all []Answer) {
 	}
 	return all
 }
+
+// Sort sorts answers: the leader of the newest term first, errors last.
+func Sort(answers []Answer) { slices.SortStableFunc(answers, compare) }
 
 // compare is the order of answers.
 func compare(a, b Answer) int {
@@ -161,8 +164,13 @@ func getStatus(ctx context.Context, address string) (*Status, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("no bridge of this version: GET %s returns %s", StatusPath, response.Status)
 	}
+	return ParseStatus(response.Body)
+}
+
+// ParseStatus reads the response to a request for the status.
+func ParseStatus(r io.Reader) (*Status, error) {
 	status := &Status{}
-	if err := json.NewDecoder(io.LimitReader(response.Body, statusBytes)).Decode(status); err != nil {
+	if err := json.NewDecoder(io.LimitReader(r, statusBytes)).Decode(status); err != nil {
 		return nil, fmt.Errorf("GET %s: %w", StatusPath, err)
 	}
 	return status, nil

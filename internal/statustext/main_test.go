@@ -1,0 +1,13 @@
+package statustext
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	time.Local = time.UTC //nolint:gosmopolitan,reassign // the reference output has times of this zone
+	goleak.VerifyTestMain(m)
+}
