@@ -10,8 +10,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT  ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 DATE    ?= $(shell TZ=UTC0 git log -1 --date=iso-strict-local --format=%cd 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.date=$(DATE)
-# The same bytes wherever it is built.
-RELEASE := -trimpath -buildvcs=false -ldflags '$(LDFLAGS)'
+# The same bytes wherever it is built. The linker drops what debuggers need, so the compiler does not write it either. The
+# control plane of the tests is compiled with the same flags: most of its packages are also packages of the bridge.
+RELEASE := -trimpath -buildvcs=false -gcflags=all=-dwarf=false -ldflags '$(LDFLAGS)'
 IMAGE ?= bin/image
 override IMAGE := $(abspath $(IMAGE))
 
@@ -113,9 +114,10 @@ licenses: ## Check the licenses of what is in the program, and write THIRD_PARTY
 	@go -C tools run -buildvcs=false ./licenses -dir $(CURDIR) -update
 
 .PHONY: run
-run: build ## Stream a cluster to an embedded JetStream, and show it: a local one, or that of KUBECONFIG
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -o bin/demo ./test/demo
-	bin/demo -bridge bin/bridge
+run: ## Stream a cluster to an embedded JetStream, and show it: a local one, or that of KUBECONFIG
+	@echo 'building the bridge: the first time this takes about two minutes'
+	@CGO_ENABLED=0 go build $(RELEASE) -o bin/ ./cmd/bridge ./test/demo
+	@bin/demo -bridge bin/bridge
 
 .PHONY: test
 # Programs with the race detector wait for a second at their end, by default.

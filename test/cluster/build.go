@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -24,6 +25,12 @@ const (
 	// test/controlplane/go.mod, such as 1.36.3: test/matrix.
 	versionVariable = "DELTABRIDGE_TEST_KUBERNETES"
 )
+
+// compilerFlags are those of the bridge's release build (RELEASE in the Makefile), so that packages that both programs
+// contain are compiled once, except for Kubernetes' own code: without inlining, it compiles in five sixths of the time.
+var compilerFlags = []string{
+	"-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-gcflags=k8s.io/kubernetes/...=-dwarf=false -l",
+}
 
 // Binaries are the paths of the programs that Build made.
 type Binaries struct {
@@ -105,7 +112,8 @@ func (b builder) build(ctx context.Context, pkg, target string) error {
 	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(b.log, "building %s from the Kubernetes sources: the first time this takes minutes\n", name)
 	}
-	cmd := b.command(ctx, "build", "-modfile="+b.modfile, "-v", "-buildvcs=false", "-ldflags", flags, "-o", target, pkg)
+	args := slices.Concat([]string{"build", "-modfile=" + b.modfile, "-v", "-ldflags", flags}, compilerFlags, []string{"-o", target, pkg})
+	cmd := b.command(ctx, args...)
 	output, err := cmd.StderrPipe()
 	if err != nil {
 		return fmt.Errorf("build %s: %w", name, err)

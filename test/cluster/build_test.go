@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -110,4 +111,44 @@ func TestUpToDate(t *testing.T) {
 	check(true, "program newer than its source")
 	write(source, now.Add(2*time.Minute))
 	check(false, "source newer than the program")
+}
+
+// The control plane shares most of its packages with the bridge. They are compiled only once if their versions and
+// the flags of the compiler are equal: `go -C test/controlplane get MODULE@VERSION`.
+func TestSharedPackages(t *testing.T) {
+	ours, theirs := requirements(t, "../../go.mod"), requirements(t, "../controlplane/go.mod")
+	shared := 0
+	for module, version := range theirs {
+		switch ours[module] {
+		case version:
+			shared++
+		case "":
+		default:
+			t.Errorf("%s: %s in go.mod, and %s in test/controlplane/go.mod", module, ours[module], version)
+		}
+	}
+	if shared < 50 {
+		t.Errorf("only %d modules have the same version", shared)
+	}
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if release := "RELEASE := " + strings.Join(compilerFlags[:3], " ") + " -ldflags"; !bytes.Contains(makefile, []byte(release)) {
+		t.Errorf("the Makefile does not contain %q", release)
+	}
+}
+
+// requirements returns the versions of the modules that a go.mod requires. A replacement wins.
+func requirements(t *testing.T, file string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) (?:=> \S+ )?(v\S+)`).FindAllStringSubmatch(string(text), -1) {
+		versions[m[1]] = m[2]
+	}
+	return versions
 }
