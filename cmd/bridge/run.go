@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"runtime"
-	"sync"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
@@ -64,7 +62,7 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 		return run(cmd.Context(), cfg, cmp.Or(path, "built-in"), out, stderr)
 	}
 	cmd.Flags().BoolVar(&lines, "print", false,
-		"print a line for each acknowledged event (default without a configuration file)")
+		"print a line for each acknowledged event, and one for an initial list (default without a configuration file)")
 	cmd.Flags().
 		StringVar(&profiles, "pprof", "", "serve profiles of this process at this `address`, without authentication")
 	_ = cmd.Flags().MarkHidden("pprof") // only benchmarks use this flag
@@ -168,8 +166,7 @@ func (b *bridge) runEngine(ctx context.Context, t task, taking *takeOver, edit f
 	edit(&options)
 	printed := func(string, *event.Message) {}
 	if b.out != nil {
-		printer := &printer{out: b.out, places: assemble.Places(b.cfg)}
-		printed = printer.print
+		printed = newPrinter(b.out, assemble.Places(b.cfg)).print
 	}
 	options.OnSettled = func(sink string, m *event.Message) {
 		taking.endFirst()
@@ -192,30 +189,4 @@ func newLogger(cfg *config.Config, w io.Writer) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
-}
-
-// printer prints one line per acknowledged event. It is safe for concurrent use.
-type printer struct {
-	mu     sync.Mutex
-	out    io.Writer
-	places map[string]*event.Template // templates of the subject or topic, by sink
-}
-
-func (p *printer) print(sink string, m *event.Message) {
-	what := event.GroupResource(m.Resource)
-	if !m.Type.IsControl() {
-		what += " " + m.Identity.Key()
-	}
-	where := sink
-	if place := p.places[sink]; place != nil {
-		where += ": " + place.Expand(m)
-	}
-	operation := m.Type.String()
-	if m.LeftFilter {
-		operation = "left"
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	// Ignore the error, because delivery must continue even if the line cannot be written.
-	_, _ = fmt.Fprintf(p.out, "%s  %-7s  %s  -> %s\n", m.Time.Local().Format("15:04:05.000"), operation, what, where)
 }

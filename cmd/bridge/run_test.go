@@ -6,61 +6,10 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/object"
 )
-
-// run --print has a line for each acknowledged event: when, what happened, to which object, and where it went.
-func TestPrintedEvents(t *testing.T) {
-	cfg, err := config.Parse("", []byte(`sinks: [
-		{name: js, nats: {url: "nats://a:4222", subject: "k8s.{resource}.{name}"}}, {name: lines, stdout: {}}]`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := time.Date(2026, 11, 20, 15, 58, 31, 845_000_000, time.Local)
-	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	message := func(typ event.Type, left bool) *event.Message {
-		m := &event.Message{Type: typ, Time: at, Resource: deployments, LeftFilter: left}
-		if !typ.IsControl() {
-			m.Identity = object.Identity{Namespace: "shop", Name: "web"}
-		}
-		return m
-	}
-	var out bytes.Buffer
-	p := &printer{out: &out, places: assemble.Places(cfg)}
-	for _, c := range []struct {
-		sink string
-		m    *event.Message
-		want string
-	}{
-		{"js", message(event.Added, false), "15:58:31.845  added    deployments.apps shop/web  -> js: k8s.deployments.web\n"},
-		{"js", message(event.Deleted, true), "15:58:31.845  left     deployments.apps shop/web  -> js: k8s.deployments.web\n"},
-		{"lines", message(event.Updated, false), "15:58:31.845  updated  deployments.apps shop/web  -> lines\n"},
-		{"lines", message(event.Gap, false), "15:58:31.845  gap      deployments.apps  -> lines\n"},
-	} {
-		out.Reset()
-		if p.print(c.sink, c.m); out.String() != c.want {
-			t.Errorf("got  %swant %s", out.String(), c.want)
-		}
-	}
-	out.Reset()
-	var group sync.WaitGroup
-	for range 8 {
-		group.Go(func() { p.print("lines", message(event.Updated, false)) })
-	}
-	group.Wait()
-	if lines := strings.Count(out.String(), " -> lines\n"); lines != 8 {
-		t.Errorf("%d lines from 8 sinks at a time", lines)
-	}
-}
 
 // The log has the configured format and level.
 func TestLog(t *testing.T) {
