@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -51,7 +52,12 @@ func run(ctx context.Context, bridge, dir string, out io.Writer) error {
 			}
 		}()
 		kubeconfig = local.Kubeconfig()
-		workload = runWorkload
+		workload = func(ctx context.Context, config *rest.Config) error {
+			var controllers sync.WaitGroup
+			controllers.Go(func() { startControllers(ctx, local, out) })
+			defer controllers.Wait()
+			return runWorkload(ctx, config)
+		}
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -94,14 +100,27 @@ func run(ctx context.Context, bridge, dir string, out io.Writer) error {
 
 func startLocal(ctx context.Context, dir string, out io.Writer) (*cluster.Cluster, error) {
 	fmt.Fprintln(out, "starting a local Kubernetes control plane (set KUBECONFIG to watch a cluster of yours instead)")
-	local, err := cluster.Start(
-		ctx,
-		cluster.Options{Dir: filepath.Join(dir, "cluster"), ControllerManager: true, Log: out},
-	)
+	local, err := cluster.Start(ctx, cluster.Options{Dir: filepath.Join(dir, "cluster"), Log: out})
 	if err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
 	}
 	return local, nil
+}
+
+// startControllers starts the controller manager. The first time, it is built while the first events are shown, which
+// need no controllers.
+func startControllers(ctx context.Context, local *cluster.Cluster, out io.Writer) {
+	_, err := cluster.Build(ctx, io.Discard, cluster.Options{ControllerManager: true})
+	if err == nil {
+		err = local.StartControllerManager(ctx)
+	}
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		fmt.Fprintln(out, "the controller manager does not run:", err)
+	default:
+		fmt.Fprintln(out, "the controller manager runs: Deployments get Pods")
+	}
 }
 
 // addresses of what the bridge serves.
@@ -159,7 +178,8 @@ running
 look at the stream from another terminal, with an independent client:
   go run github.com/nats-io/nats.go/examples/nats-sub@v1.55.0 -s nats://%s "k8s.>"
 
-each line below is a change that JetStream has acknowledged; Ctrl-C ends everything
+each line below is a change that JetStream has acknowledged, after the number of objects that were there before;
+Deployments have no Pods until the controller manager runs, which is built meanwhile if needed; Ctrl-C ends everything
 
 `, host, kubeconfig, addrs.nats, addrs.http, addrs.http, addrs.nats)
 }
