@@ -84,8 +84,11 @@ func TestPrintedLists(t *testing.T) {
 		{"list", []acknowledged{{"js", listed(pods)}, {"js", listed(pods)}, {"js", synced(pods, "{}")}},
 			[]string{"listed   pods (2)  -> js"}},
 		{"empty list", []acknowledged{{"js", synced(pods, "{}")}}, nil},
-		{"two lists", []acknowledged{{"js", listed(pods)}, {"js", synced(pods, "{}")}, {"js", listed(pods)}, {"js", synced(pods, "{}")}},
-			[]string{"listed   pods (1)  -> js", "listed   pods (1)  -> js"}},
+		{
+			"two lists",
+			[]acknowledged{{"js", listed(pods)}, {"js", synced(pods, "{}")}, {"js", listed(pods)}, {"js", synced(pods, "{}")}},
+			[]string{"listed   pods (1)  -> js", "listed   pods (1)  -> js"},
+		},
 		{"two resources", []acknowledged{{"js", listed(pods)}, {"js", listed(nodes)}, {"js", synced(nodes, "{}")}},
 			[]string{"listed   nodes (1)  -> js"}},
 		{"two sinks", []acknowledged{{"js", listed(pods)}, {"kafka", listed(pods)}, {"kafka", synced(pods, "{}")}},

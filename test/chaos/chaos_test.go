@@ -54,9 +54,8 @@ func TestMain(m *testing.M) {
 }
 
 func buildBridge(path string, flags ...string) error {
-	build := exec.Command(
-		"go",
-		append(append([]string{"build", "-o", path}, flags...), "github.com/deltabridge/deltabridge/cmd/bridge")...)
+	args := append([]string{"build", "-ldflags=-s -w", "-o", path}, flags...)
+	build := exec.Command("go", append(args, "github.com/deltabridge/deltabridge/cmd/bridge")...)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	return build.Run()
 }

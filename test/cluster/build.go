@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -112,8 +111,8 @@ func (b builder) build(ctx context.Context, pkg, target string) error {
 	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(b.log, "building %s from the Kubernetes sources: the first time this takes minutes\n", name)
 	}
-	args := slices.Concat([]string{"build", "-modfile=" + b.modfile, "-v", "-ldflags", flags}, compilerFlags, []string{"-o", target, pkg})
-	cmd := b.command(ctx, args...)
+	args := append([]string{"build", "-modfile=" + b.modfile, "-v", "-ldflags", flags}, compilerFlags...)
+	cmd := b.command(ctx, append(args, "-o", target, pkg)...)
 	output, err := cmd.StderrPipe()
 	if err != nil {
 		return fmt.Errorf("build %s: %w", name, err)

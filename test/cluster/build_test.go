@@ -134,7 +134,8 @@ func TestSharedPackages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if release := "RELEASE := " + strings.Join(compilerFlags[:3], " ") + " -ldflags"; !bytes.Contains(makefile, []byte(release)) {
+	release := "RELEASE := " + strings.Join(compilerFlags[:3], " ") + " -ldflags"
+	if !strings.Contains(string(makefile), release) {
 		t.Errorf("the Makefile does not contain %q", release)
 	}
 }

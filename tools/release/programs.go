@@ -74,10 +74,7 @@ func (r *release) archive(binary string, parts []modules.Module) ([]byte, error)
 		return nil, err
 	}
 	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
-	if err != nil {
-		return nil, err
-	}
+	w := gzip.NewWriter(&out)
 	if _, err := w.Write(data); err != nil {
 		return nil, err
 	}
