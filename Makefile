@@ -23,6 +23,7 @@ TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
 
 # "./..." stops at the next go.mod. Not all of test/controlplane: that would compile Kubernetes with the race detector.
+# The first one's tests mostly wait; those of tools compile meanwhile, with the lowest priority.
 TESTED := . tools test/controlplane/internal
 
 # With CI set a skipped test is an error, but for conformance cases that a destination can't have (standard output has

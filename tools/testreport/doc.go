@@ -2,9 +2,10 @@
 //
 //	testreport [-no-skips [-may-skip REGEXP]] DIRECTORY... -- [go test flags]
 //
-// In each DIRECTORY it runs "go test -json [flags] ./...", which covers the packages of the same module below it. It
-// prints one line for each package, the output of failed tests, the slowest tests, the reason of each skip, and at the
-// end the totals of all directories:
+// In each DIRECTORY it runs "go test -json [flags] ./...", which covers the packages of the same module below it. The
+// tests of the first DIRECTORY should be those that mostly wait: the others run at the same time, one directory after
+// the other, with the lowest priority. testreport prints one line for each package, the output of failed tests, the
+// slowest tests, the reason of each skip, and at the end the totals of all directories:
 //
 //	N passed, N failed, N skipped
 //

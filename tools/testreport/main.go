@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"slices"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func main() {
@@ -49,10 +51,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 	r := newReport(stdout)
 	defer r.summary() // print it even if the run was interrupted
-	for _, dir := range dirs {
-		if err := r.runDirectory(ctx, dir, goFlags, stderr); err != nil {
-			return err
+	command := slices.Concat([]string{"go", "test", "-json"}, goFlags, []string{"./..."})
+	var group errgroup.Group
+	group.Go(func() error { return r.runDirectory(ctx, dirs[0], command, stderr) })
+	group.Go(func() error {
+		for _, dir := range dirs[1:] {
+			if err := r.runDirectory(ctx, dir, append([]string{"nice", "-n", "19"}, command...), stderr); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return err
 	}
 	switch {
 	case r.failed > 0:
@@ -67,9 +78,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return nil
 }
 
-// runDirectory runs the tests in and below dir and counts them. It returns an error if they could not be run.
-func (r *report) runDirectory(ctx context.Context, dir string, goFlags []string, stderr io.Writer) error {
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"test", "-json"}, goFlags, []string{"./..."})...)
+// runDirectory runs a command in dir, counts the tests, and returns an error if they could not be run.
+func (r *report) runDirectory(ctx context.Context, dir string, command []string, stderr io.Writer) error {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = dir
 	cmd.Stderr = stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
@@ -80,7 +91,6 @@ func (r *report) runDirectory(ctx context.Context, dir string, goFlags []string,
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	before := r.failed
 	readErr := r.read(out)
 	err = cmd.Wait()
 	switch {
@@ -88,7 +98,7 @@ func (r *report) runDirectory(ctx context.Context, dir string, goFlags []string,
 		return errors.New("interrupted")
 	case readErr != nil:
 		return fmt.Errorf("output of go test in %s: %w", dir, readErr)
-	case err != nil && r.failed == before:
+	case err != nil && !r.hasFailed():
 		return fmt.Errorf("go test in %s: %w", dir, err) // the error is not that of a package
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // record is one line of "go test -json"; see "go doc test2json" and, for the build- actions, "go help buildjson".
@@ -23,6 +24,7 @@ type record struct {
 
 // report counts the results of tests and prints the output of failed ones.
 type report struct {
+	mu     sync.Mutex // guards the other fields while tests run
 	w      io.Writer
 	passed int
 	failed int
@@ -84,6 +86,8 @@ func (r *report) read(src io.Reader) error {
 }
 
 func (r *report) line(line []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var rec record
 	if err := json.Unmarshal(line, &rec); err != nil {
 		fmt.Fprintf(r.w, "%s", line) // not from test2json: print it unchanged
@@ -104,6 +108,12 @@ func (r *report) line(line []byte) {
 			r.endTest(rec)
 		}
 	}
+}
+
+func (r *report) hasFailed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed > 0
 }
 
 func (r *report) endTest(rec record) {

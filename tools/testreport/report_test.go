@@ -115,3 +115,30 @@ func TestSkips(t *testing.T) {
 		})
 	}
 }
+
+// The tests of all directories are counted, although they run at the same time.
+func TestDirectories(t *testing.T) {
+	var args []string
+	for _, name := range []string{"a", "b", "c"} {
+		dir := t.TempDir()
+		for file, text := range map[string]string{
+			"go.mod":    "module " + name + "\n\ngo 1.26\n",
+			"x_test.go": "package x\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {}\n",
+		} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		args = append(args, dir)
+	}
+	var out strings.Builder
+	if err := run(t.Context(), args, &out, io.Discard); err != nil {
+		t.Error(err)
+	}
+	if want := "3 passed, 0 failed, 0 skipped\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("output %q, want it to end in %q", out.String(), want)
+	}
+	if err := run(t.Context(), append(args, t.TempDir()), io.Discard, io.Discard); err == nil {
+		t.Error("no error of a directory without a module")
+	}
+}
