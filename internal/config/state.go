@@ -46,9 +46,10 @@ type Election struct {
 	LeaseDuration time.Duration `yaml:"leaseDuration" default:"10s" min:"1s" max:"1h" example:"15s"`
 	// How long a leader that can't renew the Lease continues to read. It must be less than `leaseDuration`.
 	RenewDeadline time.Duration `yaml:"renewDeadline" default:"7s" min:"100ms" max:"1h" example:"10s"`
-	// The interval at which the leader renews the Lease and standbys examine it. It must be less than five sixths of
-	// `renewDeadline`.
-	RetryPeriod time.Duration `yaml:"retryPeriod" default:"1s" min:"50ms" max:"10m" example:"2s"`
+	// The interval at which the leader renews the Lease and standbys examine it. Standbys wait up to 2.2 times as long
+	// between two attempts, so a take-over after a crash takes up to `leaseDuration` and 4.4 times this interval. It must be
+	// less than five sixths of `renewDeadline`.
+	RetryPeriod time.Duration `yaml:"retryPeriod" default:"500ms" min:"50ms" max:"10m" example:"2s"`
 }
 
 // Lease names a Lease.
@@ -118,6 +119,6 @@ func (e *Election) validate(at *strictyaml.Section) {
 			"write about two thirds of leaseDuration")
 	case float64(e.RetryPeriod)*jitter >= float64(e.RenewDeadline):
 		at.Report("retryPeriod", fmt.Sprintf("%s is not less than five sixths of renewDeadline (%s)", e.RetryPeriod,
-			e.RenewDeadline), "write about a tenth of leaseDuration")
+			e.RenewDeadline), "write about a twentieth of leaseDuration")
 	}
 }

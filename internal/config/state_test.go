@@ -9,7 +9,7 @@ import (
 
 var defaultElection = Election{
 	Lease: Lease{Name: "deltabridge"}, LeaseDuration: 10 * time.Second, RenewDeadline: 7 * time.Second,
-	RetryPeriod: time.Second,
+	RetryPeriod: 500 * time.Millisecond,
 }
 
 func TestStateLog(t *testing.T) {

@@ -18,11 +18,11 @@ type cut struct {
 	pause    time.Duration // the longest of the stream
 }
 
-// cuts returns all outages, three of them in `make test`. Replicas with different addresses have different configurations, so each lets the other one
-// try first.
+// cuts returns all outages, three of them in `make test`. Replicas with different addresses have different
+// configurations, so each lets the other one try first, which makes a take-over longer.
 func cuts() []cut {
 	lease := leaseDuration()
-	takeOver, outage := takeOverTime(), cutTime()+3*time.Second
+	takeOver, outage := takeOverTime()+3*time.Second, cutTime()+3*time.Second
 	return []cut{
 		{"leader and log", func(l, _ *links) []*sinktest.Proxy { return l.log }, false, lease},
 		{"leader and everything", func(l, _ *links) []*sinktest.Proxy { return l.all() }, true, takeOver},

@@ -40,7 +40,7 @@ func newReplicas(t *testing.T, kubeconfig, lease, log, config string) *replicas 
 	return &replicas{
 		t: t, kubeconfig: kubeconfig, state: ", log: {" + log + "}",
 		config: fmt.Sprintf("redactionKeyFile: %q\nelection: {lease: {name: %s, namespace: default}, leaseDuration: %s, "+
-			"renewDeadline: %s, retryPeriod: %s}\n%s", key, lease, d, d*7/10, d/10, config),
+			"renewDeadline: %s, retryPeriod: %s}\n%s", key, lease, d, d*7/10, d/20, config),
 	}
 }
 
