@@ -53,7 +53,7 @@ func TestCutOff(t *testing.T) { // alone: it runs six brokers
 	}
 	changes := startChanges(t, r.cs, r.namespace, 60, 300, r.resources...)
 	delivered, probed := watchPauses(t, r.js[0], "k8s.>"), watchProbe(t, r.js[0])
-	for range scale.Of(1, 5) {
+	for range scale.Of(1, 3) {
 		for _, c := range cuts()[:scale.Of(3, 6)] {
 			leader := waitLeading(t, all)
 			began := time.Now()

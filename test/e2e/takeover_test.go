@@ -119,17 +119,20 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 	run := func(name string, test func(next *replicated)) {
 		t.Run(name, func(t *testing.T) { test(r.next(t)) })
 	}
-	run("log in JetStream", func(next *replicated) { next.takeOver(next.jetStreamLog(), scale.Of(3, 90)) })
+	run("log in JetStream", func(next *replicated) {
+		next.takeOver(next.jetStreamLog(), scale.Of(1, 30), scale.Of(1, 5))
+	})
 	run("log in a Kafka that fails", func(next *replicated) { next.failOver(next.kafkaLog(), scale.Of(1, 10)) })
 	if !scale.Long() {
 		return
 	}
-	run("log in Kafka", func(next *replicated) { next.takeOver(next.kafkaLog(), 30) })
+	run("log in Kafka", func(next *replicated) { next.takeOver(next.kafkaLog(), 10, 2) })
 	run("log in a JetStream that fails", func(next *replicated) { next.failOver(next.jetStreamLog(), 10) })
 }
 
-// takeOver is TestTakeOver with a state log.
-func (r *replicated) takeOver(log stateLog, rounds int) {
+// takeOver is TestTakeOver with a state log. The leader is killed and stopped the given number of times, and hangs as
+// often as hangs says.
+func (r *replicated) takeOver(log stateLog, rounds, hangs int) {
 	t := r.t
 	all := newReplicas(t, r.c.Kubeconfig(), r.namespace, log.config, r.configWithWindow())
 	leader := all.start()
@@ -142,9 +145,10 @@ func (r *replicated) takeOver(log stateLog, rounds int) {
 	delivered, probed := watchPauses(t, r.js[0], "k8s.>"), watchProbe(t, r.js[0])
 	standby := all.start()
 	pauses := map[string][]time.Duration{}
-	for n := range rounds {
+	kinds := slices.Repeat([]string{"killed", "stopped", "hangs"}, hangs)
+	for _, kind := range append(kinds, slices.Repeat([]string{"killed", "stopped"}, rounds-hangs)...) {
 		standby.waitReady()
-		kind, third := []string{"killed", "stopped", "hangs"}[n%3], (*bridge)(nil)
+		var third *bridge
 		if kind == "stopped" {
 			leader.waitDelivered()
 		}
