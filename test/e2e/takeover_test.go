@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/deltabridge/deltabridge/test/scale"
 )
@@ -89,6 +91,28 @@ func (b *bridge) waitDelivered() {
 	})
 }
 
+// waitCaughtUp waits until a leader has read what had changed when waitCaughtUp was called. If leaders fail faster than
+// they can catch up, they read what the API server has forgotten in the end.
+func (r *replicated) waitCaughtUp(leader *bridge) {
+	r.t.Helper()
+	list, err := r.cs.CoreV1().ConfigMaps(r.namespace).List(r.t.Context(), metav1.ListOptions{Limit: 1})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	last, err := strconv.ParseFloat(list.ResourceVersion, 64)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	eventually(r.t, time.Minute, func() error {
+		for _, resource := range r.resources {
+			if at := leader.metric("deltabridge_informer_resource_version", "resource="+resource); at < last {
+				return fmt.Errorf("%s is at %.0f of %.0f", resource, at, last)
+			}
+		}
+		return nil
+	})
+}
+
 // waiting returns how many events wait.
 func (b *bridge) waiting() float64 {
 	return b.metric("deltabridge_queue_events") + b.metric("deltabridge_spill_events")
@@ -148,6 +172,7 @@ func (r *replicated) takeOver(log stateLog, rounds, hangs int) {
 	kinds := slices.Repeat([]string{"killed", "stopped", "hangs"}, hangs)
 	for _, kind := range append(kinds, slices.Repeat([]string{"killed", "stopped"}, rounds-hangs)...) {
 		standby.waitReady()
+		r.waitCaughtUp(leader)
 		var third *bridge
 		if kind == "stopped" {
 			leader.waitDelivered()
