@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC //nolint:gosmopolitan,reassign // the reference output has times of this zone
+	time.Local = time.UTC //nolint:gosmopolitan // the reference output has times of this zone
 	goleak.VerifyTestMain(m)
 }

@@ -18,7 +18,7 @@ func (t *text) sinks(s *control.Status) {
 	if len(s.Sinks) == 0 {
 		return
 	}
-	fmt.Fprintln(t)
+	t.line("")
 	rows := [][]string{{
 		"SINK", "HEALTH", "EVENTS/S", "DELIVERED", "FILTERED", "LAG", "WAITING", "MEMORY", "DISK", "FUSE", "DESTINATION",
 	}}
@@ -74,10 +74,10 @@ func (t *text) sinkNotes(k *control.Sink, at time.Time) {
 	if k.Problem == nil && len(notes) == 0 {
 		return
 	}
-	fmt.Fprintf(t, "%s:\n", console.Clean(k.Name))
+	t.line("%s:", console.Clean(k.Name))
 	t.problem(k.Problem)
 	for _, n := range notes {
-		fmt.Fprintf(t, "  %s\n", n)
+		t.line("  %s", n)
 	}
 }
 
@@ -91,7 +91,8 @@ func (t *text) sources(s *control.Status) {
 	}
 	var sum control.Source
 	well := 0
-	rows, healths := [][]string{{"SOURCE", "HEALTH", "OBJECTS", "CHANGES/S", "LAST CONTACT", "PROBLEM"}}, []control.Health{}
+	var healths []control.Health
+	rows := [][]string{{"SOURCE", "HEALTH", "OBJECTS", "CHANGES/S", "LAST CONTACT", "PROBLEM"}}
 	for n := range s.Sources {
 		source := &s.Sources[n]
 		sum.Objects, sum.Rate = sum.Objects+source.Objects, sum.Rate+source.Rate
@@ -110,7 +111,7 @@ func (t *text) sources(s *control.Status) {
 		})
 		healths = append(healths, source.Health)
 	}
-	fmt.Fprintf(t, "\nsources: %d of %d are ok; %s objects, %s changes/s\n", well, len(s.Sources),
+	t.line("\nsources: %d of %d are ok; %s objects, %s changes/s", well, len(s.Sources),
 		console.Count(int64(sum.Objects)), rate(sum.Rate))
 	if len(healths) == 0 {
 		return
@@ -118,7 +119,7 @@ func (t *text) sources(s *control.Status) {
 	more := len(healths) - shownSources
 	t.table(rows[:1+min(shownSources, len(healths))], func(n int) console.Color { return color(healths[n]) })
 	if more > 0 {
-		fmt.Fprintf(t, "and %d more; -o json shows all\n", more)
+		t.line("and %d more; -o json shows all", more)
 	}
 }
 

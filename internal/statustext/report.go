@@ -19,17 +19,19 @@ type Report struct {
 	Problem  string           `json:"problem,omitempty"` // what is wrong, in one line
 }
 
-// text writes the parts of a report. Errors are those of the writer.
+// text is the text of a report.
 type text struct {
-	io.Writer
+	strings.Builder
 
 	style console.Style
 }
 
+// line adds a line.
+func (t *text) line(format string, args ...any) { t.WriteString(fmt.Sprintf(format, args...) + "\n") }
+
 // WriteTable writes the report for people. What replicas have sent is escaped.
 func (r *Report) WriteTable(w io.Writer, style console.Style) error {
-	var b strings.Builder
-	t := &text{&b, style}
+	t := &text{style: style}
 	leading := r.leading()
 	if leading != nil {
 		t.verdict(&leading.Verdict)
@@ -41,7 +43,7 @@ func (r *Report) WriteTable(w io.Writer, style console.Style) error {
 		t.state(leading)
 		t.takeOver(leading.Replica.TakeOver)
 	}
-	_, err := io.WriteString(w, b.String())
+	_, err := io.WriteString(w, t.String())
 	return err
 }
 
@@ -67,12 +69,12 @@ func color(h control.Health) console.Color {
 }
 
 func (t *text) verdict(v *control.Verdict) {
-	fmt.Fprintf(t, "%s  %s\n", t.style.Paint(color(v.Health), strings.ToUpper(console.Clean(string(v.Health)))),
+	t.line("%s  %s", t.style.Paint(color(v.Health), strings.ToUpper(console.Clean(string(v.Health)))),
 		t.style.Paint(console.Bold, console.Clean(v.Text)))
 	if v.Remedy != "" {
-		fmt.Fprintf(t, "    -> %s\n", console.Clean(v.Remedy))
+		t.line("    -> %s", console.Clean(v.Remedy))
 	}
-	fmt.Fprintln(t)
+	t.line("")
 }
 
 // table writes aligned rows. The first row is the heading, and the first column of each other row is painted.
@@ -80,9 +82,9 @@ func (t *text) table(rows [][]string, paint func(row int) console.Color) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
+		_, _ = io.WriteString(w, strings.Join(row, "\t")+"\n") // a Builder returns no errors
 	}
-	_ = w.Flush() // a Builder returns no errors
+	_ = w.Flush()
 	for n, line := range strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n") {
 		line = strings.TrimRight(line, " ")
 		switch {
@@ -91,7 +93,7 @@ func (t *text) table(rows [][]string, paint func(row int) console.Color) {
 		case paint != nil && paint(n-1) != console.Green:
 			line = t.style.Paint(paint(n-1), line)
 		}
-		fmt.Fprintln(t, line)
+		t.line("%s", line)
 	}
 }
 
@@ -127,22 +129,22 @@ func (t *text) replicas(answers []control.Answer) {
 
 func (t *text) state(s *control.Status) {
 	if c := s.Checkpoint; c != nil {
-		fmt.Fprintf(t, "\ncheckpoint: %s, last commit %s", size(c.Bytes), ago(c.LastCommit, s.At))
+		log := ""
 		if c.Log != "" {
-			fmt.Fprintf(t, ", state log %s", console.Clean(c.Log))
+			log = ", state log " + console.Clean(c.Log)
 		}
-		fmt.Fprintln(t)
+		t.line("\ncheckpoint: %s, last commit %s%s", size(c.Bytes), ago(c.LastCommit, s.At), log)
 		t.problem(c.Problem)
 	}
 	c := &s.Configuration
 	if c.File == "" {
 		return
 	}
-	fmt.Fprintf(t, "configuration: %s %s, in use since %s\n", console.Clean(c.File), console.Clean(c.Hash),
+	t.line("configuration: %s %s, in use since %s", console.Clean(c.File), console.Clean(c.Hash),
 		c.Loaded.Local().Format(time.DateTime))
 	t.problem(c.Error)
 	if c.Waits != "" {
-		fmt.Fprintf(t, "  a changed file waits: %s\n", console.Clean(c.Waits))
+		t.line("  a changed file waits: %s", console.Clean(c.Waits))
 	}
 }
 
@@ -151,9 +153,9 @@ func (t *text) problem(p *control.Problem) {
 	if p == nil {
 		return
 	}
-	fmt.Fprintf(t, "  %s\n", t.style.Paint(console.Red, console.Clean(p.Text)))
+	t.line("  %s", t.style.Paint(console.Red, console.Clean(p.Text)))
 	if p.Remedy != "" {
-		fmt.Fprintf(t, "    -> %s\n", console.Clean(p.Remedy))
+		t.line("    -> %s", console.Clean(p.Remedy))
 	}
 }
 
@@ -168,12 +170,14 @@ func (t *text) takeOver(o *control.TakeOver) {
 	if o == nil {
 		return
 	}
-	fmt.Fprintf(t, "\nlast take-over: %s, %s\n", o.Began.Local().Format(time.DateTime),
+	t.line("\nlast take-over: %s, %s", o.Began.Local().Format(time.DateTime),
 		cmp.Or(reasons[o.Reason], console.Clean(o.Reason)))
-	w := tabwriter.NewWriter(t, 0, 0, 2, ' ', 0)
+	width := 0
+	for _, step := range o.Steps {
+		width = max(width, len(console.Clean(step.Name)))
+	}
 	for _, step := range o.Steps {
 		took := time.Duration(step.Seconds * float64(time.Second)).Round(time.Millisecond)
-		fmt.Fprintf(w, "  %s\t%s\n", console.Clean(step.Name), took)
+		t.line("  %-*s  %s", width, console.Clean(step.Name), took)
 	}
-	_ = w.Flush() // as for the lines above, the error is that of a Builder, which has none
 }

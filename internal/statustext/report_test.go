@@ -24,13 +24,23 @@ func night() *control.Status {
 	s := &control.Status{
 		At: at,
 		Replica: control.Replica{
-			Name: "deltabridge-0-k3x9q", Role: control.Leader, Ready: true, Version: "1.2.3", Since: at, Epoch: 7, BehindCommits: new(int),
+			Name:          "deltabridge-0-k3x9q",
+			Role:          control.Leader,
+			Ready:         true,
+			Version:       "1.2.3",
+			Since:         at,
+			Epoch:         7,
+			BehindCommits: new(int),
 			TakeOver: &control.TakeOver{
 				Began: at, Reason: "expired", Steps: []control.Step{{Name: "lease", Seconds: 10.2004}, {Name: "log", Seconds: .03}},
 			},
 		},
 		Configuration: control.Configuration{
-			File: "/etc/deltabridge/bridge.yaml", Hash: "0123456789abcdef", Loaded: at, Error: problem("line 3: no such key", ""), Waits: "a list",
+			File:   "/etc/deltabridge/bridge.yaml",
+			Hash:   "0123456789abcdef",
+			Loaded: at,
+			Error:  problem("line 3: no such key", ""),
+			Waits:  "a list",
 		},
 		Sinks: []control.Sink{
 			{
@@ -43,11 +53,25 @@ func night() *control.Status {
 				},
 				Parked: []control.Parked{{Destination: "k8s.pods\x1b[2J", Events: 5}},
 				Gaps: []control.Gap{
-					{Resource: "pods", Reason: "relist", At: at.Add(-time.Minute)}, {Resource: "a", At: at}, {Resource: "b", At: at}, {Resource: "c", At: at},
+					{
+						Resource: "pods",
+						Reason:   "relist",
+						At:       at.Add(-time.Minute),
+					},
+					{Resource: "a", At: at},
+					{Resource: "b", At: at},
+					{Resource: "c", At: at},
 				},
 				Fuse: &control.Fuse{Seconds: 725, Text: "at 100.0 more waiting events per second, the queue is full in 11m"},
 			},
-			{Name: "live", Kind: "nats", Destination: "nats://nats:4222, stream K8S", Health: control.Healthy, Rate: 123.4, Lag: .21},
+			{
+				Name:        "live",
+				Kind:        "nats",
+				Destination: "nats://nats:4222, stream K8S",
+				Health:      control.Healthy,
+				Rate:        123.4,
+				Lag:         .21,
+			},
 			{Name: "paused", Kind: "stdout", Destination: "standard output", Health: control.Idle, PausedSince: at},
 		},
 		Checkpoint: &control.Checkpoint{
@@ -57,7 +81,10 @@ func night() *control.Status {
 	}
 	for range 22 {
 		s.Sources = append(s.Sources, control.Source{
-			Resource: "secrets", Namespace: "shop", Health: control.Failing, Problem: problem("list: forbidden\x00", "bridge rbac"),
+			Resource:  "secrets",
+			Namespace: "shop",
+			Health:    control.Failing,
+			Problem:   problem("list: forbidden\x00", "bridge rbac"),
 		})
 	}
 	s.Sources = append(s.Sources, control.Source{Resource: "nodes", Health: control.Waiting, LastContact: at},
@@ -70,7 +97,8 @@ func TestWriteTable(t *testing.T) {
 	leader := night()
 	standby := &control.Status{Replica: control.Replica{Name: "b\x1b", Role: control.Standby, Since: leader.At}}
 	report := &Report{Replicas: []control.Answer{
-		{Address: "10.0.0.7:8080", Status: leader}, {Address: "10.0.0.8:8080", Status: standby},
+		{Address: "10.0.0.7:8080", Status: leader},
+		{Address: "10.0.0.8:8080", Status: standby},
 		{Address: "c:1", Error: "connection\nrefused"},
 	}}
 	var out strings.Builder
@@ -94,7 +122,11 @@ func TestWriteTable(t *testing.T) {
 		t.Error("there are control characters")
 	}
 	out.Reset()
-	if err := report.WriteTable(&out, console.Style{Color: true}); err != nil || !strings.HasPrefix(out.String(), "\x1b[31mAT RISK") {
+	if err := report.WriteTable(
+		&out,
+		console.Style{Color: true},
+	); err != nil ||
+		!strings.HasPrefix(out.String(), "\x1b[31mAT RISK") {
 		t.Errorf("in color: %q, %v", out.String(), err)
 	}
 }
@@ -102,7 +134,10 @@ func TestWriteTable(t *testing.T) {
 // Without a status, there is no verdict.
 func TestNoAnswer(t *testing.T) {
 	var out strings.Builder
-	if err := (&Report{Replicas: []control.Answer{{Address: "c:1", Error: "EOF"}}}).WriteTable(&out, console.Style{}); err != nil {
+	if err := (&Report{Replicas: []control.Answer{{Address: "c:1", Error: "EOF"}}}).WriteTable(
+		&out,
+		console.Style{},
+	); err != nil {
 		t.Fatal(err)
 	}
 	want := "REPLICA  ROLE  READY  EPOCH  BEHIND  SINCE  VERSION  ADDRESS\n-        -     -      -      -       -      -        c:1: EOF\n"
