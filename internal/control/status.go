@@ -17,37 +17,32 @@ import (
 // StatusPath is the path of the status on the HTTP port.
 const StatusPath = "/api/status"
 
-// Status is the status of a bridge, as `GET /api/status` returns it. It contains no data of objects. Fields are added,
+// Status is the status of a process, as `GET /api/status` returns it. It contains no data of objects. Fields are added,
 // but not removed, and keep their meaning.
 type Status struct {
-	At            time.Time     `json:"at"` // when the process gave this status; all other times are from the same clock
-	Replica       Replica       `json:"replica"`
-	Configuration Configuration `json:"configuration"`
-	Verdict       Verdict       `json:"verdict"`
-	// Only the process that leads has sources, sinks and a checkpoint.
-	Sources    []Source    `json:"sources,omitempty"`
-	Sinks      []Sink      `json:"sinks,omitempty"`
-	Checkpoint *Checkpoint `json:"checkpoint,omitempty"`
+	At            time.Time     `json:"at"`                   // the time on the clock of the process
+	Replica       Replica       `json:"replica"`              // the process
+	Configuration Configuration `json:"configuration"`        // the configuration in use
+	Verdict       Verdict       `json:"verdict"`              // whether everything is delivered
+	Sources       []Source      `json:"sources,omitempty"`    // what is watched; absent on a standby
+	Sinks         []Sink        `json:"sinks,omitempty"`      // where events are sent; absent on a standby
+	Checkpoint    *Checkpoint   `json:"checkpoint,omitempty"` // what a restart knows; absent on a standby
 }
 
-// Replica is the status of one process.
+// Replica is the process that gives the status.
 type Replica struct {
-	Name    string    `json:"name"` // of the Pod or the host, and a random suffix
-	Version string    `json:"version"`
-	Started time.Time `json:"started"` // start of the process
-	Role    Role      `json:"role"`
-	Since   time.Time `json:"since"` // since when it has this role
-	Ready   bool      `json:"ready"`
-	// NotReady contains the reasons why the replica is not ready. Notes describe sinks that do not deliver, without an
-	// effect on readiness. /readyz has the same texts.
-	NotReady []string `json:"notReady,omitempty"`
-	Notes    []string `json:"notes,omitempty"`
-	// Epoch is the number of the last term in the state log that this replica knows. It is 0 if there is none.
-	Epoch uint64 `json:"epoch,omitempty"`
-	// BehindCommits is the number of commits by which the replica was behind the state log when it last read the log. It
-	// is absent if the replica has no complete copy or cannot read the log, and without a state log.
+	Name     string    `json:"name"`               // the name of the Pod or host, and a random suffix for each process
+	Version  string    `json:"version"`            // the version of the bridge
+	Started  time.Time `json:"started"`            // when the process started
+	Role     Role      `json:"role"`               // `leader`; `standby`; `single` if there is no state log
+	Since    time.Time `json:"since"`              // since when it has this role
+	Ready    bool      `json:"ready"`              // as `/readyz`
+	NotReady []string  `json:"notReady,omitempty"` // why it is not ready
+	Notes    []string  `json:"notes,omitempty"`    // sinks that do not deliver, although the bridge is ready
+	Epoch    uint64    `json:"epoch,omitempty"`    // the number of the last term in the state log that the replica knows
+	// by how many commits the replica was behind the state log; absent if it has no complete copy or cannot read the log
 	BehindCommits *int      `json:"behindCommits,omitempty"`
-	TakeOver      *TakeOver `json:"takeOver,omitempty"` // the last one of this replica
+	TakeOver      *TakeOver `json:"takeOver,omitempty"` // the last take-over of this replica
 }
 
 // Role is what a replica does.
@@ -62,15 +57,16 @@ const (
 
 // TakeOver describes how a replica became the leader.
 type TakeOver struct {
-	Began  time.Time `json:"began"`  // when there was no leader any more, as far as this replica noticed
-	Reason string    `json:"reason"` // start, released or expired: see election.Reason
-	// Steps contains the steps in the order in which they ended. A step begins when the previous one has ended.
-	Steps []Step `json:"steps"`
+	Began time.Time `json:"began"` // when there was no leader any more, as far as this replica noticed
+	// `start` (no replica was the leader), `released` (the previous leader has stopped) or `expired` (it did not renew the
+	// Lease)
+	Reason string `json:"reason"`
+	Steps  []Step `json:"steps"` // in the order in which they ended
 }
 
-// Step is one step of a take-over.
+// Step is a step of a take-over. It begins when the previous one has ended.
 type Step struct {
-	Name    string  `json:"name"`
+	Name    string  `json:"name"`    // its name in docs/availability.md
 	Seconds float64 `json:"seconds"` // its duration
 }
 

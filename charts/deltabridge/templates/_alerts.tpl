@@ -125,6 +125,13 @@ has reported it.
   severity: warning
   summary: 'The spill of {{`{{ $labels.sink }}`}} fills up.'
   description: 'It is {{`{{ $value | humanize }}`}} percent full. When it is full, the overflow policy of the sink applies: with block, the watch waits, and so do all sinks.'
+- alert: DeltabridgeFuse
+  expr: deltabridge_fuse_seconds{ {{- $of -}} } < THRESHOLD
+  threshold: 1800
+  for: 2m
+  severity: critical
+  summary: 'Events for {{`{{ $labels.sink }}`}} may be lost soon.'
+  description: 'If the outage or the pause of the sink lasts, nothing is lost for at least {{`{{ $value | humanizeDuration }}`}}.'
 - alert: DeltabridgeSpillFailing
   expr: increase(deltabridge_spill_errors_total{ {{- $of -}} }[10m]) > 0
   for: 5m
