@@ -93,6 +93,9 @@ func TestRates(t *testing.T) {
 	if got := r.of("a", at(121), 670); got != 10 {
 		t.Errorf("%v in the last minute", got)
 	}
+	if got := r.highest("a", at(120), 600); got != 9 { // 60 to 600 in 60 seconds, and nothing in the last ones
+		t.Errorf("%v, which is the rate of the last minute", got)
+	}
 	if got := r.of("new", at(121), 122); got != 2 {
 		t.Errorf("%v of a new counter", got)
 	}

@@ -73,6 +73,9 @@ func TestBrokerUnavailable(t *testing.T) {
 				if !p.isDetached() || p.Behind() != 0 {
 					t.Errorf("detached: %t, %d behind", p.isDetached(), p.Behind())
 				}
+				if age := time.Since(p.DetachedSince()); age < 0 || age > time.Minute {
+					t.Errorf("detached for %v", age)
+				}
 				want := p.content()
 				if _, err := p.step(t.Context(), false); !errors.Is(err, errSilent) {
 					t.Errorf("sent during the outage: %v", err)
@@ -83,12 +86,18 @@ func TestBrokerUnavailable(t *testing.T) {
 					if p = start(t, b.Open(), p.dir); !p.isDetached() {
 						t.Error("the next process does not know that the log lacks something")
 					}
+					if p.DetachedSince().After(time.Unix(1, 0)) {
+						t.Error("the next process believes to know since when")
+					}
 					p.lead().expect(want)
 				} else {
 					o.end(p, memory)
 					stop, _ := p.run(p.Maintain)
 					eventually(t, "the log has everything", func() bool { return !p.isDetached() })
 					stopped(t, stop)
+				}
+				if since := p.DetachedSince(); !since.IsZero() {
+					t.Errorf("detached since %v", since)
 				}
 				p.expect(want)
 				standby.caughtUp(p)

@@ -160,13 +160,15 @@ func TestFirstListWaitsForTheDisk(t *testing.T) {
 	}
 }
 
-// Settled events are committed once a second, and once more at the end.
+// Settled events are committed once a second, and once more at the end. EachSecond is called as often as it says.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := start(t, t.TempDir(), Sink{Name: "s"})
 		begin(t, e, pods, "10", pod(t, "a", 3))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
+		seconds := 0
+		e.second = func() { seconds++ }
 		go func() { ended <- e.Run(ctx) }()
 		settled := func() string {
 			synctest.Wait()
@@ -192,6 +194,9 @@ func TestRun(t *testing.T) {
 		cancel()
 		if err := <-ended; err != nil || settled() != "13" {
 			t.Errorf("in the end %s is committed, %v", settled(), err)
+		}
+		if seconds != 4 {
+			t.Errorf("EachSecond was called %d times in 4 seconds", seconds)
 		}
 		kill(t, e)
 	})
