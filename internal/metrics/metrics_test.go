@@ -162,3 +162,43 @@ func TestCountersExistFromTheStart(t *testing.T) {
 		t.Errorf("%d rows of refusals", n)
 	}
 }
+
+// The sums of a sink are those of its counters, over all resources and no other sink.
+func TestTotals(t *testing.T) {
+	m := New("", "")
+	s := m.ForSink("s")
+	for n, resource := range []string{"pods", "nodes"} {
+		c := s.Resource(schema.GroupResource{Resource: resource})
+		for _, counter := range []struct {
+			counter interface{ Inc() }
+			times   int
+		}{{c.Received, 4}, {c.Filtered, 3}, {c.Acknowledged, 2}, {c.Dropped, 1 + n}} {
+			for range counter.times {
+				counter.counter.Inc()
+			}
+		}
+		expect(t, "received", c.Received, 4)
+	}
+	m.ForSink("other").Resource(schema.GroupResource{Resource: "pods"}).Received.Inc()
+	if got, want := s.Totals(), (Totals{8, 6, 4, 3}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// Gaps are those of one sink, the latest first.
+func TestGaps(t *testing.T) {
+	m := New("", "")
+	path := filepath.Join(t.TempDir(), "gaps.json")
+	text := `{"s pods relist": "2026-01-01T00:00:00Z", "s jobs.batch refused": "2026-01-02T00:00:00Z", "s2 pods relist": "2026-01-03T00:00:00Z"}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.KeepGaps(path); err != nil {
+		t.Fatal(err)
+	}
+	at := func(day int) time.Time { return time.Date(2026, 1, day, 0, 0, 0, 0, time.UTC) }
+	want := []Gap{{"jobs.batch", "refused", at(2)}, {"pods", "relist", at(1)}}
+	if diff := cmp.Diff(want, m.Gaps("s")); diff != "" {
+		t.Error(diff)
+	}
+}
