@@ -44,9 +44,9 @@ func (q *Queue[T]) tryPush(v T, size int64) (*waiter[T], error) {
 		return nil, nil
 	}
 	q.stats.Blocked++
-	q.noteBlocked()
 	w := &waiter[T]{v: v, size: size, done: make(chan struct{})}
 	q.waiters = append(q.waiters, w)
+	q.noteBlocked()
 	return w, nil
 }
 
@@ -55,34 +55,38 @@ func (q *Queue[T]) admit() {
 	for len(q.waiters) > 0 && q.offer(q.waiters[0].v, q.waiters[0].size, false) {
 		close(q.waiters[0].done)
 		q.waiters = slices.Delete(q.waiters, 0, 1)
-		q.waitedUntil = time.Now()
 		q.announce()
 	}
+	q.noteBlocked()
 }
 
 const (
-	// blockedAfter is how long pushes must have waited before BlockedSince reports it. Before a queue spills, and while it
-	// writes to disk, pushes wait for shorter times.
+	// blockedAfter is how long pushes must have waited before BlockedSince reports it.
 	blockedAfter = time.Second
 	// unblockedAfter is how long no push must have waited before BlockedSince reports that none waits. A full queue from
-	// which little is taken accepts single pushes now and then.
-	unblockedAfter = 10 * time.Second
+	// which little is taken accepts single pushes now and then. It is longer than retryMax.
+	unblockedAfter = 15 * time.Second
 )
 
-// noteBlocked records that a push begins to wait.
+// noteBlocked records whether pushes wait because the queue is full. Run causes a call after each commit.
 func (q *Queue[T]) noteBlocked() {
-	if now := time.Now(); len(q.waiters) == 0 && now.Sub(q.waitedUntil) > unblockedAfter {
+	if !q.full || len(q.waiters) == 0 {
+		return
+	}
+	now := time.Now()
+	if now.Sub(q.blockedAt) > unblockedAfter {
 		q.blockedFrom = now
 	}
+	q.blockedAt = now
 }
 
-// BlockedSince returns since when pushes have been waiting because the queue is full. It returns the zero time if none
-// waits.
+// BlockedSince returns since when pushes have been waiting because memory and disk are full. It returns the zero time if
+// none waits.
 func (q *Queue[T]) BlockedSince() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := time.Now()
-	if len(q.waiters) == 0 && now.Sub(q.waitedUntil) > unblockedAfter || now.Sub(q.blockedFrom) < blockedAfter {
+	if now.Sub(q.blockedAt) > unblockedAfter || now.Sub(q.blockedFrom) < blockedAfter {
 		return time.Time{}
 	}
 	return q.blockedFrom

@@ -233,8 +233,8 @@ type Queue[T any] struct {
 	// older link. If search is the end of buf, the search continues at the next item that is pushed.
 	search *node[T]
 
-	blockedFrom time.Time // when the first of the pushes that had to wait one after another began to wait
-	waitedUntil time.Time // when the last push that had to wait was accepted
+	blockedFrom time.Time // when pushes began to wait, one after another, because the queue is full
+	blockedAt   time.Time // when a push was last seen to wait for this reason
 
 	errs     int64
 	lastErr  string    // empty if the last commit succeeded
