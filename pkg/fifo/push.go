@@ -80,8 +80,8 @@ func (q *Queue[T]) noteBlocked() {
 	q.blockedAt = now
 }
 
-// BlockedSince returns since when pushes have been waiting because memory and disk are full. It returns the zero time if
-// none waits.
+// BlockedSince returns since when pushes have been waiting because memory and disk are full. It returns the zero time
+// if none waits.
 func (q *Queue[T]) BlockedSince() time.Time {
 	q.mu.Lock()
 	defer q.mu.Unlock()
