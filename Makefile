@@ -133,7 +133,7 @@ test: prebuild check bin/testreport ## Everything that must hold: check, then al
 # The same cases, with the counts and durations that the documentation names, and the ones that take too long for `make test`.
 .PHONY: test-long
 test-long: export DELTABRIDGE_TEST_LONG := 1
-test-long: ## All tests with their full counts and durations: takes about an hour
+test-long: ## All tests with their full counts and durations: takes about two hours
 	$(MAKE) test TESTFLAGS='$(TESTFLAGS) -timeout=180m -p=1'
 
 # Not part of `make test`: it requires root. Where it cannot run, it says why.
