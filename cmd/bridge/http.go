@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/guard"
+	"github.com/deltabridge/deltabridge/internal/page"
 	"github.com/deltabridge/deltabridge/internal/replica"
 )
 
@@ -26,6 +27,7 @@ type frontend struct {
 	// configuration is the configuration in use; nil until it is known.
 	configuration atomic.Pointer[control.Configuration]
 	takeOver      atomic.Pointer[takeOver] // the last one; nil if there was none
+	page          *page.Page               // nil without http.ui
 }
 
 // task is what the process does at the moment.
@@ -81,6 +83,7 @@ func (f *frontend) handler() http.Handler {
 		http.Error(w, "this replica is not the leader; send the request to the leader, see `bridge status`",
 			http.StatusServiceUnavailable)
 	})))
+	f.page.Register(mux)
 	return mux
 }
 
@@ -130,6 +133,7 @@ func (f *frontend) during(ctx context.Context, call func(context.Context) error)
 		served <- err
 	}()
 	err := call(ctx)
+	f.page.Close()
 	stop()
 	return errors.Join(err, <-served)
 }

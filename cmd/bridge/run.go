@@ -13,7 +13,9 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/explain"
 	"github.com/deltabridge/deltabridge/internal/guard"
+	"github.com/deltabridge/deltabridge/internal/page"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -114,7 +116,25 @@ func newFrontend(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*fron
 	if cfg.State.Log != nil {
 		role = control.Standby
 	}
-	return listen(cfg.HTTP.Listen, name, role, g)
+	f, err := listen(cfg.HTTP.Listen, name, role, g)
+	if err == nil && cfg.HTTP.UI {
+		f.page = newPage(f, cfg, log)
+	}
+	return f, err
+}
+
+// newPage returns the live page of a frontend.
+func newPage(f *frontend, cfg *config.Config, log *slog.Logger) *page.Page {
+	return page.New(page.Options{
+		Status: f.status, Protect: f.guard.Protect, IsLocal: guard.IsLocal, Logger: log,
+		Explain: func(ctx context.Context, resource, name string) (*explain.Report, error) {
+			reports, err := explain.Options{Version: version}.Reports(ctx, cfg, []string{resource, name}, nil)
+			if err != nil {
+				return nil, err
+			}
+			return reports[0], nil
+		},
+	})
 }
 
 // bridge contains what the engines of a process have in common.
@@ -171,7 +191,9 @@ func (b *bridge) runEngine(ctx context.Context, t task, taking *takeOver, edit f
 	options.OnSettled = func(sink string, m *event.Message) {
 		taking.endFirst()
 		printed(sink, m)
+		b.server.page.Observe(sink, m)
 	}
+	options.Transform = b.server.page.Counting(options.Transform)
 	options.OnReady = func() { taking.end(stepReady) }
 	e, err := engine.New(options)
 	if err != nil {

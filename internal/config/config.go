@@ -52,6 +52,9 @@ type HTTP struct {
 	// The address to listen on, as `host:port`. Without a host, the server listens on all addresses. With port 0, the
 	// system chooses a free port, and the bridge logs the port.
 	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"\":8080\"" example:"127.0.0.1:8080"`
+	// Serves a live page at `/`, which shows the status in a browser: see docs/page.md. Anyone who can reach the port may
+	// see the status. Data of objects requires a token or a connection from the same machine or Pod.
+	UI bool `yaml:"ui" default:"false"`
 	// The addresses of all replicas, as `host:port`. A name stands for all its addresses, so that the name of a headless
 	// Service is enough. `bridge status` asks these addresses. `bridge resync`, `pause` and `resume` use them to find the
 	// leader if they run beside a standby. `run` does not use them. If the list is empty, `bridge status` asks `listen`.

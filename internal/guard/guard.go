@@ -66,12 +66,11 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 			http.Error(w, err.Error(), http.StatusForbidden)
 			return
 		}
-		credentials := r.Header.Get("Authorization")
-		if credentials == "" && isLocal(r) {
+		if IsLocal(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if code, problem := g.review(r, credentials); code != http.StatusOK {
+		if code, problem := g.review(r, r.Header.Get("Authorization")); code != http.StatusOK {
 			if code == http.StatusUnauthorized {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 			}
@@ -127,10 +126,11 @@ func (g *Guard) unavailable(resource string, err error) (code int, problem strin
 	return http.StatusServiceUnavailable, "the token cannot be reviewed now, see the log of the bridge"
 }
 
-// isLocal reports whether a request comes from the same machine or Pod, for example through `kubectl port-forward`, and
-// neither through a proxy nor from a browser that was given another name for this address (DNS rebinding).
-func isLocal(r *http.Request) bool {
-	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
+// IsLocal reports whether a request may act without a token: it has none, and comes from the same machine or Pod, for
+// example through `kubectl port-forward`, and neither through a proxy nor from a browser that was given another name for
+// this address (DNS rebinding).
+func IsLocal(r *http.Request) bool {
+	for _, header := range []string{"Authorization", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
 		if r.Header.Get(header) != "" {
 			return false
 		}

@@ -1,0 +1,77 @@
+package page
+
+import (
+	"bytes"
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/control"
+)
+
+// renderer renders the page and its parts. It is safe for concurrent use.
+type renderer struct{ templates *template.Template }
+
+// sectionIDs returns the sections of the page, each a template and an element of the document. The last ones contain
+// data of objects.
+func sectionIDs() (public, objects []string) {
+	return []string{"verdict", "totals", "flow", "sources", "losses", "resources", "bridge"}, []string{"objects"}
+}
+
+// item is a part of the page, and the page.
+type item struct {
+	View *view
+	Item any
+}
+
+func newRenderer() *renderer {
+	symbols := func() template.HTML {
+		var out strings.Builder
+		for name, s := range shapes() {
+			fmt.Fprintf(&out, `<symbol id="i-%s" viewBox="0 0 16 16">%s</symbol>`, name, s.path)
+		}
+		return template.HTML(out.String())
+	}
+	functions := template.FuncMap{
+		"symbols": symbols, "class": class, "count": count[int64], "plural": plural[int64], "rate": rate, "bytes": bytesOf,
+		"seconds": seconds, "percent": percent[int64], "name": resourceName, "clock": clock, "machine": machine,
+		"waiting": waiting, "passed": func(s control.Sink) int64 { return s.Received - s.Filtered }, "of": func(v *view, it any) item { return item{v, it} },
+		"since": func(v *view, t time.Time) string { return seconds(v.Now.Sub(t).Seconds()) },
+		"first": func(hash string) string { return hash[:min(8, len(hash))] },
+	}
+	t := template.New("").Funcs(functions)
+	for _, name := range []string{"page.html", "parts.html", "explain.html"} {
+		text, _ := assets.ReadFile("assets/" + name) // exists
+		var lines []string
+		for line := range strings.Lines(string(text)) { // without the indentation, which would be sent each second
+			lines = append(lines, strings.TrimSpace(line))
+		}
+		template.Must(t.New(name).Parse(strings.Join(lines, "\n")))
+	}
+	return &renderer{t}
+}
+
+// document renders the whole page.
+func (r *renderer) document(out *bytes.Buffer, v *view) error {
+	return r.templates.ExecuteTemplate(out, "page.html", v)
+}
+
+// sections renders the parts of the page that change.
+func (r *renderer) sections(v *view) (f frame, err error) {
+	public, objects := sectionIDs()
+	var out bytes.Buffer
+	for i, id := range append(public, objects...) {
+		out.Reset()
+		if err := r.templates.ExecuteTemplate(&out, id, v); err != nil {
+			return nil, err
+		}
+		f = append(f, section{id, bytes.Clone(out.Bytes()), i >= len(public)})
+	}
+	return f, nil
+}
+
+// tail renders the rows of a tail.
+func (r *renderer) tail(out *bytes.Buffer, t tailView) error {
+	return r.templates.ExecuteTemplate(out, "tail", t)
+}

@@ -1,0 +1,200 @@
+package page
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/control"
+)
+
+// What is shown before the rest is folded. The worst is first.
+const (
+	openLanes   = 8
+	openSources = 10
+	openLosses  = 10
+)
+
+// view is what the page shows.
+type view struct {
+	control.Status
+	Now     time.Time
+	Objects bool // whether it may contain data of objects
+	Totals  totals
+
+	Lanes, FoldedLanes     []control.Sink
+	Rows, FoldedRows       []control.Source
+	Noisiest               []noisyResource
+	Losses, FoldedLosses   []loss
+	Noisy                  []noisy
+	NoisySince             time.Time
+	ReadingHealth          control.Health // the worst of all sources
+	LastContact            time.Time      // with the API server
+	NotHealthy, NotServing int            // sources: that are not ok, and that are idle
+}
+
+// totals sums up all sources and sinks.
+type totals struct {
+	In, Out           float64 // per second
+	Objects           int
+	Waiting           int64
+	Lag               float64
+	Fuse              *control.Fuse // the shortest
+	FuseSink          string
+	Gaps, DeadLetters int
+	Dropped           int64
+}
+
+// noisyResource is a resource with its rate of changes.
+type noisyResource struct {
+	Resource string
+	Rate     float64
+	Share    int // of the rate of the noisiest resource, in percent
+}
+
+// loss is a place where a consumer lacks something, or may lack something.
+type loss struct {
+	Sink, What, Detail string
+	At                 time.Time // zero if it is not known
+}
+
+func newView(s control.Status, now time.Time) *view {
+	v := &view{Status: s, Now: now, ReadingHealth: control.Healthy}
+	sinks, sources := slices.Clone(s.Sinks), slices.Clone(s.Sources)
+	slices.SortStableFunc(sinks, func(a, b control.Sink) int {
+		return cmp.Or(cmp.Compare(severity(b.Health), severity(a.Health)), cmp.Compare(fuseOf(&a), fuseOf(&b)),
+			cmp.Compare(b.Lag, a.Lag), strings.Compare(a.Name, b.Name))
+	})
+	slices.SortStableFunc(sources, func(a, b control.Source) int {
+		return cmp.Or(cmp.Compare(severity(b.Health), severity(a.Health)), cmp.Compare(b.Rate, a.Rate),
+			cmp.Compare(b.Objects, a.Objects), strings.Compare(a.Name, b.Name))
+	})
+	v.Lanes, v.FoldedLanes = fold(sinks, openLanes, func(s *control.Sink) control.Health { return s.Health })
+	v.Rows, v.FoldedRows = fold(sources, openSources, func(s *control.Source) control.Health { return s.Health })
+	v.addSources(sources)
+	v.addSinks(sinks)
+	return v
+}
+
+// addSources sums up the sources.
+func (v *view) addSources(sources []control.Source) {
+	rates := map[string]float64{}
+	for i := range sources {
+		s := &sources[i]
+		v.Totals.In += s.Rate
+		v.Totals.Objects += s.Objects
+		rates[s.Resource] += s.Rate
+		if severity(s.Health) > severity(v.ReadingHealth) && s.Health != control.Idle {
+			v.ReadingHealth = s.Health
+		}
+		if s.LastContact.After(v.LastContact) {
+			v.LastContact = s.LastContact
+		}
+		switch s.Health {
+		case control.Healthy:
+		case control.Idle:
+			v.NotServing++
+		default:
+			v.NotHealthy++
+		}
+	}
+	for resource, rate := range rates {
+		if rate > 0 {
+			v.Noisiest = append(v.Noisiest, noisyResource{Resource: resource, Rate: rate})
+		}
+	}
+	slices.SortFunc(v.Noisiest, func(a, b noisyResource) int {
+		return cmp.Or(cmp.Compare(b.Rate, a.Rate), strings.Compare(a.Resource, b.Resource))
+	})
+	v.Noisiest = v.Noisiest[:min(noisyObjects, len(v.Noisiest))]
+	for i := range v.Noisiest {
+		v.Noisiest[i].Share = percent(v.Noisiest[i].Rate, v.Noisiest[0].Rate)
+	}
+}
+
+// addSinks sums up the sinks, and collects what consumers may lack.
+func (v *view) addSinks(sinks []control.Sink) {
+	var all []loss
+	for i := range sinks {
+		s := &sinks[i]
+		v.Totals.Out += s.Rate
+		v.Totals.Waiting += waiting(s)
+		v.Totals.Lag = max(v.Totals.Lag, s.Lag)
+		v.Totals.DeadLetters += s.DeadLetters
+		v.Totals.Dropped += s.Dropped
+		v.Totals.Gaps += len(s.Gaps)
+		if s.Fuse != nil && (v.Totals.Fuse == nil || s.Fuse.Seconds < v.Totals.Fuse.Seconds) {
+			v.Totals.Fuse, v.Totals.FuseSink = s.Fuse, s.Name
+		}
+		for _, g := range s.Gaps {
+			all = append(all, loss{s.Name, "gap", g.Resource + ", " + g.Reason, g.At})
+		}
+		if s.Dropped > 0 {
+			all = append(all, loss{s.Name, "dropped", plural(s.Dropped, "event") + " by the full queue", time.Time{}})
+		}
+		if s.DeadLetters > 0 {
+			all = append(all, loss{s.Name, "dead letters", plural(s.DeadLetters, "event") + " that the destination rejected", time.Time{}})
+		}
+		for _, p := range s.Parked {
+			all = append(all, loss{s.Name, "parked", plural(p.Events, "event") + " for " + p.Destination, time.Time{}})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b loss) int { return b.At.Compare(a.At) })
+	shown := min(openLosses, len(all))
+	v.Losses, v.FoldedLosses = all[:shown], all[shown:]
+}
+
+// fold returns the part of a sorted list that is shown, and the part that is folded. Everything that is not well is
+// shown, up to three times the usual number.
+func fold[T any](all []T, open int, health func(*T) control.Health) (shown, folded []T) {
+	n := 0
+	for n < len(all) && n < 3*open && severity(health(&all[n])) > severity(control.Idle) {
+		n++
+	}
+	if n = max(n, open); n+1 >= len(all) { // one more needs as much space as the fold
+		return all, nil
+	}
+	return all[:n], all[n:]
+}
+
+// severity is the order of states: the worst has the highest number.
+func severity(h control.Health) int {
+	return slices.Index([]control.Health{
+		control.Healthy, control.Idle, control.Unknown, control.Stopping, control.Waiting, control.AtRisk, control.Failing,
+		control.Lossy,
+	}, h)
+}
+
+// class returns the CSS class and the icon of a state.
+func class(h control.Health) string {
+	switch h {
+	case control.Healthy:
+		return "ok"
+	case control.Idle:
+		return "idle"
+	case control.Waiting:
+		return "wait"
+	case control.AtRisk:
+		return "risk"
+	case control.Failing:
+		return "fail"
+	case control.Lossy:
+		return "loss"
+	case control.Stopping:
+		return "stop"
+	}
+	return "unknown"
+}
+
+// fuseOf returns the seconds of the fuse, or infinity if nothing waits.
+func fuseOf(s *control.Sink) float64 {
+	if s.Fuse == nil {
+		return math.Inf(1)
+	}
+	return s.Fuse.Seconds
+}
+
+// waiting returns the number of events that wait for a destination.
+func waiting(s *control.Sink) int64 { return s.Queue.Events + s.Queue.DiskEvents }
