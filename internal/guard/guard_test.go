@@ -173,10 +173,10 @@ func TestIsLocal(t *testing.T) {
 		observe.Must(t, err)
 		ctx := context.WithValue(t.Context(), http.LocalAddrContextKey, net.Addr(local))
 		r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://localhost/api/pause", http.NoBody)
-		if r.RemoteAddr = tt.remote; isLocal(r) != tt.want {
+		if r.RemoteAddr = tt.remote; IsLocal(r) != tt.want {
 			t.Errorf("from %s to %s: %t", tt.remote, tt.local, !tt.want)
 		}
-		if isLocal(r.WithContext(t.Context())) {
+		if IsLocal(r.WithContext(t.Context())) {
 			t.Error("without a local address")
 		}
 	}

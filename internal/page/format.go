@@ -10,10 +10,10 @@ import (
 )
 
 // count formats a number with separators: 12,345.
-func count[T int | int64](n T) string { return console.Count(int64(n)) }
+func count(n int64) string { return console.Count(n) }
 
 // plural formats a number and a noun: 1 event, 2 events.
-func plural[T int | int64](n T, noun string) string {
+func plural(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -74,7 +74,7 @@ func seconds(s float64) string {
 }
 
 // percent returns a part of a whole in percent, from 0 to 100. A part that is not 0 is at least 1.
-func percent[T int | int64 | float64](part, whole T) int {
+func percent[T int64 | float64](part, whole T) int {
 	if part <= 0 || whole <= 0 {
 		return 0
 	}

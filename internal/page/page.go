@@ -150,14 +150,21 @@ func icon(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "image/svg+xml")
-	_, _ = w.Write([]byte(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" fill="none" stroke="` + shape.color +
-		`" stroke-width="2" stroke-linecap="round" stroke-linejoin="round">` + string(shape.path) + `</svg>`))
+	_, _ = w.Write(
+		[]byte(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" fill="none" stroke="` + shape.color +
+			`" stroke-width="2" stroke-linecap="round" stroke-linejoin="round">` + string(shape.path) + `</svg>`),
+	)
 }
 
 // document serves the page.
 func (p *Page) document(w http.ResponseWriter, r *http.Request) {
+	p.write(w, "page.html", p.view(p.IsLocal(r)))
+}
+
+// write serves a template.
+func (p *Page) write(w http.ResponseWriter, name string, data any) {
 	var out bytes.Buffer
-	if err := p.renderer.document(&out, p.view(p.IsLocal(r))); err != nil {
+	if err := p.renderer.templates.ExecuteTemplate(&out, name, data); err != nil {
 		p.Logger.Error("cannot render the page", "err", err)
 		http.Error(w, "the page cannot be rendered, see the log of the bridge", http.StatusInternalServerError)
 		return
@@ -192,10 +199,7 @@ func (p *Page) explain(w http.ResponseWriter, r *http.Request) {
 	case <-ctx.Done():
 		answer.Error = "the bridge is busy with another explanation; try again"
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	if err := p.renderer.templates.ExecuteTemplate(w, "explanation", answer); err != nil && ctx.Err() == nil {
-		p.Logger.Error("cannot render an explanation", "err", err)
-	}
+	p.write(w, "explanation", answer)
 }
 
 // explanation is what the page shows about an object.

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"html/template"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,17 +31,29 @@ type item struct {
 func newRenderer() *renderer {
 	symbols := func() template.HTML {
 		var out strings.Builder
-		for name, s := range shapes() {
-			fmt.Fprintf(&out, `<symbol id="i-%s" viewBox="0 0 16 16">%s</symbol>`, name, s.path)
+		all := shapes()
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			fmt.Fprintf(&out, `<symbol id="i-%s" viewBox="0 0 16 16">%s</symbol>`, name, all[name].path)
 		}
 		return template.HTML(out.String())
 	}
 	functions := template.FuncMap{
-		"symbols": symbols, "class": class, "count": count[int64], "plural": plural[int64], "rate": rate, "bytes": bytesOf,
-		"seconds": seconds, "percent": percent[int64], "name": resourceName, "clock": clock, "machine": machine,
-		"waiting": waiting, "passed": func(s control.Sink) int64 { return s.Received - s.Filtered }, "of": func(v *view, it any) item { return item{v, it} },
-		"since": func(v *view, t time.Time) string { return seconds(v.Now.Sub(t).Seconds()) },
-		"first": func(hash string) string { return hash[:min(8, len(hash))] },
+		"symbols": symbols,
+		"class":   class,
+		"rate":    rate,
+		"bytes":   func(n any) string { return bytesOf(integer(n)) },
+		"seconds": seconds,
+		"percent": percent[int64],
+		"name":    resourceName,
+		"clock":   clock,
+		"machine": machine,
+		"waiting": func(s control.Sink) int64 { return waiting(&s) },
+		"passed":  func(s control.Sink) int64 { return s.Received - s.Filtered },
+		"of":      func(v *view, it any) item { return item{v, it} },
+		"count":   func(n any) string { return count(integer(n)) },
+		"plural":  func(n any, noun string) string { return plural(integer(n), noun) },
+		"since":   func(v *view, t time.Time) string { return seconds(v.Now.Sub(t).Seconds()) },
+		"first":   func(hash string) string { return hash[:min(8, len(hash))] },
 	}
 	t := template.New("").Funcs(functions)
 	for _, name := range []string{"page.html", "parts.html", "explain.html"} {
@@ -52,10 +67,8 @@ func newRenderer() *renderer {
 	return &renderer{t}
 }
 
-// document renders the whole page.
-func (r *renderer) document(out *bytes.Buffer, v *view) error {
-	return r.templates.ExecuteTemplate(out, "page.html", v)
-}
+// integer returns an integer of any size.
+func integer(n any) int64 { return reflect.ValueOf(n).Int() }
 
 // sections renders the parts of the page that change.
 func (r *renderer) sections(v *view) (f frame, err error) {

@@ -38,13 +38,13 @@ type tailView struct {
 
 // row is a delivered event.
 type row struct {
-	Time                time.Time
-	Operation           string
-	Resource, Name      string // Name is empty for control events
-	Sink, ID            string
-	Bytes               int64
-	Body                []byte // at most tailBytes of it
-	Complete            bool
+	Time           time.Time
+	Operation      string
+	Resource, Name string // Name is empty for control events
+	Sink, ID       string
+	Bytes          int64
+	Body           []byte // at most tailBytes of it
+	Complete       bool
 }
 
 // newTail returns the tail that a request asks for, or nil.

@@ -135,10 +135,13 @@ func (v *view) addSinks(sinks []control.Sink) {
 			all = append(all, loss{s.Name, "dropped", plural(s.Dropped, "event") + " by the full queue", time.Time{}})
 		}
 		if s.DeadLetters > 0 {
-			all = append(all, loss{s.Name, "dead letters", plural(s.DeadLetters, "event") + " that the destination rejected", time.Time{}})
+			all = append(
+				all,
+				loss{s.Name, "dead letters", plural(int64(s.DeadLetters), "event") + " that the destination rejected", time.Time{}},
+			)
 		}
 		for _, p := range s.Parked {
-			all = append(all, loss{s.Name, "parked", plural(p.Events, "event") + " for " + p.Destination, time.Time{}})
+			all = append(all, loss{s.Name, "parked", plural(int64(p.Events), "event") + " for " + p.Destination, time.Time{}})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b loss) int { return b.At.Compare(a.At) })

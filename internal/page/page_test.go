@@ -1,0 +1,289 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/explain"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+)
+
+// newTestPage returns a page that shows a status. Requests with the header Remote require a token, which is "good".
+func newTestPage(t testing.TB, status func() control.Status) *Page {
+	t.Helper()
+	p := New(Options{
+		Status: status, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		IsLocal: func(r *http.Request) bool { return r.Header.Get("Remote") == "" },
+		Protect: func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Remote") != "" && r.Header.Get("Authorization") != "Bearer good" {
+					http.Error(w, "the token is not valid", http.StatusUnauthorized)
+					return
+				}
+				next.ServeHTTP(w, r)
+			})
+		},
+		Explain: func(_ context.Context, resource, name string) (*explain.Report, error) {
+			if resource == "missing" {
+				return nil, errors.New(script)
+			}
+			return report(resource, name), nil
+		},
+	})
+	t.Cleanup(p.Close)
+	return p
+}
+
+// report is an explanation that has everything that the page can show.
+func report(resource, name string) *explain.Report {
+	namespace, short, _ := strings.Cut(name, "/")
+	return &explain.Report{
+		Object: explain.Object{
+			Resource:        resource,
+			Kind:            "Pod",
+			Namespace:       namespace,
+			Name:            short,
+			ResourceVersion: "812",
+			Bytes:           3100,
+		},
+		Operation: "added",
+		Watched:   true,
+		Watch: []explain.Watch{
+			{Entry: 0, Text: "*", Covers: true, Why: "covers the object"},
+			{Entry: 1, Text: "nodes", Why: "does not include pods"},
+		},
+		Sinks: []explain.Sink{
+			{
+				Name: "live", Kind: "nats", Sent: true, Operation: "added",
+				Filters: []filter.Verdict{{Rule: 0, Belongs: true, Sends: true, Conditions: []filter.Condition{
+					{
+						Field: "resources",
+						Text:  "pods",
+						Found: resource,
+						Holds: true,
+					},
+					{Field: "when", Text: "true", Error: "no such key"},
+				}}},
+				Message: &explain.Message{ID: "uid.812", Placement: diagnose.Placement{
+					Stream:    "K8S",
+					Subject:   "k8s.demo.core.pods." + name,
+					Size:      3400,
+					Limit:     1 << 20,
+					Partition: new(0),
+					Headers:   []diagnose.Header{{Name: "ce-id", Value: "uid.812"}},
+				}, Oversize: "oversize: reject"},
+			},
+			{Name: "audit", Kind: "kafka", Error: "the key is empty"},
+		},
+	}
+}
+
+func serve(t testing.TB, p *Page) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	p.Register(mux)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	t.Cleanup(p.Close) // earlier than the server, which waits for its streams
+	return server.URL
+}
+
+// get returns a response with its body.
+func get(t testing.TB, url string, header ...string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < len(header); n += 2 {
+		r.Header.Set(header[n], header[n+1])
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, string(body)
+}
+
+// Each status can be shown, and shows its verdict. Nothing in it is taken for markup, and there are no inline scripts
+// and styles, which the content security policy would block.
+func TestDocument(t *testing.T) {
+	for name, status := range states() {
+		t.Run(name, func(t *testing.T) {
+			response, body := get(t, serve(t, newTestPage(t, status)))
+			if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/html; charset=utf-8" {
+				t.Fatal(response.Status, response.Header)
+			}
+			for _, policy := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"} {
+				if !strings.Contains(response.Header.Get("Content-Security-Policy"), policy) {
+					t.Error(response.Header)
+				}
+			}
+			if response.Header.Get("X-Content-Type-Options") != "nosniff" ||
+				response.Header.Get("Cache-Control") != "no-store" ||
+				response.Header.Get("Referrer-Policy") != "no-referrer" {
+				t.Error(response.Header)
+			}
+			if text := strings.ReplaceAll(status().Verdict.Text, script, ""); !strings.Contains(body, text) {
+				t.Errorf("%q is not on the page", text)
+			}
+			if strings.Contains(body, script) ||
+				len(regexp.MustCompile(`<script|\sstyle=|\son\w+="`).FindAllString(body, -1)) > 1 {
+				t.Error(body)
+			}
+			if strings.Contains(body, "ZgotmplZ") || strings.Contains(body, "<no value>") || strings.Contains(body, "%!") {
+				t.Error(body)
+			}
+		})
+	}
+}
+
+// What the page shows first of 300 resources and 16 sinks: the worst.
+func TestWorstFirst(t *testing.T) {
+	_, body := get(t, serve(t, newTestPage(t, large)))
+	for _, want := range []string{"8 more sinks", "290 more resources"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	var order []string
+	for _, match := range regexp.MustCompile(`<details data-key="sink ([^"]*)"`).FindAllStringSubmatch(body, -1) {
+		order = append(order, match[1])
+	}
+	if len(order) != 16 || order[0] != "warehouse" || order[1] != "team-06" {
+		t.Error(order)
+	}
+}
+
+// A failing source is shown even if there are many.
+func TestFold(t *testing.T) {
+	for _, tt := range []struct{ all, bad, shown int }{
+		{0, 0, 0}, {8, 0, 8}, {9, 0, 9}, {10, 0, 8}, {10, 9, 10}, {30, 9, 9}, {30, 28, 24}, {25, 25, 25},
+	} {
+		parts := make([]control.Health, tt.all)
+		for n := range parts {
+			if parts[n] = control.Healthy; n < tt.bad {
+				parts[n] = control.Failing
+			}
+		}
+		shown, folded := fold(parts, 8, func(h *control.Health) control.Health { return *h })
+		if len(shown) != tt.shown || len(shown)+len(folded) != tt.all {
+			t.Errorf("%d of %d are bad: %d are shown", tt.bad, tt.all, len(shown))
+		}
+	}
+}
+
+// Every state has a class, an icon and a place in the order. No two look the same.
+func TestStates(t *testing.T) {
+	seen := map[string]bool{}
+	for _, h := range []control.Health{
+		control.Healthy, control.Idle, control.Waiting, control.AtRisk, control.Failing, control.Lossy, control.Unknown, control.Stopping,
+	} {
+		shape, ok := shapes()[class(h)]
+		if !ok || severity(h) < 0 || seen[string(shape.path)] {
+			t.Errorf("%s: class %s, severity %d", h, class(h), severity(h))
+		}
+		seen[string(shape.path)] = true
+	}
+}
+
+// Who may see what: the status is public, data of objects is not.
+func TestAccess(t *testing.T) {
+	p := newTestPage(t, healthy)
+	url := serve(t, p)
+	for _, tt := range []struct {
+		name, path string
+		header     []string
+		want       int
+	}{
+		{"the page", "/", nil, http.StatusOK},
+		{"another page", "/other", nil, http.StatusNotFound},
+		{"the style", "/ui/page.css", nil, http.StatusOK},
+		{"an icon", "/ui/icon/fail.svg", nil, http.StatusOK},
+		{"no icon", "/ui/icon/fail.png", nil, http.StatusNotFound},
+		{"unknown icon", "/ui/icon/nothing.svg", nil, http.StatusNotFound},
+		{"local", "/ui/explain?resource=pods&name=a/b", nil, http.StatusOK},
+		{"remote", "/ui/explain?resource=pods&name=a/b", []string{"Remote", "1"}, http.StatusUnauthorized},
+		{"remote stream", "/ui/objects", []string{"Remote", "1"}, http.StatusUnauthorized},
+		{"remote with a token", "/ui/explain?resource=pods&name=a/b", []string{"Remote", "1", "Authorization", "Bearer good"}, http.StatusOK},
+		{"from another site", "/ui/explain?resource=pods&name=a/b", []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
+		{"from the same site", "/ui/explain?resource=pods&name=a/b", []string{"Sec-Fetch-Site", "same-origin"}, http.StatusOK},
+		{"a stream for another site", "/ui/stream", []string{"Sec-Fetch-Site", "same-site"}, http.StatusForbidden},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			response, body := get(t, url+tt.path, tt.header...)
+			if response.StatusCode != tt.want ||
+				tt.want == http.StatusOK && response.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" {
+				t.Errorf("%s %v: %s", response.Status, response.Header, body)
+			}
+		})
+	}
+	if _, body := get(
+		t,
+		url,
+		"Remote",
+		"1",
+	); strings.Contains(body, "data-objects") ||
+		!strings.Contains(body, "require a <a") {
+		t.Error("a remote viewer is offered objects")
+	}
+	if _, body := get(t, url); !strings.Contains(body, "data-objects") {
+		t.Error("a local viewer is not offered objects")
+	}
+}
+
+func TestExplain(t *testing.T) {
+	url := serve(t, newTestPage(t, healthy))
+	_, body := get(t, url+"/ui/explain?resource=pods&name=shop%2Fweb")
+	for _, want := range []string{"Pod shop/web", "sends added", "k8s.demo.core.pods.shop/web", "cannot send", "no such key", "oversize: reject", "1 header"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %q in %s", want, body)
+		}
+	}
+	response, body := get(t, url+"/ui/explain?resource=missing&name=a")
+	if response.StatusCode != http.StatusOK || strings.Contains(body, script) ||
+		!strings.Contains(body, "&lt;script&gt;") {
+		t.Errorf("%s: %s", response.Status, body)
+	}
+}
+
+// Without a page, nothing is served, and the bridge works as before.
+func TestNoPage(t *testing.T) {
+	var p *Page
+	p.Register(http.NewServeMux())
+	p.Observe("live", nil)
+	if p.Counting(nil) != nil {
+		t.Error("objects are counted")
+	}
+	p.Close()
+}
+
+func TestFormat(t *testing.T) {
+	for got, want := range map[string]string{
+		rate(0): "0/s", rate(0.02): "<0.1/s", rate(3.21): "3.2/s", rate(1234.6): "1,235/s",
+		bytesOf(0): "0 B", bytesOf(999): "999 B", bytesOf(3355443): "3.2 MiB", bytesOf(64 << 20): "64 MiB", bytesOf(5 << 50): "5120 TiB",
+		seconds(-1): "0 s", seconds(0.2): "<1 s", seconds(119): "119 s", seconds(120): "2 min", seconds(7200): "2 h", seconds(8040): "2 h 14 min",
+		seconds(273600): "3 d 4 h", seconds(1e9): "100 d", plural(1, "event"): "1 event", plural(1204, "event"): "1,204 events",
+		fmt.Sprint(percent[int64](1, 1000), percent[int64](5, 4), percent[int64](1, 0), percent[int64](-1, 4)): "1 100 0 0",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
