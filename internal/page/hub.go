@@ -122,7 +122,7 @@ func (h *hub) run(stop <-chan struct{}) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	var last frame
-	for {
+	for !isClosed(stop) {
 		next, err := h.safely(h.render)
 		if err != nil {
 			h.log.Error("cannot render the page", "err", err)
@@ -135,6 +135,15 @@ func (h *hub) run(stop <-chan struct{}) {
 			return
 		case <-tick.C:
 		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -153,10 +162,8 @@ func (h *hub) safely(render func() (frame, error)) (f frame, err error) {
 func (h *hub) send(stop <-chan struct{}, last, next frame) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	select {
-	case <-stop:
+	if isClosed(stop) {
 		return // the viewers belong to another goroutine, if there are any
-	default:
 	}
 	var parts [2][2][]byte // [objects][all]; rendered when required, and shared by the viewers
 	for v := range h.viewers {
