@@ -17,6 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/guard"
+	"github.com/deltabridge/deltabridge/internal/page"
 )
 
 // newTestFrontend returns the server of a standby. No API server examines tokens.
@@ -108,6 +109,46 @@ func TestStatus(t *testing.T) {
 	}
 	if c := inUse("built-in"); c.File != "built-in" || c.Hash != "" {
 		t.Errorf("%+v", c)
+	}
+}
+
+// The page shows the status. An open stream ends with the bridge, which does not wait for its viewers.
+func TestPage(t *testing.T) {
+	f := newTestFrontend(t)
+	f.page = newPage(f, config.Default(), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	url := "http://" + f.listener.Addr().String()
+	ended := make(chan int64)
+	err := f.during(t.Context(), func(context.Context) error {
+		if code, body := getPage(t, url+"/"); code != http.StatusOK || !strings.Contains(body, "bridge-0-abcde") {
+			t.Errorf("%d %s", code, body)
+		}
+		if code, body := getPage(t, url+"/metrics"); code != http.StatusServiceUnavailable {
+			t.Errorf("/metrics: %d %s", code, body)
+		}
+		response, err := http.Get(url + page.ObjectsPath)
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer response.Body.Close()
+			n, _ := io.Copy(io.Discard, response.Body) // until the end
+			ended <- n
+		}()
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	<-ended
+	http.DefaultClient.CloseIdleConnections()
+	f = newTestFrontend(t)
+	if err := f.during(t.Context(), func(context.Context) error {
+		if code, _ := getPage(t, "http://"+f.listener.Addr().String()+"/"); code == http.StatusOK {
+			t.Error("without http.ui, there is a page")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }
 

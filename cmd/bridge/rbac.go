@@ -23,7 +23,8 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 		Long: "rbac prints roles and bindings for kubectl apply. They grant read access to the resources in `watch:`\n" +
 			"and nothing else: in single namespaces if `namespaces:` has only plain names, otherwise in the whole\n" +
 			"cluster. Secrets are included only if they are named. With `state.log:`, they also grant access to the\n" +
-			"Lease of the replicas and, with `http.peers:`, let commands reach the leader from every replica.\n\n" +
+			"Lease of the replicas and, with `http.peers:`, let commands reach the leader from every replica. With\n" +
+			"`http.ui:`, the bridge may also examine the tokens of viewers.\n\n" +
 			"RBAC has neither exclusions nor wildcards within a name. With --discover, wildcards are replaced by the\n" +
 			"resources that the cluster of the kubeconfig serves now.",
 		Args: cobra.NoArgs,
@@ -50,8 +51,11 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 		if cfg.State.Log != nil {
 			access.GrantLease(cmp.Or(cfg.Election.Lease.Namespace, names.Namespace), cfg.Election.Lease.Name)
 		}
-		if len(cfg.HTTP.Peers) > 0 {
+		switch {
+		case len(cfg.HTTP.Peers) > 0:
 			access.GrantCommands()
+		case cfg.HTTP.UI:
+			access.GrantReviews()
 		}
 		if out.format.value == formatJSON {
 			return console.WriteJSON(stdout, rbac.List(access, names))

@@ -46,7 +46,7 @@ type Config struct {
 	Sinks []Sink `yaml:"sinks" minItems:"1" keyed:"name"`
 }
 
-// HTTP configures the server for `/metrics`, `/healthz`, `/readyz` and `/api/`, and how commands reach it. See
+// HTTP configures the server for `/metrics`, `/healthz`, `/readyz`, `/api/` and the page, and how commands reach it. See
 // docs/operations.md#http-endpoints.
 type HTTP struct {
 	// The address to listen on, as `host:port`. Without a host, the server listens on all addresses. With port 0, the
@@ -54,7 +54,7 @@ type HTTP struct {
 	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"\":8080\"" example:"127.0.0.1:8080"`
 	// Serves a live page at `/`, which shows the status in a browser: see docs/page.md. Anyone who can reach the port may
 	// see the status. Data of objects requires a token or a connection from the same machine or Pod.
-	UI bool `yaml:"ui" default:"false"`
+	UI bool `yaml:"ui" default:"false" example:"true"`
 	// The addresses of all replicas, as `host:port`. A name stands for all its addresses, so that the name of a headless
 	// Service is enough. `bridge status` asks these addresses. `bridge resync`, `pause` and `resume` use them to find the
 	// leader if they run beside a standby. `run` does not use them. If the list is empty, `bridge status` asks `listen`.

@@ -291,17 +291,27 @@ func Lease(name string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{own, create}
 }
 
-// GrantCommands adds the rules for commands that reach the leader from another replica.
+// GrantReviews adds the rules with which the bridge examines the tokens of viewers of its page.
+func (a *Access) GrantReviews() { a.Cluster = append(a.Cluster, reviews()...) }
+
+// GrantCommands adds the rules for commands that reach the leader from another replica. They include those of
+// GrantReviews.
 func (a *Access) GrantCommands() { a.Cluster = append(a.Cluster, Commands()...) }
 
-// Commands returns the rules with which a replica examines the tokens of commands (internal/guard), and with which its
-// own commands are accepted by the leader.
+// Commands returns the rules with which a replica examines the tokens of commands, and with which its own commands are
+// accepted by the leader.
 func Commands() []rbacv1.PolicyRule {
+	return append(reviews(), rbacv1.PolicyRule{
+		NonResourceURLs: []string{"/api/pause", "/api/resume", "/api/resync"}, Verbs: []string{"post"},
+	})
+}
+
+// reviews returns the rules with which the bridge examines tokens (internal/guard).
+func reviews() []rbacv1.PolicyRule {
 	create := []string{"create"}
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: create},
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: create},
-		{NonResourceURLs: []string{"/api/pause", "/api/resume", "/api/resync"}, Verbs: []string{"post"}},
 	}
 }
 

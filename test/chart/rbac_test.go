@@ -99,6 +99,14 @@ func TestRBACForReplicas(t *testing.T) {
 	}
 }
 
+// What the bridge needs to examine the tokens of viewers is granted too.
+func TestRBACForThePage(t *testing.T) {
+	for _, watch := range []string{``, `[{resources: [pods], namespaces: [streams, a]}]`} {
+		sameRights(t, watch, "{name: a, stdout: {}}", noLog+"http: {ui: true}\n", nil)
+		sameRights(t, watch, "{name: a, stdout: {}}", noLog+"http: {ui: true, peers: [\"a:8080\"]}\n", nil)
+	}
+}
+
 // noLog is the state in a configuration without a state log.
 const noLog = "state: {path: /state}\n"
 

@@ -1,6 +1,6 @@
 {{/*
 What the bridge may do, computed from config.watch, the sinks' enrich and, with config.state.log, the Lease and the commands that
-reach the leader. internal/rbac does the same for `bridge rbac`; a test compares the two. The templates return JSON.
+reach the leader, and with config.http.ui, reviews of tokens. internal/rbac does the same for `bridge rbac`; a test compares the two. The templates return JSON.
 */}}
 
 {{/* A resource pattern as {resource, version, group}. Takes a string. */}}
@@ -198,9 +198,12 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- if $foreign }}
 {{- $rules = append $rules (dict "apiGroups" (list "apiregistration.k8s.io") "resources" (list "apiservices") "verbs" (list "list")) }}
 {{- end }}
-{{- if dig "http" "peers" "" (include "deltabridge.config" $ | fromYaml) }}
+{{- $http := dig "http" dict (include "deltabridge.config" $ | fromYaml) }}
+{{- if or $http.peers $http.ui }}
 {{- $rules = append $rules (dict "apiGroups" (list "authentication.k8s.io") "resources" (list "tokenreviews") "verbs" (list "create")) }}
 {{- $rules = append $rules (dict "apiGroups" (list "authorization.k8s.io") "resources" (list "subjectaccessreviews") "verbs" (list "create")) }}
+{{- end }}
+{{- if $http.peers }}
 {{- $rules = append $rules (dict "nonResourceURLs" (list "/api/pause" "/api/resume" "/api/resync") "verbs" (list "post")) }}
 {{- end }}
 {{- $rules = concat $rules ($.Values.rbac.extraRules | default list) }}
