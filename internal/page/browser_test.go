@@ -1,0 +1,316 @@
+package page
+
+import (
+	"bytes"
+	"flag"
+	"image/png"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/test/browser"
+)
+
+var update = flag.Bool("update", false, "write the images of docs/page.md")
+
+var (
+	desk  = browser.Look{Width: 1280, Height: 800}
+	phone = browser.Look{Width: 375, Height: 740, Phone: true, Dark: true}
+)
+
+// audit is a script that returns what makes the page hard to use: elements that are wider than the page, controls
+// without a label, ids that are used twice, headings that skip a level, text that is hard to read.
+const audit = `(() => {
+	const found = [];
+	const visible = e => e.checkVisibility({visibilityProperty: true}) && !e.closest('.visually-hidden, .hidden, .skip');
+	const name = e => e.nodeName + '.' + e.className + ' ' + e.textContent.trim().slice(0, 40);
+	if (document.documentElement.scrollWidth > innerWidth) {
+		const wide = [...document.body.querySelectorAll('*')].filter(e => visible(e) && !e.closest('nav') && e.getBoundingClientRect().right > innerWidth + 1);
+		found.push('wider than the page: ' + wide.slice(-3).map(name));
+	}
+	const ids = [...document.querySelectorAll('[id]')].map(e => e.id);
+	for (const id of ids) if (ids.filter(other => other === id).length > 1) found.push('twice: #' + id);
+	for (const e of document.querySelectorAll('input')) if (!e.labels.length) found.push('no label: ' + e.name);
+	for (const e of document.querySelectorAll('button, a, summary')) if (visible(e) && !e.textContent.trim()) found.push('no text: ' + e.outerHTML);
+	for (const e of document.querySelectorAll('[aria-labelledby]')) if (!document.getElementById(e.getAttribute('aria-labelledby'))) found.push('no label: ' + e.id);
+	for (const e of document.querySelectorAll('svg:not([aria-hidden])')) found.push('an image without a text: ' + e.outerHTML);
+	if (document.querySelectorAll('main').length !== 1 || !document.querySelector('nav[aria-label]') || document.querySelectorAll('h1').length !== 1) found.push('landmarks');
+	let level = 1;
+	for (const e of document.querySelectorAll('h1, h2, h3, h4')) {
+		const next = Number(e.nodeName[1]);
+		if (next > level + 1) found.push('heading skips a level: ' + name(e));
+		level = next;
+	}
+	const rgba = text => (text.match(/[\d.]+/g) || [0, 0, 0, 0]).map(Number);
+	const background = e => {
+		for (; e; e = e.parentElement) {
+			const c = rgba(getComputedStyle(e).backgroundColor);
+			if (c.length < 4 || c[3] === 1) return c;
+		}
+		return [255, 255, 255];
+	};
+	const luminance = c => c.slice(0, 3).map(v => v / 255).map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+		.reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0);
+	for (const e of document.body.querySelectorAll('*')) {
+		if (!visible(e) || e.closest('svg, :disabled') || ![...e.childNodes].some(n => n.nodeType === 3 && n.data.trim())) continue;
+		const [a, b] = [rgba(getComputedStyle(e).color), background(e)].map(luminance).sort((x, y) => y - x);
+		if ((a + .05) / (b + .05) < 4.5) found.push('contrast ' + ((a + .05) / (b + .05)).toFixed(1) + ': ' + name(e));
+	}
+	return found;
+})()`
+
+// check fails if the page is hard to use, or if the browser has reported something.
+func check(t *testing.T, tab *browser.Tab) {
+	t.Helper()
+	for _, problem := range slices.Concat(browser.Eval[[]string](tab, audit), tab.Problems()) {
+		t.Error(problem)
+	}
+}
+
+// variable is a status that changes while the page is open.
+type variable struct{ status atomic.Pointer[control.Status] }
+
+func (v *variable) set(s control.Status)   { v.status.Store(&s) }
+func (v *variable) Status() control.Status { return *v.status.Load() }
+
+// Every state is shown in a browser, on a desk and on a phone, in light and dark.
+func TestStatesInABrowser(t *testing.T) {
+	b := browser.Start(t)
+	for name, status := range states() {
+		t.Run(name, func(t *testing.T) {
+			tab := b.Open(t, serve(t, newTestPage(t, status)), desk)
+			tab.Wait("document.body.classList.contains('live')")
+			if text := tab.Text("h1"); text != status().Verdict.Text {
+				t.Errorf("the verdict is %q", text)
+			}
+			if title := browser.Eval[string](tab, "document.title"); !strings.HasPrefix(title, string(status().Verdict.Health)) {
+				t.Errorf("the title is %q", title)
+			}
+			browser.Eval[int](tab, "document.querySelectorAll('details').forEach(d => d.open = true) || 0")
+			check(t, tab)
+			for _, look := range []browser.Look{{Width: 1280, Height: 800, Dark: true}, {Width: 800, Height: 900}, phone, {Width: 320, Height: 600, Phone: true}} {
+				tab.Display(look)
+				check(t, tab)
+			}
+			browser.Eval[int](tab, "document.querySelectorAll('details').forEach(d => d.open = false) || 0")
+			if *update {
+				tab.Display(desk)
+				keep(t, filepath.Join("..", "..", "bin", "page", name+".png"), tab.Screenshot())
+				tab.Display(phone)
+				keep(t, filepath.Join("..", "..", "bin", "page", name+"-phone.png"), tab.Screenshot())
+			}
+		})
+	}
+}
+
+func keep(t *testing.T, file string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An outage begins and ends while somebody looks. What is open stays open, what is being typed stays, and the state is
+// announced once. Then the bridge goes away, and returns.
+func TestAnOutageInABrowser(t *testing.T) {
+	var now variable
+	now.set(healthy())
+	p := newTestPage(t, now.Status)
+	mux := http.NewServeMux()
+	p.Register(mux)
+	server := httptest.NewServer(mux)
+	address := server.Listener.Addr().String()
+	tab := browser.Start(t).Open(t, server.URL, desk)
+	tab.Wait("document.body.classList.contains('live')")
+	browser.Eval[bool](tab, `document.querySelector('[data-key="sink warehouse"] details').open = true`)
+	browser.Eval[int](tab, `window.announced = 0; new MutationObserver(() => announced++).observe(document.getElementById('announce'), {childList: true}); 0`)
+	browser.Eval[bool](tab, `document.querySelector('#tail-form input').focus() || true`)
+	tab.Press("wareh")
+
+	now.set(outage())
+	tab.Wait("document.title.startsWith('waiting')")
+	for expression, want := range map[string]any{
+		`document.getElementById('icon').href.endsWith('/wait.svg')`:                                                           true,
+		`document.querySelector('[data-key="sink warehouse"] details').open`:                                                   true,
+		`document.querySelector('.lane').dataset.key === 'sink warehouse'`:                                                     true,
+		`document.querySelector('.lane').innerText.includes('connection refused')`:                                             true,
+		`document.querySelector('#totals').innerText.includes('2 h 44 min')`:                                                   true,
+		`document.activeElement === document.querySelector('#tail-form input') && document.activeElement.value === 'wareh'`:    true,
+		`document.getElementById('announce').textContent.includes('nothing is lost') && announced === 1`:                       true,
+		`document.querySelectorAll('.lane').length === 3 && document.querySelectorAll('.lane details[open]').length === 1`:     true,
+		`getComputedStyle(document.querySelector('.lane')).borderLeftColor !== getComputedStyle(document.body).color`:          true,
+		`document.querySelector('.lane .chip').textContent.trim() === 'waiting' && !!document.querySelector('.lane .chip svg')`: true,
+	} {
+		if got := browser.Eval[bool](tab, expression); got != want {
+			t.Errorf("%s: %v", expression, got)
+		}
+	}
+	tab.Press("ouse")
+	check(t, tab)
+
+	now.set(healthy())
+	tab.Wait("document.title.startsWith('ok')")
+	tab.Wait(`!document.querySelector('.lane .problem') && document.activeElement.value === 'warehouse'`)
+	check(t, tab)
+
+	p.Close()
+	server.Close()
+	tab.Wait("document.body.classList.contains('stale') && document.title.startsWith('no connection')")
+	tab.Problems() // failed requests
+	q := newTestPage(t, outage)
+	mux = http.NewServeMux()
+	q.Register(mux)
+	again := &http.Server{Addr: address, Handler: mux}
+	ended := make(chan error, 1)
+	go func() { ended <- again.ListenAndServe() }()
+	tab.Wait("document.body.classList.contains('live') && document.title.startsWith('waiting')")
+	q.Close()
+	again.Close()
+	<-ended
+}
+
+// Everything can be reached with the keyboard, and the focus is visible.
+func TestKeyboard(t *testing.T) {
+	tab := browser.Start(t).Open(t, serve(t, newTestPage(t, large)), desk)
+	tab.Wait("document.body.classList.contains('live')")
+	tab.Press("\t")
+	if !browser.Eval[bool](tab, "document.activeElement.className === 'skip' && document.activeElement.getBoundingClientRect().top >= 0") {
+		t.Error("the first stop is not the link to the content")
+	}
+	tab.Press("\r")
+	tab.Press("\t")
+	tab.Wait(`document.activeElement.matches('.lane summary')`)
+	if !browser.Eval[bool](tab, `getComputedStyle(document.activeElement).outlineStyle === 'solid'`) {
+		t.Error("the focus is not visible")
+	}
+	tab.Press("\r")
+	tab.Wait(`document.activeElement.parentElement.open`)
+	seen := map[string]bool{}
+	for range 80 {
+		tab.Press("\t")
+		seen[browser.Eval[string](tab, `document.activeElement.closest('section')?.id || document.activeElement.nodeName`)] = true
+		if seen["tail"] && seen["explain"] && seen["sources"] {
+			break
+		}
+	}
+	for _, want := range []string{"flow", "sources", "explain", "tail"} {
+		if !seen[want] {
+			t.Errorf("%s cannot be reached: %v", want, seen)
+		}
+	}
+	if !browser.Eval[bool](tab, `document.querySelector('.lane details').open`) {
+		t.Error("the details of the sink have closed")
+	}
+	check(t, tab)
+}
+
+// Objects, explanations and the tail, of objects whose names are scripts.
+func TestObjectsInABrowser(t *testing.T) {
+	p := newTestPage(t, healthy)
+	tab := browser.Start(t).Open(t, serve(t, p), desk)
+	tab.Wait("document.body.classList.contains('live')")
+	count := p.Counting(nil)
+	for range 3 {
+		count(schema.GroupVersionResource{Resource: "pods"}, &object.Object{Identity: object.Identity{Namespace: "shop", Name: script}})
+	}
+	tab.Wait("document.querySelector('#objects a')")
+	browser.Eval[bool](tab, "document.querySelector('#objects a').click() || true")
+	tab.Wait("document.querySelector('#explanation h3')")
+	if text := tab.Text("#explanation"); !strings.Contains(text, script) || !strings.Contains(text, "sends added") {
+		t.Errorf("the explanation is %q", text)
+	}
+	browser.Eval[bool](tab, "document.querySelector('#tail-form button').click() || true")
+	for n := 0; !browser.Eval[bool](tab, "document.querySelectorAll('#tail-rows li').length > 2"); n++ {
+		m := message(event.Updated, "shop", script)
+		m.Data = []byte(`{"metadata":{"name":"<script>alert(1)</script>"}}`)
+		p.Observe("live", m)
+	}
+	browser.Eval[bool](tab, "document.querySelector('#tail-rows details').open = true")
+	if text := tab.Text("#tail-rows li"); !strings.Contains(text, script) || !strings.Contains(text, `"name": "<script>alert(1)`) {
+		t.Errorf("a row is %q", text)
+	}
+	check(t, tab)
+	tab.Display(phone)
+	check(t, tab)
+	browser.Eval[bool](tab, "document.querySelector('#tail-stop').click() || true")
+	tab.Wait("document.querySelector('#tail-stop').disabled")
+	if title := browser.Eval[string](tab, "document.title"); !strings.HasPrefix(title, "ok") {
+		t.Errorf("a script has run: the title is %q", title)
+	}
+}
+
+// A remote viewer sees the status, and must show a token for everything else.
+func TestTokenInABrowser(t *testing.T) {
+	p := newTestPage(t, healthy)
+	mux := http.NewServeMux()
+	p.Register(mux)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Header.Set("Remote", "1")
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(p.Close)
+	tab := browser.Start(t).Open(t, server.URL, desk)
+	tab.Wait("document.body.classList.contains('live')")
+	check(t, tab)
+	for token, done := range map[string]string{"bad": "document.querySelector('#token-problem').textContent === 'the token is not valid\\n'"} {
+		browser.Eval[bool](tab, "document.querySelector('#token-form input').focus() || true")
+		tab.Press(token + "\r")
+		tab.Wait(done)
+	}
+	tab.Problems() // the 401
+	tab.Press("good\r")
+	tab.Wait("document.querySelector('#access').hidden")
+	tab.Wait("document.querySelector('#objects').innerText.includes('No changes')")
+	browser.Eval[bool](tab, "document.querySelector('#explain-form input').focus() || true")
+	tab.Press("pods\tshop/web\r")
+	tab.Wait("document.querySelector('#explanation h3')")
+	if browser.Eval[bool](tab, "document.cookie !== '' || localStorage.length + sessionStorage.length > 0 || location.search !== ''") {
+		t.Error("the token is stored")
+	}
+	check(t, tab)
+}
+
+// images are those of docs/page.md.
+func images() map[string]browser.Look {
+	return map[string]browser.Look{
+		"page-outage.png": {Width: 1120, Height: 700}, "page-phone.png": {Width: 375, Height: 700, Phone: true, Dark: true},
+		"page-large.png": {Width: 1120, Height: 900, Dark: true},
+	}
+}
+
+// TestImages writes the images of the documentation with -update. Otherwise it checks that they are there.
+func TestImages(t *testing.T) {
+	statuses := map[string]func() control.Status{"page-outage.png": outage, "page-phone.png": outage, "page-large.png": large}
+	if *update {
+		b := browser.Start(t)
+		for name, look := range images() {
+			tab := b.Open(t, serve(t, newTestPage(t, statuses[name])), look)
+			tab.Wait("document.body.classList.contains('live')")
+			keep(t, filepath.Join("..", "..", "docs", "images", name), tab.View())
+		}
+	}
+	for name, look := range images() {
+		content, err := os.ReadFile(filepath.Join("..", "..", "docs", "images", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := png.DecodeConfig(bytes.NewReader(content))
+		if err != nil || int64(config.Width) != look.Width || len(content) > 200_000 {
+			t.Errorf("%s: %d bytes, %+v, %v", name, len(content), config, err)
+		}
+	}
+}
