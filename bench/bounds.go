@@ -40,6 +40,8 @@ func bounds() []bound {
 		{"cel/cpu", "a CEL filter on every event: CPU per event, to without", ratio, 2, 1.5},
 		{"many/memory", "at rest, 300 resources, 3,000 objects: memory", mb, 96, 64},
 		{"many/cpu", "at rest, 300 resources, 3,000 objects: CPU of a core", percent, 0.5, 0.2},
+		{"page/cpu", "ten viewers of the page: CPU of a core", percent, 1, 0.5},
+		{"page/memory", "ten viewers of the page: memory", mb, 5, 2},
 		{"grow/sinks", "CPU per event and sink: 16 sinks to 1", ratio, 1, 1},
 	}
 }

@@ -44,7 +44,7 @@ func (s bridgeSetup) config(dir string, to broker) string {
 	var b strings.Builder
 	// A broker keeps the name of a cluster, so the simulated API server and the real one have different names.
 	cluster, _, _ := strings.Cut(filepath.Base(s.kubeconfig), ".")
-	fmt.Fprintf(&b, "cluster: bench-%s\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q%s}\n",
+	fmt.Fprintf(&b, "cluster: bench-%s\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\", ui: true}\nstate: {path: %q%s}\n",
 		cluster, s.kubeconfig, filepath.Join(dir, "state"), s.log)
 	fmt.Fprintf(&b, "%swatch: [%s]\nsinks:\n", s.more, watch)
 	when := ""

@@ -20,6 +20,7 @@ type idleness struct {
 	resident, heap          float64 // bytes
 	cpu                     float64 // percent of a core
 	goroutines, connections float64
+	page                    pageCost
 }
 
 // many measures the cost of hundreds of watched resources without changes.
@@ -57,12 +58,16 @@ func (b *bench) manyResources(ctx context.Context, api *apiServer) error {
 				return err
 			}
 			b.say(
-				"many: %.0f MB resident, live heap %.1f MB, %.2f %% of a core, %.0f goroutines, %.0f connections to the API server",
+				"many: %.0f MB resident, live heap %.1f MB, %.2f %% of a core, %.0f goroutines, %.0f connections to the API server; "+
+					"%d viewers of the page: %.2f %% of a core, %.1f MB",
 				i.resident/1e6,
 				i.heap/1e6,
 				i.cpu,
 				i.goroutines,
 				i.connections,
+				pageViewers,
+				i.page.cpu,
+				i.page.resident/1e6,
 			)
 			all = append(all, i)
 		}
@@ -174,7 +179,10 @@ func (b *bench) idle(
 	if err := finish(); err != nil {
 		return i, err
 	}
-	i.heap, err = r.liveHeap(ctx)
+	if i.heap, err = r.liveHeap(ctx); err != nil {
+		return i, err
+	}
+	i.page, err = b.page(ctx, api, r)
 	return i, err
 }
 
@@ -208,9 +216,21 @@ func (r *report) many(all []idleness, resources, objects int, quick bool) {
 		fmt.Sprintf("%.0f", value(func(i idleness) float64 { return i.goroutines })),
 		fmt.Sprintf("%.0f", value(func(i idleness) float64 { return i.connections })),
 	)
+	pageCPU := value(func(i idleness) float64 { return i.page.cpu })
+	pageMemory := value(func(i idleness) float64 { return i.page.resident / 1e6 })
+	t = r.table(
+		"page",
+		fmt.Sprintf("What %d viewers of the live page add to the same bridge, at %d changes per second. All of them have a tail.",
+			pageViewers, pageChanges),
+		"CPU % of a core",
+		"resident MB",
+	)
+	t.row(fmt.Sprintf("%.2f", pageCPU), fmt.Sprintf("%.1f", pageMemory))
 	if quick {
 		return // the bounds are for the full number of resources
 	}
 	r.measure("many/memory", resident)
 	r.measure("many/cpu", cpu)
+	r.measure("page/cpu", pageCPU)
+	r.measure("page/memory", pageMemory)
 }
