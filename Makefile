@@ -1,4 +1,4 @@
-# `make` alone says what there is. Needs Go and nothing else; the Kafka tests also need Java and Maven.
+# `make` alone says what there is. Needs Go and nothing else; the Kafka tests also need Java and Maven, those of the page Chromium.
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"github.com/deltabridge/deltabridge/internal/console"
 )
 
@@ -49,29 +51,8 @@ func bytesOf(n int64) string {
 	return fmt.Sprintf(format, value, []string{"", "KiB", "MiB", "GiB", "TiB"}[unit])
 }
 
-// seconds formats a duration in seconds with at most two units: 4 s, 12 min, 2 h 14 min, 3 d 4 h.
-func seconds(s float64) string {
-	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
-	two := func(unit, part int, names [2]string) string {
-		if part == 0 {
-			return fmt.Sprintf("%d %s", unit, names[0])
-		}
-		return fmt.Sprintf("%d %s %d %s", unit, names[0], part, names[1])
-	}
-	switch n := int(max(s, 0)); {
-	case s > 0 && s < 1:
-		return "<1 s"
-	case n < 2*minute:
-		return fmt.Sprintf("%d s", n)
-	case n < hour:
-		return fmt.Sprintf("%d min", n/minute)
-	case n < day:
-		return two(n/hour, n%hour/minute, [2]string{"h", "min"})
-	case n < 100*day:
-		return two(n/day, n%day/hour, [2]string{"d", "h"})
-	}
-	return "100 d"
-}
+// seconds formats a duration in seconds: 4s, 12m, 2h14m.
+func seconds(s float64) string { return duration.HumanDuration(time.Duration(s * float64(time.Second))) }
 
 // percent returns a part of a whole in percent, from 0 to 100. A part that is not 0 is at least 1.
 func percent[T int64 | float64](part, whole T) int {

@@ -71,14 +71,14 @@ func outage() control.Status {
 	}
 	w := &s.Sinks[1]
 	w.Health, w.Rate, w.Lag = control.Waiting, 0, 754
-	w.Queue.Events, w.Queue.Bytes, w.Queue.DiskEvents, w.Queue.DiskBytes = 12_000, 63<<20, 41_503, 221<<20
+	w.Queue.Events, w.Queue.Bytes, w.Queue.DiskEvents, w.Queue.DiskBytes = 53_503, 63<<20, 41_503, 221<<20
 	w.Problem = &control.Problem{
 		Text: "cannot connect to kafka-0.kafka:9093: connection refused", Since: time.Now().Add(-754 * time.Second),
 		Remedy: "check that the broker is running and the port is correct",
 	}
 	w.Fuse = &control.Fuse{
-		Seconds: 9_840,
-		Text:    "the spill is full in 2 h 39 min at the present rate; after that, the API server has 5 min of history",
+		Seconds: 9_855,
+		Text:    "at 71.2 more waiting events per second, the queue is full in 163m; then, the API server keeps changes that are not read for at least 75s",
 	}
 	return s
 }

@@ -165,8 +165,8 @@ func fold[T any](all []T, open int, health func(*T) control.Health) (shown, fold
 // severity is the order of states: the worst has the highest number.
 func severity(h control.Health) int {
 	return slices.Index([]control.Health{
-		control.Healthy, control.Idle, control.Unknown, control.Stopping, control.Waiting, control.AtRisk, control.Failing,
-		control.Lossy,
+		control.Healthy, control.Idle, control.Unknown, control.Stopping, control.Waiting, control.Lossy, control.Failing,
+		control.AtRisk,
 	}, h)
 }
 
@@ -200,4 +200,10 @@ func fuseOf(s *control.Sink) float64 {
 }
 
 // waiting returns the number of events that wait for a destination.
-func waiting(s *control.Sink) int64 { return s.Queue.Events + s.Queue.DiskEvents }
+func waiting(s *control.Sink) int64 {
+	all := s.Queue.Events
+	for _, p := range s.Parked {
+		all += int64(p.Events)
+	}
+	return all
+}

@@ -54,7 +54,7 @@ func startBridgeWith(t *testing.T, dir, kubeconfig, state, config string) *bridg
 	t.Helper()
 	file := filepath.Join(dir, "bridge.yaml")
 	text := fmt.Sprintf(
-		"cluster: e2e\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q%s}\nlog: {level: debug}\n%s",
+		"cluster: e2e\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\", ui: true}\nstate: {path: %q%s}\nlog: {level: debug}\n%s",
 		kubeconfig,
 		filepath.Join(dir, "state"),
 		state,
