@@ -220,8 +220,11 @@ func (r *report) many(all []idleness, resources, objects int, quick bool) {
 	pageMemory := value(func(i idleness) float64 { return i.page.resident / 1e6 })
 	t = r.table(
 		"page",
-		fmt.Sprintf("What %d viewers of the live page add to the same bridge, at %d changes per second. All of them have a tail.",
-			pageViewers, pageChanges),
+		fmt.Sprintf(
+			"What %d viewers of the live page add to the same bridge, at %d changes per second. All of them have a tail.",
+			pageViewers,
+			pageChanges,
+		),
 		"CPU % of a core",
 		"resident MB",
 	)

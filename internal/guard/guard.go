@@ -130,7 +130,10 @@ func (g *Guard) unavailable(resource string, err error) (code int, problem strin
 // example through `kubectl port-forward`, and neither through a proxy nor from a browser that was given another name for
 // this address (DNS rebinding).
 func IsLocal(r *http.Request) bool {
-	for _, header := range []string{"Authorization", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
+	if r.Header.Get("Authorization") != "" {
+		return false
+	}
+	for _, header := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
 		if r.Header.Get(header) != "" {
 			return false
 		}

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"image/png"
 	"net/http"
@@ -78,7 +79,9 @@ func check(t *testing.T, tab *browser.Tab) {
 }
 
 // variable is a status that changes while the page is open.
-type variable struct{ status atomic.Pointer[control.Status] }
+type variable struct {
+	status atomic.Pointer[control.Status]
+}
 
 func (v *variable) set(s control.Status)   { v.status.Store(&s) }
 func (v *variable) Status() control.Status { return *v.status.Load() }
@@ -136,22 +139,25 @@ func TestAnOutageInABrowser(t *testing.T) {
 	tab := browser.Start(t).Open(t, server.URL, desk)
 	tab.Wait("document.body.classList.contains('live')")
 	browser.Eval[bool](tab, `document.querySelector('[data-key="sink warehouse"] details').open = true`)
-	browser.Eval[int](tab, `window.announced = 0; new MutationObserver(() => announced++).observe(document.getElementById('announce'), {childList: true}); 0`)
+	browser.Eval[int](
+		tab,
+		`window.announced = 0; new MutationObserver(() => announced++).observe(document.getElementById('announce'), {childList: true}); 0`,
+	)
 	browser.Eval[bool](tab, `document.querySelector('#tail-form input').focus() || true`)
 	tab.Press("wareh")
 
 	now.set(outage())
 	tab.Wait("document.title.startsWith('waiting')")
 	for expression, want := range map[string]any{
-		`document.getElementById('icon').href.endsWith('/wait.svg')`:                                                           true,
-		`document.querySelector('[data-key="sink warehouse"] details').open`:                                                   true,
-		`document.querySelector('.lane').dataset.key === 'sink warehouse'`:                                                     true,
-		`document.querySelector('.lane').innerText.includes('connection refused')`:                                             true,
-		`document.querySelector('#totals').innerText.includes('164m')`:                                                   true,
-		`document.activeElement === document.querySelector('#tail-form input') && document.activeElement.value === 'wareh'`:    true,
-		`document.getElementById('announce').textContent.includes('nothing is lost') && announced === 1`:                       true,
-		`document.querySelectorAll('.lane').length === 3 && document.querySelectorAll('.lane details[open]').length === 1`:     true,
-		`getComputedStyle(document.querySelector('.lane')).borderLeftColor !== getComputedStyle(document.body).color`:          true,
+		`document.getElementById('icon').href.endsWith('/wait.svg')`:                                                            true,
+		`document.querySelector('[data-key="sink warehouse"] details').open`:                                                    true,
+		`document.querySelector('.lane').dataset.key === 'sink warehouse'`:                                                      true,
+		`document.querySelector('.lane').innerText.includes('connection refused')`:                                              true,
+		`document.querySelector('#totals').innerText.includes('164m')`:                                                          true,
+		`document.activeElement === document.querySelector('#tail-form input') && document.activeElement.value === 'wareh'`:     true,
+		`document.getElementById('announce').textContent.includes('nothing is lost') && announced === 1`:                        true,
+		`document.querySelectorAll('.lane').length === 3 && document.querySelectorAll('.lane details[open]').length === 1`:      true,
+		`getComputedStyle(document.querySelector('.lane')).borderLeftColor !== getComputedStyle(document.body).color`:           true,
 		`document.querySelector('.lane .chip').textContent.trim() === 'waiting' && !!document.querySelector('.lane .chip svg')`: true,
 	} {
 		if got := browser.Eval[bool](tab, expression); got != want {
@@ -179,7 +185,9 @@ func TestAnOutageInABrowser(t *testing.T) {
 	tab.Wait("document.body.classList.contains('live') && document.title.startsWith('waiting')")
 	q.Close()
 	again.Close()
-	<-ended
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
 }
 
 // Everything can be reached with the keyboard, and the focus is visible.
@@ -187,7 +195,10 @@ func TestKeyboard(t *testing.T) {
 	tab := browser.Start(t).Open(t, serve(t, newTestPage(t, large)), desk)
 	tab.Wait("document.body.classList.contains('live')")
 	tab.Press("\t")
-	if !browser.Eval[bool](tab, "document.activeElement.className === 'skip' && document.activeElement.getBoundingClientRect().top >= 0") {
+	if !browser.Eval[bool](
+		tab,
+		"document.activeElement.className === 'skip' && document.activeElement.getBoundingClientRect().top >= 0",
+	) {
 		t.Error("the first stop is not the link to the content")
 	}
 	tab.Press("\r")
@@ -224,7 +235,10 @@ func TestObjectsInABrowser(t *testing.T) {
 	tab.Wait("document.body.classList.contains('live')")
 	count := p.Counting(nil)
 	for range 3 {
-		count(schema.GroupVersionResource{Resource: "pods"}, &object.Object{Identity: object.Identity{Namespace: "shop", Name: script}})
+		count(
+			schema.GroupVersionResource{Resource: "pods"},
+			&object.Object{Identity: object.Identity{Namespace: "shop", Name: script}},
+		)
 	}
 	tab.Wait("document.querySelector('#objects a')")
 	browser.Eval[bool](tab, "document.querySelector('#objects a').click() || true")
@@ -239,7 +253,10 @@ func TestObjectsInABrowser(t *testing.T) {
 		p.Observe("live", m)
 	}
 	browser.Eval[bool](tab, "document.querySelector('#tail-rows details').open = true")
-	if text := tab.Text("#tail-rows li"); !strings.Contains(text, script) || !strings.Contains(text, `"name": "<script>alert(1)`) {
+	if text := tab.Text(
+		"#tail-rows li",
+	); !strings.Contains(text, script) ||
+		!strings.Contains(text, `"name": "<script>alert(1)`) {
 		t.Errorf("a row is %q", text)
 	}
 	check(t, tab)
@@ -278,7 +295,10 @@ func TestTokenInABrowser(t *testing.T) {
 	browser.Eval[bool](tab, "document.querySelector('#explain-form input').focus() || true")
 	tab.Press("pods\tshop/web\r")
 	tab.Wait("document.querySelector('#explanation h3')")
-	if browser.Eval[bool](tab, "document.cookie !== '' || localStorage.length + sessionStorage.length > 0 || location.search !== ''") {
+	if browser.Eval[bool](
+		tab,
+		"document.cookie !== '' || localStorage.length + sessionStorage.length > 0 || location.search !== ''",
+	) {
 		t.Error("the token is stored")
 	}
 	check(t, tab)
@@ -294,7 +314,11 @@ func images() map[string]browser.Look {
 
 // TestImages writes the images of the documentation with -update. Otherwise it checks that they are there.
 func TestImages(t *testing.T) {
-	statuses := map[string]func() control.Status{"page-outage.png": outage, "page-phone.png": outage, "page-large.png": large}
+	statuses := map[string]func() control.Status{
+		"page-outage.png": outage,
+		"page-phone.png":  outage,
+		"page-large.png":  large,
+	}
 	if *update {
 		b := browser.Start(t)
 		for name, look := range images() {

@@ -52,7 +52,9 @@ func bytesOf(n int64) string {
 }
 
 // seconds formats a duration in seconds: 4s, 12m, 2h14m.
-func seconds(s float64) string { return duration.HumanDuration(time.Duration(s * float64(time.Second))) }
+func seconds(s float64) string {
+	return duration.HumanDuration(time.Duration(s * float64(time.Second)))
+}
 
 // percent returns a part of a whole in percent, from 0 to 100. A part that is not 0 is at least 1.
 func percent[T int64 | float64](part, whole T) int {

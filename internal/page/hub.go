@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,9 @@ type section struct {
 	id      string
 	html    []byte
 	objects bool // contains data of objects
+	// of and at describe the content of a section that is not rendered each time: what it is about, and its time.
+	of string
+	at time.Time
 }
 
 // frame contains all sections of the page.
@@ -28,7 +32,7 @@ type frame []section
 
 // hub renders the page for all viewers. It runs a goroutine while there are any.
 type hub struct {
-	render func() (frame, error)
+	render func(last frame) (frame, error)
 	rows   func(*bytes.Buffer, tailView) error // renders a part of a tail
 	log    *slog.Logger
 	noise  noise
@@ -53,7 +57,7 @@ type viewer struct {
 	quiet   int  // in how many intervals nothing was sent
 }
 
-func newHub(render func() (frame, error), rows func(*bytes.Buffer, tailView) error, log *slog.Logger) *hub {
+func newHub(render func(frame) (frame, error), rows func(*bytes.Buffer, tailView) error, log *slog.Logger) *hub {
 	return &hub{render: render, rows: rows, log: log, viewers: map[*viewer]struct{}{}}
 }
 
@@ -123,7 +127,7 @@ func (h *hub) run(stop <-chan struct{}) {
 	defer tick.Stop()
 	var last frame
 	for !isClosed(stop) {
-		next, err := h.safely(h.render)
+		next, err := h.safely(last)
 		if err != nil {
 			h.log.Error("cannot render the page", "err", err)
 			next = last
@@ -148,13 +152,13 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // safely calls render, and returns an error if it panics: a mistake in the page must not end the bridge.
-func (h *hub) safely(render func() (frame, error)) (f frame, err error) {
+func (h *hub) safely(last frame) (f frame, err error) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			err = fmt.Errorf("panic: %v\n%s", problem, debug.Stack())
 		}
 	}()
-	return render()
+	return h.render(last)
 }
 
 // send sends the sections that have changed to each viewer, and all sections to new viewers. A viewer that has not
@@ -173,7 +177,7 @@ func (h *hub) send(stop <-chan struct{}, last, next frame) {
 		}
 		data := *part
 		if rows := h.tails.take(v.tail); rows != nil {
-			data = append(data[:len(data):len(data)], h.renderTail(rows)...)
+			data = append(slices.Clip(data), h.renderTail(rows)...)
 		}
 		if v.quiet++; len(data) == 0 && v.quiet < int(keepAlive/interval) {
 			continue

@@ -31,7 +31,7 @@ func newTestHub(t *testing.T) *testHub {
 	t.Helper()
 	h := &testHub{}
 	h.page.Store(any("one"))
-	render := func() (frame, error) {
+	render := func(frame) (frame, error) {
 		h.rendered.Add(1)
 		text := h.page.Load().(string)
 		switch text {
@@ -40,7 +40,14 @@ func newTestHub(t *testing.T) *testHub {
 		case "panic":
 			panic("broken")
 		}
-		return frame{{"a", []byte(text), false}, {"b", []byte("same"), false}, {"objects", []byte("pods/" + text), true}}, nil
+		return frame{
+			{
+				id:   "a",
+				html: []byte(text),
+			},
+			{id: "b", html: []byte("same")},
+			{id: "objects", html: []byte("pods/" + text), objects: true},
+		}, nil
 	}
 	rows := func(out *bytes.Buffer, v tailView) error {
 		for _, r := range v.Rows {
@@ -223,7 +230,10 @@ func TestTail(t *testing.T) {
 		for n := range 3 * tailRows {
 			h.tails.observe("live", message(event.Added, "shop", fmt.Sprint(n)))
 		}
-		if got := all.next(most); !strings.HasSuffix(got, fmt.Sprintf("%d missed", 2*tailRows)) || strings.Count(got, "added") != tailRows {
+		if got := all.next(
+			most,
+		); !strings.HasSuffix(got, fmt.Sprintf("%d missed", 2*tailRows)) ||
+			strings.Count(got, "added") != tailRows {
 			t.Error(got)
 		}
 	})
@@ -284,7 +294,10 @@ func TestCounting(t *testing.T) {
 	calls := 0
 	count := p.Counting(func(schema.GroupVersionResource, *object.Object) { calls++ })
 	pod := func() {
-		count(schema.GroupVersionResource{Resource: "pods"}, &object.Object{Identity: object.Identity{Namespace: "shop", Name: "web"}})
+		count(
+			schema.GroupVersionResource{Resource: "pods"},
+			&object.Object{Identity: object.Identity{Namespace: "shop", Name: "web"}},
+		)
 	}
 	pod()
 	public := p.hub.join(false, nil)
@@ -348,7 +361,11 @@ func TestStream(t *testing.T) {
 	}
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	p.Close()
-	if response, _ := get(t, url+"/ui/stream"); response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
-		t.Error(response.Status)
+	if response, _ := get(
+		t,
+		url+"/ui/stream",
+	); response.StatusCode != http.StatusServiceUnavailable ||
+		response.Header.Get("Retry-After") == "" {
+		t.Error(response)
 	}
 }

@@ -18,8 +18,8 @@ const (
 // subject is an object that changes.
 type subject struct{ group, resource, namespace, name string }
 
-// noise counts the changes of the objects that changed most in the last minute. It needs a constant amount of memory. It
-// is safe for concurrent use.
+// noise counts the changes of the objects that changed most in the last minute. Its memory is bounded. It is safe for
+// concurrent use.
 type noise struct {
 	mu    sync.Mutex
 	since time.Time // when counting began

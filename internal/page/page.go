@@ -55,7 +55,7 @@ type Page struct {
 func New(o Options) *Page {
 	r := newRenderer()
 	p := &Page{Options: o, renderer: r, explains: make(chan struct{}, 1)}
-	p.hub = newHub(func() (frame, error) { return r.sections(p.view(true)) }, r.tail, o.Logger)
+	p.hub = newHub(func(last frame) (frame, error) { return r.sections(p.view(true), last) }, r.tail, o.Logger)
 	return p
 }
 

@@ -98,8 +98,14 @@ func serve(t testing.TB, p *Page) string {
 	return server.URL
 }
 
-// get returns a response with its body.
-func get(t testing.TB, url string, header ...string) (*http.Response, string) {
+// answer is a response whose body was read.
+type answer struct {
+	StatusCode int
+	Header     http.Header
+}
+
+// get returns a response and its body.
+func get(t testing.TB, url string, header ...string) (answer, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -118,7 +124,7 @@ func get(t testing.TB, url string, header ...string) (*http.Response, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response, string(body)
+	return answer{response.StatusCode, response.Header}, string(body)
 }
 
 // Each status can be shown, and shows its verdict. Nothing in it is taken for markup, and there are no inline scripts
@@ -128,7 +134,7 @@ func TestDocument(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			response, body := get(t, serve(t, newTestPage(t, status)))
 			if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/html; charset=utf-8" {
-				t.Fatal(response.Status, response.Header)
+				t.Fatal(response.StatusCode, response.Header)
 			}
 			for _, policy := range []string{"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"} {
 				if !strings.Contains(response.Header.Get("Content-Security-Policy"), policy) {
@@ -230,7 +236,7 @@ func TestAccess(t *testing.T) {
 			response, body := get(t, url+tt.path, tt.header...)
 			if response.StatusCode != tt.want ||
 				tt.want == http.StatusOK && response.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" {
-				t.Errorf("%s %v: %s", response.Status, response.Header, body)
+				t.Errorf("%d %v: %s", response.StatusCode, response.Header, body)
 			}
 		})
 	}
@@ -259,7 +265,7 @@ func TestExplain(t *testing.T) {
 	response, body := get(t, url+"/ui/explain?resource=missing&name=a")
 	if response.StatusCode != http.StatusOK || strings.Contains(body, script) ||
 		!strings.Contains(body, "&lt;script&gt;") {
-		t.Errorf("%s: %s", response.Status, body)
+		t.Errorf("%d: %s", response.StatusCode, body)
 	}
 }
 
@@ -278,7 +284,7 @@ func TestFormat(t *testing.T) {
 	for got, want := range map[string]string{
 		rate(0): "0/s", rate(0.02): "<0.1/s", rate(3.21): "3.2/s", rate(1234.6): "1,235/s",
 		bytesOf(0): "0 B", bytesOf(999): "999 B", bytesOf(3355443): "3.2 MiB", bytesOf(64 << 20): "64 MiB", bytesOf(5 << 50): "5120 TiB",
-seconds(0.2): "0s", seconds(75): "75s", seconds(8040): "134m", seconds(1e9): "31y",
+		seconds(0.2): "0s", seconds(75): "75s", seconds(8040): "134m", seconds(1e9): "31y",
 		plural(1, "event"): "1 event", plural(1204, "event"): "1,204 events",
 		fmt.Sprint(percent[int64](1, 1000), percent[int64](5, 4), percent[int64](1, 0), percent[int64](-1, 4)): "1 100 0 0",
 	} {

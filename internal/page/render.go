@@ -19,7 +19,8 @@ type renderer struct{ templates *template.Template }
 // sectionIDs returns the sections of the page, each a template and an element of the document. The last ones contain
 // data of objects.
 func sectionIDs() (public, objects []string) {
-	return []string{"verdict", "totals", "flow", "sources", "losses", "resources", "bridge"}, []string{"objects"}
+	return []string{"verdict", "totals", "flow", "open-sources", moreSources, "losses", "resources", "bridge"},
+		[]string{"objects"}
 }
 
 // item is a part of the page, and the page.
@@ -70,16 +71,32 @@ func newRenderer() *renderer {
 // integer returns an integer of any size.
 func integer(n any) int64 { return reflect.ValueOf(n).Int() }
 
-// sections renders the parts of the page that change.
-func (r *renderer) sections(v *view) (f frame, err error) {
+// moreSources is the section with the folded sources. It can have hundreds of rows, so it is rendered again only if other
+// sources are folded, or after a time.
+const (
+	moreSources  = "more-sources"
+	moreInterval = 10 * time.Second
+)
+
+// sections renders the parts of the page that change. last contains what was rendered before, if anything.
+func (r *renderer) sections(v *view, last frame) (f frame, err error) {
 	public, objects := sectionIDs()
 	var out bytes.Buffer
 	for i, id := range append(public, objects...) {
+		s := section{id: id, objects: i >= len(public)}
+		if id == moreSources {
+			s.of, s.at = v.foldedNames(), v.Now
+			if last != nil && last[i].of == s.of && s.at.Sub(last[i].at) < moreInterval {
+				f = append(f, last[i])
+				continue
+			}
+		}
 		out.Reset()
 		if err := r.templates.ExecuteTemplate(&out, id, v); err != nil {
 			return nil, err
 		}
-		f = append(f, section{id, bytes.Clone(out.Bytes()), i >= len(public)})
+		s.html = bytes.Clone(out.Bytes())
+		f = append(f, s)
 	}
 	return f, nil
 }

@@ -68,14 +68,23 @@ func newView(s control.Status, now time.Time) *view {
 			cmp.Compare(b.Lag, a.Lag), strings.Compare(a.Name, b.Name))
 	})
 	slices.SortStableFunc(sources, func(a, b control.Source) int {
-		return cmp.Or(cmp.Compare(severity(b.Health), severity(a.Health)), cmp.Compare(b.Rate, a.Rate),
-			cmp.Compare(b.Objects, a.Objects), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(severity(b.Health), severity(a.Health)), cmp.Compare(b.Objects, a.Objects),
+			strings.Compare(a.Name, b.Name))
 	})
 	v.Lanes, v.FoldedLanes = fold(sinks, openLanes, func(s *control.Sink) control.Health { return s.Health })
 	v.Rows, v.FoldedRows = fold(sources, openSources, func(s *control.Source) control.Health { return s.Health })
 	v.addSources(sources)
 	v.addSinks(sinks)
 	return v
+}
+
+// foldedNames returns a string that differs if other sources are folded.
+func (v *view) foldedNames() string {
+	var names strings.Builder
+	for i := range v.FoldedRows {
+		names.WriteString(v.FoldedRows[i].Name + "\n")
+	}
+	return names.String()
 }
 
 // addSources sums up the sources.
