@@ -117,7 +117,7 @@ func TestPage(t *testing.T) {
 	f := newTestFrontend(t)
 	f.page = newPage(f, config.Default(), slog.New(slog.NewTextHandler(t.Output(), nil)))
 	url := "http://" + f.listener.Addr().String()
-	ended := make(chan int64)
+	ended, client := make(chan error), http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	err := f.during(t.Context(), func(context.Context) error {
 		if code, body := getPage(t, url+"/"); code != http.StatusOK || !strings.Contains(body, "bridge-0-abcde") {
 			t.Errorf("%d %s", code, body)
@@ -125,22 +125,27 @@ func TestPage(t *testing.T) {
 		if code, body := getPage(t, url+"/metrics"); code != http.StatusServiceUnavailable {
 			t.Errorf("/metrics: %d %s", code, body)
 		}
-		response, err := http.Get(url + page.ObjectsPath)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+page.ObjectsPath, http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := client.Do(request)
 		if err != nil {
 			return err
 		}
 		go func() {
 			defer response.Body.Close()
-			n, _ := io.Copy(io.Discard, response.Body) // until the end
-			ended <- n
+			_, err := io.Copy(io.Discard, response.Body) // until the end
+			ended <- err
 		}()
 		return nil
 	})
 	if err != nil {
 		t.Error(err)
 	}
-	<-ended
-	http.DefaultClient.CloseIdleConnections()
+	if err := <-ended; err != nil {
+		t.Errorf("the stream: %v", err)
+	}
 	f = newTestFrontend(t)
 	if err := f.during(t.Context(), func(context.Context) error {
 		if code, _ := getPage(t, "http://"+f.listener.Addr().String()+"/"); code == http.StatusOK {

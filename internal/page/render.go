@@ -71,8 +71,8 @@ func newRenderer() *renderer {
 // integer returns an integer of any size.
 func integer(n any) int64 { return reflect.ValueOf(n).Int() }
 
-// moreSources is the section with the folded sources. It can have hundreds of rows, so it is rendered again only if other
-// sources are folded, or after a time.
+// moreSources is the section with the folded sources. It can have hundreds of rows, so it is rendered again only if
+// other sources are folded, or after moreInterval.
 const (
 	moreSources  = "more-sources"
 	moreInterval = 10 * time.Second
