@@ -64,11 +64,11 @@ func newView(s control.Status, now time.Time) *view {
 	v := &view{Status: s, Now: now, ReadingHealth: control.Healthy}
 	sinks, sources := slices.Clone(s.Sinks), slices.Clone(s.Sources)
 	slices.SortStableFunc(sinks, func(a, b control.Sink) int {
-		return cmp.Or(cmp.Compare(severity(b.Health), severity(a.Health)), cmp.Compare(fuseOf(&a), fuseOf(&b)),
+		return cmp.Or(badness(b.Health, a.Health), cmp.Compare(fuseOf(&a), fuseOf(&b)),
 			cmp.Compare(b.Lag, a.Lag), strings.Compare(a.Name, b.Name))
 	})
 	slices.SortStableFunc(sources, func(a, b control.Source) int {
-		return cmp.Or(cmp.Compare(severity(b.Health), severity(a.Health)), cmp.Compare(b.Objects, a.Objects),
+		return cmp.Or(badness(b.Health, a.Health), cmp.Compare(b.Objects, a.Objects),
 			strings.Compare(a.Name, b.Name))
 	})
 	v.Lanes, v.FoldedLanes = fold(sinks, openLanes, func(s *control.Sink) control.Health { return s.Health })
@@ -95,8 +95,8 @@ func (v *view) addSources(sources []control.Source) {
 		v.Totals.In += s.Rate
 		v.Totals.Objects += s.Objects
 		rates[s.Resource] += s.Rate
-		if severity(s.Health) > severity(v.ReadingHealth) && s.Health != control.Idle {
-			v.ReadingHealth = s.Health
+		if s.Health != control.Idle {
+			v.ReadingHealth = control.Worst(v.ReadingHealth, s.Health)
 		}
 		if s.LastContact.After(v.LastContact) {
 			v.LastContact = s.LastContact
@@ -162,7 +162,7 @@ func (v *view) addSinks(sinks []control.Sink) {
 // shown, up to three times the usual number.
 func fold[T any](all []T, open int, health func(*T) control.Health) (shown, folded []T) {
 	n := 0
-	for n < len(all) && n < 3*open && severity(health(&all[n])) > severity(control.Idle) {
+	for n < len(all) && n < 3*open && badness(health(&all[n]), control.Idle) > 0 {
 		n++
 	}
 	if n = max(n, open); n+1 >= len(all) { // one more needs as much space as the fold
@@ -171,12 +171,15 @@ func fold[T any](all []T, open int, health func(*T) control.Health) (shown, fold
 	return all[:n], all[n:]
 }
 
-// severity is the order of states: the worst has the highest number.
-func severity(h control.Health) int {
-	return slices.Index([]control.Health{
-		control.Healthy, control.Idle, control.Unknown, control.Stopping, control.Waiting, control.Lossy, control.Failing,
-		control.AtRisk,
-	}, h)
+// badness compares two states: it returns 1 if a is worse than b, and -1 if b is worse than a.
+func badness(a, b control.Health) int {
+	switch {
+	case a == b:
+		return 0
+	case control.Worst(a, b) == a:
+		return 1
+	}
+	return -1
 }
 
 // class returns the CSS class and the icon of a state.
