@@ -171,9 +171,9 @@ func freeAddress(port int) string {
 func introduce(out io.Writer, host, kubeconfig string, addrs addresses) {
 	fmt.Fprintf(out, `
 running
+  live page        http://%s
   Kubernetes API   %s   (kubectl --kubeconfig %s get all -A)
   JetStream        nats://%s   stream K8S, subjects k8s.<cluster>.<group>.<resource>.<namespace>.<name>
-  live page        http://%s
   metrics, health  http://%s/metrics   http://%s/readyz
 
 look at the stream from another terminal, with an independent client:
@@ -182,7 +182,7 @@ look at the stream from another terminal, with an independent client:
 each line below is a change that JetStream has acknowledged, after the number of objects that were there before;
 Deployments have no Pods until the controller manager runs, which is built meanwhile if needed; Ctrl-C ends everything
 
-`, host, kubeconfig, addrs.nats, addrs.http, addrs.http, addrs.http, addrs.nats)
+`, addrs.http, host, kubeconfig, addrs.nats, addrs.http, addrs.http, addrs.nats)
 }
 
 // settle is how long the workload waits for the bridge to come up before its first change.
