@@ -277,6 +277,12 @@ func TestNoise(t *testing.T) {
 			all[1].Name != "node" || all[1].Count > 300 || all[1].Count < 150 || !since.Equal(began) {
 			t.Errorf("%+v since %v", all, since)
 		}
+		rest, _ := n.top(time.Now(), sketchSize*sketches)
+		for _, o := range rest {
+			if strings.HasPrefix(o.Name, "quiet") && o.Count != 1 {
+				t.Fatalf("%+v", o)
+			}
+		}
 		time.Sleep(40 * time.Second)
 		if all, since = n.top(time.Now(), 1); len(all) != 1 || all[0].Count >= 900 || time.Since(since) > time.Minute {
 			t.Errorf("%+v since %v", all, since)
