@@ -264,7 +264,7 @@ func TestLettersOfASink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := assemble.NewDestination(&cfg.Sinks[0], nil, newLogger(cfg, t.Output()))
+	d, err := assemble.NewDestination(&cfg.Sinks[0], nil, newLogger(cfg.Log.Format, cfg.Log.Level, t.Output()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,11 +23,10 @@ type frontend struct {
 	name     string // of the process
 	started  time.Time
 	guard    *guard.Guard
+	reload   *reloader
 	task     atomic.Pointer[task]
-	// configuration is the configuration in use; nil until it is known.
-	configuration atomic.Pointer[control.Configuration]
-	takeOver      atomic.Pointer[takeOver] // the last one; nil if there was none
-	page          *page.Page               // nil without http.ui
+	takeOver atomic.Pointer[takeOver] // the last one; nil if there was none
+	page     *page.Page               // nil without http.ui
 }
 
 // task is what the process does at the moment.
@@ -42,12 +41,12 @@ type task struct {
 }
 
 // listen opens the listener of the HTTP server. The server has the role until serve is called.
-func listen(address, name string, role control.Role, g *guard.Guard) (*frontend, error) {
+func listen(address, name string, role control.Role, g *guard.Guard, reload *reloader) (*frontend, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("http.listen %s: %w (choose another address, or stop the program that uses it)", address, err)
 	}
-	f := &frontend{listener: listener, name: name, started: time.Now(), guard: g}
+	f := &frontend{listener: listener, name: name, started: time.Now(), guard: g, reload: reload}
 	f.serve(task{role: role, readiness: func() (reasons, notes []string) { return []string{"starting"}, nil }})
 	return f, nil
 }
@@ -75,15 +74,23 @@ func (f *frontend) handler() http.Handler {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(f.status()) // fails if the client has disconnected
 	})
-	mux.Handle("/api/", f.guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("/api/", f.guard.Protect(f.commands()))
+	f.page.Register(mux)
+	return mux
+}
+
+// commands returns the handler of commands. The caller decides which requests it is given.
+func (f *frontend) commands() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST "+control.ReloadPath, f.reload)
+	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		if commands := f.task.Load().commands; commands != nil {
 			commands.ServeHTTP(w, r)
 			return
 		}
 		http.Error(w, "this replica is not the leader; send the request to the leader, see `bridge status`",
 			http.StatusServiceUnavailable)
-	})))
-	f.page.Register(mux)
+	})
 	return mux
 }
 
@@ -94,9 +101,7 @@ func (f *frontend) status() control.Status {
 	if t.status != nil {
 		s = t.status()
 	}
-	if c := f.configuration.Load(); c != nil {
-		s.Configuration = *c
-	}
+	s.Configuration = f.reload.status()
 	s.Replica = f.replica(t)
 	s.Judge()
 	return s

@@ -6,8 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +25,7 @@ func newTestFrontend(t *testing.T) *frontend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := listen("127.0.0.1:0", "bridge-0-abcde", control.Standby, g)
+	f, err := listen("127.0.0.1:0", "bridge-0-abcde", control.Standby, g, newTestReloader(t, "", config.Default()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,15 +83,10 @@ func TestFrontend(t *testing.T) {
 func TestStatus(t *testing.T) {
 	f := newTestFrontend(t)
 	defer f.listener.Close()
-	if s := f.status(); s.Replica.Role != control.Standby || s.Checkpoint != nil || s.Configuration.File != "" ||
+	if s := f.status(); s.Replica.Role != control.Standby || s.Checkpoint != nil ||
 		s.Verdict.Text != "This standby cannot take over: starting." || time.Since(s.At) > time.Minute {
 		t.Errorf("%+v", s)
 	}
-	file := filepath.Join(t.TempDir(), "bridge.yaml")
-	if err := os.WriteFile(file, []byte("cluster: a"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	f.configuration.Store(inUse(file))
 	f.serve(task{
 		role: control.Leader, readiness: func() (reasons, notes []string) { return nil, nil },
 		status: func() control.Status {
@@ -101,21 +94,18 @@ func TestStatus(t *testing.T) {
 		},
 	})
 	s := f.status()
-	if c := s.Configuration; c.File != file || len(c.Hash) != 16 || time.Since(c.Loaded) > time.Minute {
+	if c := s.Configuration; c.File != "built-in" || c.Hash != "first" || time.Since(c.Loaded) > time.Minute {
 		t.Errorf("%+v", c)
 	}
 	if !s.Replica.Ready || s.Replica.Name != "bridge-0-abcde" || s.Verdict.Text != "Sink a is not connected yet." {
 		t.Errorf("%+v", s)
-	}
-	if c := inUse("built-in"); c.File != "built-in" || c.Hash != "" {
-		t.Errorf("%+v", c)
 	}
 }
 
 // The page shows the status. An open stream ends with the bridge, which does not wait for its viewers.
 func TestPage(t *testing.T) {
 	f := newTestFrontend(t)
-	f.page = newPage(f, config.Default(), slog.New(slog.NewTextHandler(t.Output(), nil)))
+	f.page = newPage(f, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	url := "http://" + f.listener.Addr().String()
 	ended, client := make(chan error), http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	err := f.during(t.Context(), func(context.Context) error {

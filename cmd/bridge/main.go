@@ -100,7 +100,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 		newConfigCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout), newDoctorCommand(stdout),
 		newExplainCommand(stdout), newTailCommand(stdout, stderr), newStatusCommand(stdout),
 		newDeadLettersCommand(stdout, stderr), newResyncCommand(stdout), newPauseCommand(stdout),
-		newResumeCommand(stdout), newClaimCommand(stdout), newVersionCommand(stdout),
+		newResumeCommand(stdout), newReloadCommand(stdout), newClaimCommand(stdout), newVersionCommand(stdout),
 	)
 	return root
 }

@@ -36,7 +36,7 @@ func TestCheckpointOfAnotherCluster(t *testing.T) {
 			defer cancel()
 			var out syncBuffer
 			ended := make(chan error, 1)
-			go func() { ended <- run(ctx, cfg, "test.yaml", &out, &out) }()
+			go func() { ended <- run(ctx, cfg, "", &out, &out) }()
 			var err error
 			select {
 			case <-identified:

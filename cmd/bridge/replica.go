@@ -21,7 +21,6 @@ import (
 	"github.com/deltabridge/deltabridge/internal/doctor"
 	"github.com/deltabridge/deltabridge/internal/election"
 	"github.com/deltabridge/deltabridge/internal/engine"
-	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/replica"
 	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/internal/tracker"
@@ -45,6 +44,7 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
+	b.reload.follow(c)
 	candidate, err := b.candidate(b.server.name, lease, c.Eligible)
 	if err != nil {
 		return err
@@ -53,25 +53,25 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b.server.serve(standby(c, candidate))
+	b.server.serve(b.standby(c, candidate))
 	var taking *takeOver // of the current term
 	return c.Run(ctx, replica.Terms{
 		Elect: func(ctx context.Context, lead func(replica.Term)) error {
 			return candidate.Lead(ctx, func(t *election.Term) {
 				taking = newTakeOver(t.Before())
 				lead(t)
-				b.server.serve(standby(c, candidate))
+				b.server.serve(b.standby(c, candidate))
 			})
 		},
 		Cluster: func(ctx context.Context) (string, error) { return tracker.ReadClusterUID(ctx, client) },
 		Engine: func(ctx context.Context, store *checkpoint.Store, rights replica.Rights) error {
-			if remedy, err := doctor.OrphanedEventsIn(store, b.cfg); err != nil {
-				return &exitError{fmt.Errorf("%w; %s", err, remedy), exitConfig}
+			if err := orphanedEventsIn(c, b.reload.inUse().cfg); err != nil {
+				return &exitError{err, exitConfig}
 			}
 			taking.end(stepLog)
 			b.server.takeOver.Store(taking)
-			err := b.runEngine(ctx, task{role: control.Leader, copy: c}, taking, func(o *engine.Options) {
-				o.Store, o.Leads, o.Linger, o.NotReady, o.Collector = store, rights.Leads, rights.Linger, c.NotReady, c
+			err := b.runEngines(ctx, task{role: control.Leader, copy: c}, taking, store, func(o *engine.Options) {
+				o.Leads, o.Linger, o.NotReady = rights.Leads, rights.Linger, c.NotReady
 				o.DetachedSince = c.DetachedSince
 			})
 			if errors.Is(err, tracker.ErrOtherCluster) {
@@ -89,10 +89,6 @@ func (b *bridge) openCopy(name string, lease config.Lease) (*replica.Copy, error
 	if err != nil {
 		return nil, err
 	}
-	hash, err := configurationHash(b.file)
-	if err != nil {
-		return nil, err
-	}
 	log, err := assemble.Log(b.cfg.State.Log, b.log)
 	if err != nil {
 		return nil, err
@@ -100,7 +96,8 @@ func (b *bridge) openCopy(name string, lease config.Lease) (*replica.Copy, error
 	c, err := replica.Open(replica.Options{
 		Checkpoint: state, Log: log, Patience: patience * b.cfg.Election.RetryPeriod,
 		Claim: statelog.Claim{
-			Lease: lease.Namespace + "/" + lease.Name, Holder: name, Started: time.Now(), Configuration: hash,
+			Lease: lease.Namespace + "/" + lease.Name, Holder: name, Started: time.Now(),
+			Configuration: b.reload.inUse().hash,
 		},
 	})
 	if err != nil {
@@ -109,12 +106,27 @@ func (b *bridge) openCopy(name string, lease config.Lease) (*replica.Copy, error
 	return c, nil
 }
 
+// orphanedEventsIn returns an error if a copy of the state log contains events of sinks that are not in the
+// configuration.
+func orphanedEventsIn(c *replica.Copy, cfg *config.Config) error {
+	remedy, err := doctor.OrphanedEventsIn(c.Store(), cfg)
+	if err != nil {
+		return fmt.Errorf("%w; %s", err, remedy)
+	}
+	return nil
+}
+
 // configurationHash returns a hash of a configuration file, without the keys in which replicas can differ.
 func configurationHash(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", err
 	}
+	return hashConfiguration(text)
+}
+
+// hashConfiguration returns the hash of a configuration file with the given text.
+func hashConfiguration(text []byte) (string, error) {
 	var document map[string]any
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return "", err
@@ -125,7 +137,8 @@ func configurationHash(file string) (string, error) {
 	if state, ok := document["state"].(map[string]any); ok {
 		delete(state, "path")
 	}
-	if text, err = json.Marshal(document); err != nil { // in the order of the keys
+	text, err := json.Marshal(document) // in the order of the keys
+	if err != nil {
 		return "", err
 	}
 	hash := sha256.Sum256(text)
@@ -152,9 +165,7 @@ func processName() (string, error) {
 }
 
 // standby returns the task of a replica that is not the leader.
-func standby(c *replica.Copy, candidate *election.Candidate) task {
-	m := metrics.New(version, commit)
-	m.Registry.MustRegister(c)
+func (b *bridge) standby(c *replica.Copy, candidate *election.Candidate) task {
 	readiness := func() (reasons, notes []string) {
 		leader, _ := candidate.Holder()
 		notes = []string{fmt.Sprintf("standby, the leader is %q", leader)}
@@ -169,5 +180,7 @@ func standby(c *replica.Copy, candidate *election.Candidate) task {
 		}
 		return reasons, notes
 	}
-	return task{role: control.Standby, copy: c, readiness: readiness, pages: m.Handler(readiness)}
+	t := task{role: control.Standby, copy: c, readiness: readiness}
+	t.pages = b.newMetrics(t).Handler(readiness)
+	return t
 }

@@ -7,7 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
-	"time"
+	"sync"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
@@ -18,7 +18,6 @@ import (
 	"github.com/deltabridge/deltabridge/internal/page"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
-	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -33,8 +32,9 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 		Use:   "run",
 		Short: "Stream changes until SIGINT or SIGTERM",
 		Long: "run watches the cluster and delivers events until SIGINT or SIGTERM. Then it delivers the queued events\n" +
-			"for at most shutdownTimeout. A second signal stops it immediately. The configuration is read only at the\n" +
-			"start: SIGHUP is logged and ignored, except on a terminal, where it is the same as SIGTERM.\n\n" +
+			"for at most shutdownTimeout. A second signal stops it immediately.\n\n" +
+			"If the configuration file changes, and after SIGHUP or `bridge reload`, it checks the file and loads it\n" +
+			"without a restart. A file with mistakes changes nothing. On a terminal, SIGHUP is the same as SIGTERM.\n\n" +
 			"Without a configuration file, it watches all resources of the kubeconfig's cluster, delivers to an embedded\n" +
 			"JetStream server that stores its data in ./data, and prints each change.",
 		Args: cobra.NoArgs,
@@ -61,7 +61,7 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 			defer stop()
 		}
 		path, _, _ := file.find()
-		return run(cmd.Context(), cfg, cmp.Or(path, "built-in"), out, stderr)
+		return run(cmd.Context(), cfg, path, out, stderr)
 	}
 	cmd.Flags().BoolVar(&lines, "print", false,
 		"print a line for each acknowledged event, and one for an initial list (default without a configuration file)")
@@ -71,39 +71,48 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 	return cmd
 }
 
-// run builds and runs the bridge. file is the name of the configuration for the log. If out is not nil, run prints each
+// run builds and runs the bridge. file is the configuration file, or empty. If out is not nil, run prints each
 // acknowledged event to out.
 func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Writer) error {
 	if err := orphanedEvents(cfg); err != nil {
 		return err
 	}
-	log := newLogger(cfg, stderr)
-	defer logHangups(log)()
+	level := new(slog.LevelVar)
+	log := newLogger(cfg.Log.Format, level, stderr)
+	hangups, stop := notifyHangups()
+	defer stop()
 	// client-go logs to klog's global logger, so the command sets this logger and packages do not.
 	klog.SetSlogLogger(log)
 	kube, err := assemble.Kubeconfig(cfg.Kubeconfig)
 	if err != nil {
 		return err
 	}
-	server, err := newFrontend(cfg, kube, log)
-	if err != nil {
+	b := &bridge{cfg: cfg, kube: kube, out: out, log: log, readPeers: control.ReadStatus}
+	first := &loaded{cfg: cfg}
+	if file != "" {
+		if first.hash, err = configurationHash(file); err != nil {
+			return err
+		}
+	}
+	b.reload = newReloader(file, first, level, log)
+	b.reload.build = b.options
+	if b.server, err = newFrontend(cfg, kube, b.reload, log); err != nil {
 		return err
 	}
-	server.configuration.Store(inUse(file))
-	log.Info("starting bridge", "version", version, "config", file, "cluster", cfg.Cluster, "apiServer", kube.Host,
-		"http", server.listener.Addr(), "sinks", len(cfg.Sinks), "processors", runtime.GOMAXPROCS(0))
-	b := &bridge{cfg: cfg, file: file, kube: kube, server: server, out: out, log: log}
-	return server.during(ctx, b.run)
+	log.Info("starting bridge", "version", version, "config", cmp.Or(file, builtIn), "cluster", cfg.Cluster,
+		"apiServer", kube.Host, "http", b.server.listener.Addr(), "sinks", len(cfg.Sinks),
+		"processors", runtime.GOMAXPROCS(0))
+	return b.server.during(ctx, func(ctx context.Context) error {
+		var reloading sync.WaitGroup
+		defer reloading.Wait()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		reloading.Go(func() { b.reload.Run(ctx, hangups) })
+		return b.run(ctx)
+	})
 }
 
-// inUse describes the configuration in a file, which was loaded a moment ago.
-func inUse(file string) *control.Configuration {
-	c := &control.Configuration{File: file, Loaded: time.Now()}
-	c.Hash, _ = configurationHash(file) // fails without a file, and if it was removed meanwhile
-	return c
-}
-
-func newFrontend(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*frontend, error) {
+func newFrontend(cfg *config.Config, kube *rest.Config, reload *reloader, log *slog.Logger) (*frontend, error) {
 	name, err := processName()
 	if err != nil {
 		return nil, err
@@ -116,18 +125,19 @@ func newFrontend(cfg *config.Config, kube *rest.Config, log *slog.Logger) (*fron
 	if cfg.State.Log != nil {
 		role = control.Standby
 	}
-	f, err := listen(cfg.HTTP.Listen, name, role, g)
+	f, err := listen(cfg.HTTP.Listen, name, role, g, reload)
 	if err == nil && cfg.HTTP.UI {
-		f.page = newPage(f, cfg, log)
+		f.page = newPage(f, log)
 	}
 	return f, err
 }
 
 // newPage returns the live page of a frontend.
-func newPage(f *frontend, cfg *config.Config, log *slog.Logger) *page.Page {
+func newPage(f *frontend, log *slog.Logger) *page.Page {
 	return page.New(page.Options{
 		Status: f.status, Protect: f.guard.Protect, IsLocal: guard.IsLocal, Logger: log,
 		Explain: func(ctx context.Context, resource, name string) (*explain.Report, error) {
+			cfg := f.reload.inUse().cfg
 			reports, err := explain.Options{Version: version}.Reports(ctx, cfg, []string{resource, name}, nil)
 			if err != nil {
 				return nil, err
@@ -139,12 +149,14 @@ func newPage(f *frontend, cfg *config.Config, log *slog.Logger) *page.Page {
 
 // bridge contains what the engines of a process have in common.
 type bridge struct {
-	cfg    *config.Config
-	file   string // name of the configuration file
+	cfg    *config.Config // at the start: only what cannot change
+	reload *reloader      // has the configuration in use
 	kube   *rest.Config
 	server *frontend
 	out    io.Writer // if not nil, each acknowledged event is printed to it
 	log    *slog.Logger
+	// readPeers is control.ReadStatus, except in tests.
+	readPeers func(ctx context.Context, addresses []string) []control.Answer
 }
 
 // run runs engines until ctx ends.
@@ -163,7 +175,7 @@ func (b *bridge) run(ctx context.Context) error {
 // runAlone opens the checkpoint and runs an engine. quarantined is the number of checkpoints that the process has
 // quarantined.
 func (b *bridge) runAlone(ctx context.Context, quarantined int64) (err error) {
-	state, err := assemble.Checkpoint(b.cfg, b.log)
+	state, err := assemble.Checkpoint(b.reload.inUse().cfg, b.log)
 	if err != nil {
 		return err
 	}
@@ -173,41 +185,12 @@ func (b *bridge) runAlone(ctx context.Context, quarantined int64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	return b.runEngine(ctx, task{role: control.Single}, nil, func(o *engine.Options) { o.Store = store })
+	return b.runEngines(ctx, task{role: control.Single}, nil, store, func(*engine.Options) {})
 }
 
-// runEngine builds and runs an engine, and serves its pages. t contains the role, and edit completes the options of the
-// engine. taking is the take-over that the engine is a part of, or nil.
-func (b *bridge) runEngine(ctx context.Context, t task, taking *takeOver, edit func(*engine.Options)) error {
-	options, err := assemble.Options(b.cfg, b.kube, engine.Build{Version: version, Commit: commit}, b.log)
-	if err != nil {
-		return err
-	}
-	edit(&options)
-	printed := func(string, *event.Message) {}
-	if b.out != nil {
-		printed = newPrinter(b.out, assemble.Places(b.cfg)).print
-	}
-	options.OnSettled = func(sink string, m *event.Message) {
-		taking.endFirst()
-		printed(sink, m)
-		b.server.page.Observe(sink, m)
-	}
-	options.Transform = b.server.page.Counting(options.Transform)
-	options.OnReady = func() { taking.end(stepReady) }
-	e, err := engine.New(options)
-	if err != nil {
-		return err
-	}
-	taking.end(stepEngine)
-	t.readiness, t.pages, t.commands, t.status = e.Readiness, e.Handler(), e.Commands(), e.Status
-	b.server.serve(t)
-	return e.Run(ctx)
-}
-
-func newLogger(cfg *config.Config, w io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: cfg.Log.Level}
-	if cfg.Log.Format == config.LogJSON {
+func newLogger(format string, level slog.Leveler, w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if format == config.LogJSON {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))

@@ -23,7 +23,7 @@ func TestLog(t *testing.T) {
 		{config.Log{Level: "error", Format: "text"}, ""},
 	} {
 		var out bytes.Buffer
-		log := newLogger(&config.Config{Log: c.Log}, &out)
+		log := newLogger(c.Format, c.Level, &out)
 		log.Debug("left out")
 		log.Info("kept", "n", 1)
 		if !strings.HasSuffix(out.String(), c.want) || strings.Count(out.String(), "\n") != strings.Count(c.want, "\n") {

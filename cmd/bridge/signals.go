@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 )
 
@@ -20,20 +18,13 @@ func untilSignal(ctx context.Context) context.Context {
 	return ctx
 }
 
-// logHangups logs each SIGHUP until stop is called. SIGHUP asks a daemon to read its configuration again, which the
-// bridge cannot do. To stop instead would interrupt the stream, and would replace a configuration that works with one
-// that may be invalid. On a terminal, logHangups does nothing: see untilSignal.
-func logHangups(log *slog.Logger) (stop func()) {
+// notifyHangups returns a channel that receives each SIGHUP until stop is called. On a terminal, it receives nothing:
+// see untilSignal.
+func notifyHangups() (hangups <-chan os.Signal, stop func()) {
+	received := make(chan os.Signal, 1)
 	if isTerminal(os.Stdin) || signal.Ignored(syscall.SIGHUP) {
-		return func() {}
+		return received, func() {}
 	}
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	var group sync.WaitGroup
-	group.Go(func() {
-		for range hangups {
-			log.Warn("SIGHUP ignored: the configuration is read only at the start; restart the bridge to apply changes")
-		}
-	})
-	return func() { signal.Stop(hangups); close(hangups); group.Wait() }
+	signal.Notify(received, syscall.SIGHUP)
+	return received, func() { signal.Stop(received) }
 }

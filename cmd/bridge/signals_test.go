@@ -83,14 +83,24 @@ func (s started) end(t *testing.T) {
 	}
 }
 
-// A daemon goes on after SIGHUP, and says that it has not read its configuration again.
+// A daemon reads its configuration again after SIGHUP. It goes on with the earlier one if the file has a mistake.
 func TestHangup(t *testing.T) {
 	s := startRun(t, nil)
-	for range 2 {
+	file := s.Args[len(s.Args)-1]
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range []struct{ append, want string }{
+		{"", `msg="SIGHUP received" answer="the configuration has not changed"`},
+		{"shutdownTimeout: 1h1\n", "changed configuration refused, continuing with the earlier one"},
+		{"shutdownTimeout: 1h\n", "changed configuration is in use"},
+	} {
+		writeFile(t, file, string(text)+change.append)
 		if err := s.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
-		s.expect(t, "SIGHUP ignored: the configuration is read only at the start")
+		s.expect(t, change.want)
 	}
 	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 )
 
@@ -37,7 +38,7 @@ sinks: [{name: js, nats: {embedded: {listen: "127.0.0.1:0", storeDir: %q}, strea
 func newEngine(t *testing.T, cfg *config.Config) (*engine.Engine, error) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	options, err := Options(cfg, &rest.Config{Host: "https://127.0.0.1:1"}, engine.Build{}, log)
+	options, err := Options(cfg, &rest.Config{Host: "https://127.0.0.1:1"}, "", log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +50,7 @@ func newEngine(t *testing.T, cfg *config.Config) (*engine.Engine, error) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { options.Store.Close() })
+	options.Metrics = metrics.New("", "")
 	return engine.New(options)
 }
 

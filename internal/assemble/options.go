@@ -47,16 +47,16 @@ func Log(cfg *config.StateLog, log *slog.Logger) (statelog.Log, error) {
 	return l, nil
 }
 
-// Options builds the parts of an engine, except its Store. It reads the files that the configuration names. If the
-// fingerprint key does not exist yet, Options creates it.
+// Options builds the parts of an engine, except its Store and Metrics. version is that of the bridge. Options reads the
+// files that the configuration names. If the fingerprint key does not exist yet, Options creates it.
 func Options(
-	cfg *config.Config, kube *rest.Config, build engine.Build, log *slog.Logger,
+	cfg *config.Config, kube *rest.Config, version string, log *slog.Logger,
 ) (o engine.Options, err error) {
 	kube = rest.CopyConfig(kube)
-	kube.UserAgent = "deltabridge/" + build.Version
+	kube.UserAgent = "deltabridge/" + version
 	o = engine.Options{
 		Cluster: cfg.Cluster, State: cfg.State.Path, ShutdownTimeout: cfg.ShutdownTimeout,
-		Build: build, Kube: kube, Logger: log,
+		Kube: kube, Logger: log,
 	}
 	if l := cfg.State.Log; l != nil && l.NATS != nil {
 		o.LogPlace = strings.Join(l.NATS.URLs, ",") + ", stream " + l.NATS.Stream.Name

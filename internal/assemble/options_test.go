@@ -28,7 +28,7 @@ sinks:
 		cfg.State.Path = t.TempDir()
 		kube := &rest.Config{Host: "https://a", UserAgent: "kubectl"}
 		log := slog.New(slog.DiscardHandler)
-		o, err := Options(cfg, kube, engine.Build{Version: "1.2"}, log)
+		o, err := Options(cfg, kube, "1.2", log)
 		if err != nil {
 			t.Fatal(err)
 		}

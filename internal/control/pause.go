@@ -23,6 +23,17 @@ func RequestPause(ctx context.Context, b Bridge, sink string, paused bool) (answ
 	return answer, err
 }
 
+// RequestReload asks the bridge to read its configuration file now. The answer says whether it has changed. If the file
+// has mistakes, they are the error.
+func RequestReload(ctx context.Context, b Bridge) (answer string, err error) {
+	err = request(ctx, http.MethodPost, b, "reload", "", func(response io.Reader) error {
+		body, err := io.ReadAll(response)
+		answer = string(body)
+		return err
+	})
+	return answer, err
+}
+
 // RequestPaused asks the bridge that uses the given state directory which sinks are paused, and since when.
 func RequestPaused(ctx context.Context, state string) (since map[string]time.Time, err error) {
 	err = request(ctx, http.MethodGet, Bridge{State: state}, "paused", "", func(response io.Reader) error {

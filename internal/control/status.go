@@ -17,6 +17,9 @@ import (
 // StatusPath is the path of the status on the HTTP port.
 const StatusPath = "/api/status"
 
+// ReloadPath is the path of requests to read the configuration file again.
+const ReloadPath = "/api/reload"
+
 // Status is the status of a process, as `GET /api/status` returns it. It contains no data of objects. Fields are added,
 // but not removed, and keep their meaning.
 type Status struct {

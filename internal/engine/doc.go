@@ -13,12 +13,14 @@
 //	refilter.go    the events that a listener sends after the filter of its sink was changed
 //	queue.go       the queue of a pipeline, in memory and on disk
 //	lost.go        the gap events that replace events which a damaged file lost
-//	pipeline.go    pipeline: one sink with its filter, encoder, queue and drain
+//	pipeline.go    pipeline: one sink with its filter, encoder and delivery
+//	delivery.go    delivery: the queue and the drain of a sink, which can outlive the engine
 //	restating.go   re-sends the known objects of one resource to one sink
 //	resync.go      starts re-sends as restated events, at intervals and on request
 //	pause.go       pauses and resumes a sink on request
 //	introduce.go   starts re-sends as an initial list, for a new destination
 //	collector.go   the metrics that are read from the other parts during a scrape
+//	kept.go        what an engine leaves running for the next one, which has a changed configuration
 //	shutdown.go    the end of delivery: drains stop, sinks are closed
 //	trial.go       [Trial]: passes one change through the same code up to the queue, for `bridge explain`
 //

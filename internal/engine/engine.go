@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"sync"
@@ -17,7 +16,6 @@ import (
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
-	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
@@ -42,14 +40,16 @@ type Engine struct {
 	// reading ends when no more changes are read. During shutdown, the end of reading ends a blocked push.
 	reading     context.Context //nolint:containedctx // handlers of informers are called without one
 	stopReading context.CancelFunc
+
+	replaced    chan struct{} // closed by Replace
+	keep        func(sink string) bool
+	kept        *Kept
+	undelivered map[string]int64 // see Undelivered
 }
 
 // New builds all parts and opens the files of the sinks in the state directory. Run starts the parts.
 func New(o Options) (*Engine, error) {
-	e := &Engine{options: o, metrics: metrics.New(o.Build.Version, o.Build.Commit)}
-	if err := e.metrics.KeepGaps(filepath.Join(o.State, "gaps.json")); err != nil {
-		o.Logger.Warn("cannot read when gap events were last delivered, so their metric is incomplete", "err", err)
-	}
+	e := &Engine{options: o, metrics: o.Metrics, replaced: make(chan struct{}), undelivered: map[string]int64{}}
 	e.reading, e.stopReading = context.WithCancel(context.Background())
 	e.tracker = e.newTracker()
 	for _, build := range []func() error{e.buildPipelines, e.buildSet} {
@@ -58,10 +58,10 @@ func New(o Options) (*Engine, error) {
 		}
 	}
 	e.resyncs = &resyncer{ctx: e.reading, pipelines: e.pipelines, informers: e.set.Informers}
-	e.metrics.Registry.MustRegister(&stateCollector{e.pipelines, e.set.Statuses, e.tracker, e.fuses})
-	if o.Collector != nil {
-		e.metrics.Registry.MustRegister(o.Collector)
+	for _, p := range e.pipelines {
+		p.user.Store(p)
 	}
+	e.metrics.ReadState(&stateCollector{e.pipelines, e.set.Statuses, e.tracker, e.fuses})
 	return e, nil
 }
 
@@ -89,17 +89,12 @@ func (e *Engine) buildPipelines() error {
 		if err != nil {
 			return err
 		}
-		if err := p.open(o.State, owner); err != nil {
-			return err
-		}
-		p.resume(e.tracker)
-		p.drain.Leads = o.Leads
-		if o.OnSettled != nil {
-			count := p.drain.Hooks.OnSettled
-			p.drain.Hooks.OnSettled = func(m *event.Message, sent time.Time, latency time.Duration) {
-				count(m, sent, latency)
-				o.OnSettled(p.Name, m)
+		if p.queue == nil { // not kept
+			if err := p.open(o.State, owner); err != nil {
+				return err
 			}
+			p.resume()
+			p.drain.Leads = o.Leads
 		}
 		slot = min(slot+p.filter.Slots(), object.Slots) // filters that get no slots evaluate their decisions every time
 		e.pipelines = append(e.pipelines, p)
@@ -160,6 +155,11 @@ func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(si
 // started and can do its work. notes describe sinks that do not deliver all their events because their destination has
 // become unavailable, or because they are paused.
 func (e *Engine) Readiness() (reasons, notes []string) {
+	select {
+	case <-e.replaced:
+		return []string{"loading the changed configuration"}, nil
+	default:
+	}
 	if e.reading.Err() != nil {
 		return []string{control.ShuttingDown}, nil
 	}
@@ -191,12 +191,14 @@ func (e *Engine) Readiness() (reasons, notes []string) {
 	return append(reasons, e.set.NotReady()...), notes
 }
 
-// Run runs the engine until ctx ends or one of its parts fails. It then stops in stages:
+// Run runs the engine until ctx ends, Replace is called, or one of its parts fails. It then stops in stages:
 //
 //   - Informers stop reading and pushing changes. With Options.Linger, delivery goes on.
 //   - The drains deliver the queued events for at most ShutdownTimeout, as long as the destination accepts them.
 //   - The remaining events are written to disk.
 //   - The checkpoint is written, and the sinks are closed.
+//
+// After Replace, delivery goes on for the sinks that are kept, and the others have only a short time to deliver.
 //
 // If the checkpoint belongs to another cluster, Run stops in the same way, replaces the checkpoint with an empty one,
 // and returns an error that wraps tracker.ErrOtherCluster. The caller then begins again with another Engine.
@@ -215,48 +217,47 @@ func (e *Engine) Run(ctx context.Context) error {
 			return err
 		})
 	}
-	var checkpoint, spills, drains, set errgroup.Group
+	var checkpoint, set errgroup.Group
 	background, stopBackground := context.WithCancel(context.Background())
 	defer stopBackground()
 	start(&checkpoint, func() error { return e.tracker.Run(background) })
-	spilling, stopSpilling := context.WithCancel(background)
-	defer stopSpilling()
-
 	for _, p := range e.pipelines {
-		defer p.stop()
-		start(&spills, func() error { return p.queue.Run(spilling) })
-		start(&drains, func() error {
-			defer close(p.drained)
-			err := p.drain.Run(p.delivering)
-			if errors.Is(err, context.Canceled) {
-				return nil // left counts the undelivered events
-			}
-			return err
-		})
+		p.start()
 	}
 	start(&set, e.read)
 
-	<-ctx.Done()
-	e.options.Logger.Info("stopping", "shutdownTimeout", e.options.ShutdownTimeout)
+	select {
+	case <-ctx.Done():
+		e.options.Logger.Info("stopping", "shutdownTimeout", e.options.ShutdownTimeout)
+	case <-e.replaced:
+		e.options.Logger.Info("loading the changed configuration")
+	}
 	e.endReading()
 	failure := set.Wait()
-	e.linger()
-	e.finishDelivery()
-	failure = errors.Join(failure, drains.Wait())
-	stopSpilling()
-	failure = errors.Join(failure, spills.Wait())
-	e.notePositions()
+	ending, timeout := e.pipelines, e.options.ShutdownTimeout
+	if ctx.Err() == nil {
+		e.kept = &Kept{timeout: timeout}
+		e.kept.pipelines, ending = e.keepDeliveries()
+		timeout = min(timeout, replaceTimeout)
+	} else {
+		e.linger()
+	}
+	failure = errors.Join(failure, finish(ending, timeout))
+	e.notePositions(ending)
 	stopBackground()
 	failure = errors.Join(failure, checkpoint.Wait())
-	e.closeSinks()
+	for _, p := range ending {
+		e.undelivered[p.Name] = p.undelivered()
+	}
+	closeSinks(ending)
 	return errors.Join(failure, e.tracker.Finish())
 }
 
-// notePositions makes the last commit store the final positions of the sinks, so that the next process does not read
-// back what this process has sent. The drains must have ended.
-func (e *Engine) notePositions() {
+// notePositions makes the last commit store the final positions of sinks, so that the next process does not read back
+// what this process has sent. Their drains must have ended.
+func (e *Engine) notePositions(pipelines []*pipeline) {
 	_ = e.tracker.Commit() // stores the positions that were noted before; an error is logged
-	for _, p := range e.pipelines {
+	for _, p := range pipelines {
 		if note := p.drain.Hooks.Between; note != nil {
 			note()
 		}
@@ -278,7 +279,6 @@ func (e *Engine) read() error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(e.resyncs.Run)
-	group.Go(func() { control.ServeSocket(e.reading, e.options.State, e.resyncs.handler(), e.options.Logger) })
 	err := e.tracker.Identify(e.reading, e.connector, e.client)
 	switch {
 	case e.reading.Err() != nil:

@@ -228,7 +228,7 @@ func TestPositionsDuringTheInitialListForADestination(t *testing.T) {
 		endEngine(t, e)
 		e = start()
 		e.tracker.CaughtUp()
-		e.notePositions()
+		e.notePositions(e.pipelines)
 		if err := e.tracker.Commit(); err != nil {
 			t.Fatal(err)
 		}

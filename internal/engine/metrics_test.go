@@ -37,6 +37,7 @@ func TestMetricsPage(t *testing.T) {
 		Store:   openStore(t, dir),
 		Kube:    &rest.Config{Host: "https://127.0.0.1:1"},
 		Logger:  slog.New(slog.DiscardHandler),
+		Metrics: metrics.New("", ""),
 		Sinks: []Sink{{
 			Name: "js", Encoder: &event.Encoder{}, Destination: stdout.New(io.Discard), Buffer: roomy,
 			Rejections: sinks.Rejections{DeadLetters: &deadletter.Store{Dir: dir + "/letters"}},
@@ -180,9 +181,17 @@ alerts, begin with these:
   delivered much later.
 - ` + "`deltabridge_informer_synced == 0`" + ` for minutes: a resource is not listed.
 - ` + "`time() - deltabridge_informer_last_contact_timestamp_seconds > 900`" + `: a watch is silent.
+- ` + "`deltabridge_config_last_reload_successful == 0`" + ` for minutes: the bridge refuses its [changed
+  configuration](operations.md#changing-the-configuration).
 
 With several replicas, each replica also has the [metrics of its role](availability.md#operation), and only the leader
-has the metrics below.
+has the metrics below. Each replica has these metrics of its configuration:
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+| ` + "`deltabridge_config_last_reload_successful`" + ` | gauge |  | 1 if the configuration file, as it is now, is in use or is about to be; 0 if it was refused |
+| ` + "`deltabridge_config_last_reload_success_timestamp_seconds`" + ` | gauge |  | since when the configuration is in use |
+| ` + "`deltabridge_config_info`" + ` | gauge | ` + "`hash`" + ` | always 1; the hash is the same on replicas with the same configuration |
 
 ## Latency
 

@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -29,9 +29,12 @@ type Options struct {
 	// ShutdownTimeout is the maximum time that a sink may continue to deliver during shutdown. A sink that acknowledges
 	// nothing is stopped earlier.
 	ShutdownTimeout time.Duration
-	Build           Build
 	Kube            *rest.Config // connection to the API server
-	Scopes          []fleet.Scope
+	// Metrics contains the metrics of the engine. Engines that follow one another can share it.
+	Metrics *metrics.Metrics
+	// Kept contains what an earlier engine has left running for this one. It is nil if there is none.
+	Kept   *Kept
+	Scopes []fleet.Scope
 	// Watch is the watch configuration as a string. The bridge compares it with the string of the previous process.
 	Watch string
 	// ManagedFields reports whether the objects keep their managedFields.
@@ -53,16 +56,12 @@ type Options struct {
 	// DetachedSince returns since when only this process has what changes, because the state log is unavailable, or the
 	// zero time. It may be nil.
 	DetachedSince func() time.Time
-	Collector     prometheus.Collector // additional metrics; may be nil
 	// OnReady is called once, when Readiness first returns no reasons. It may be nil.
 	OnReady func()
 	// OnSettled is called by the goroutine of a sink when the destination has acknowledged an event. It may be nil.
 	OnSettled func(sink string, m *event.Message)
 	Logger    *slog.Logger
 }
-
-// Build describes the binary for the build_info metric.
-type Build struct{ Version, Commit string }
 
 // Enrichment configures the index of facts for enriched events. The needs of the sinks are configured in Sink.
 type Enrichment struct {

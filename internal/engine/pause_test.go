@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -46,6 +48,10 @@ func engineOf(t *testing.T, store *checkpoint.Store, state string, destinations 
 	o := Options{
 		Cluster: "c", State: state, Store: store,
 		Kube: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler),
+		Metrics: metrics.New("", ""),
+	}
+	if err := o.Metrics.KeepGaps(filepath.Join(state, "gaps.json")); err != nil {
+		t.Fatal(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(destinations)) {
 		o.Sinks = append(o.Sinks, Sink{

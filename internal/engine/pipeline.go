@@ -5,22 +5,17 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/internal/tracker"
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
@@ -39,76 +34,54 @@ type books interface {
 	HasCaughtUp() bool
 }
 
-// pipeline contains all parts that work for one sink, in the order in which events pass them: filter, encoder, queue,
-// drain, sink.
+// pipeline contains all parts that work for one sink, in the order in which events pass them: filter, encoder, and the
+// parts of its delivery.
 type pipeline struct {
 	Sink
+	*delivery
 
-	filter  *filter.Filter
-	queue   *fifo.Queue[*event.Message]
-	push    func(context.Context, *event.Message) error // queue.Push, except in a Trial
-	drain   *sinks.Drain
-	letters *deadletter.Store // nil if the sink has no dead-letter file
+	filter *filter.Filter
+	push   func(context.Context, *event.Message) error // queue.Push, except in a Trial
 	// enrich returns the context of an object for enriched events. It is nil if the sink does not require enrichment.
-	enrich func(schema.GroupVersionResource, *object.Object) *event.Context
-	// destinations contains the latest destination that the sink reported, until the destination is read from the channel.
-	destinations chan string
-	restating    chan struct{} // contains an element while objects are re-sent to the sink
-	// introducing is set while a new destination does not have its whole initial list. Until then, the positions in the
-	// destination do not advance, so that the next process finds the part of the list that was sent.
-	introducing atomic.Bool
-	parkedLost  chan struct{} // contains an element when parked events were lost, until announceLost receives it
+	enrich    func(schema.GroupVersionResource, *object.Object) *event.Context
+	restating chan struct{} // contains an element while objects are re-sent to the sink
 
 	// clusterUID and epoch are copied to the messages that listeners encode. They are set before the first listener
 	// exists.
 	clusterUID, epoch string
 
-	metrics *metrics.Sink
-	log     *slog.Logger
 	books   books
-	store   *checkpoint.Store
+	tracker *tracker.Tracker // nil except in an Engine
+	// onSettled is Options.OnSettled. It may be nil.
+	onSettled func(sink string, m *event.Message)
 	// old contains earlier filters of the sink by their string form. The value is nil if a filter cannot be compiled.
 	old map[string]*filter.Filter
-	// spilled contains the positions of the events that were in the spill at the start, by cluster and source. It is empty
-	// if the spill was empty; then the positions in the checkpoint apply.
-	spilled map[string]string
-	outside bool // whether events wait on disk in files that the state log does not contain
 
-	pausing sync.Mutex // held while the sink is paused or resumed
-
-	delivering context.Context    //nolint:containedctx // the context of drain.Run
-	stop       context.CancelFunc // stops the drain immediately
-	drained    chan struct{}      // closed when the drain has ended
-
-	run        string        // a random name of this process
+	run        string        // a random name of this engine
 	deliveries atomic.Uint64 // number of restated events
-
-	unreadable atomic.Int64 // spilled events that could not be read back
-	abandoned  atomic.Int64 // events that could not be queued because the bridge was shutting down
 }
 
 // newPipeline returns a pipeline without queue and drain, which open adds. It does no I/O. slot is the first decision
 // slot that the pipeline's filter may use.
 func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 	p := &pipeline{
-		Sink:         s,
-		enrich:       e.enrichment.forSink(s.Enrich),
-		destinations: make(chan string, 1),
-		restating:    make(chan struct{}, 1),
-		parkedLost:   make(chan struct{}, 1),
-		metrics:      e.metrics.ForSink(s.Name),
-		log:          e.options.Logger.With("sink", s.Name),
-		books:        e.tracker,
-		store:        e.options.Store,
-		old:          map[string]*filter.Filter{},
-		drained:      make(chan struct{}),
-		run:          randomName() + "-",
+		Sink:      s,
+		enrich:    e.enrichment.forSink(s.Enrich),
+		restating: make(chan struct{}, 1),
+		books:     e.tracker,
+		tracker:   e.tracker,
+		onSettled: e.options.OnSettled,
+		old:       map[string]*filter.Filter{},
+		run:       randomName() + "-",
 	}
-	p.delivering, p.stop = context.WithCancel(context.Background())
+	if !p.adopt(e.options.Kept) {
+		p.delivery = newDelivery(e.metrics.ForSink(s.Name), e.options.Store, e.options.Logger.With("sink", s.Name))
+		p.letters, _ = s.Rejections.DeadLetters.(*deadletter.Store)
+		p.user.Store(p)
+	}
 	p.Encoder.OnOldMissing = func(err error) {
 		p.log.Error("cannot read the state before an update, so the change is sent without it", "err", err)
 	}
-	p.letters, _ = s.Rejections.DeadLetters.(*deadletter.Store)
 	var err error
 	if p.filter, err = p.compile(s.Rules, slot); err != nil {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
@@ -132,7 +105,7 @@ func (p *pipeline) open(state string, owner func() sinks.Owner) error {
 		Queue:      p.queue,
 		Rejections: p.Rejections,
 		Parked:     parking,
-		Hooks:      p.metrics.Hooks(),
+		Hooks:      p.hooks(),
 		Logger:     p.log,
 	}
 	p.restorePause()
@@ -141,17 +114,19 @@ func (p *pipeline) open(state string, owner func() sinks.Owner) error {
 
 // resume makes the sink read back what earlier processes wrote, and has its positions stored. It must be called before
 // the drain runs.
-func (p *pipeline) resume(t *tracker.Tracker) {
+func (p *pipeline) resume() {
 	sink, ok := p.Destination.(sinks.Resumer)
 	if !ok {
 		return
 	}
+	t := p.tracker
 	sink.Resume(t.Resumes(p.Name))
 	p.drain.ReadsBack, p.drain.Fenced = true, sink.Fenced
 	p.introducing.Store(strings.HasPrefix(t.Destination(p.Name), partOf))
 	spilled := p.queue.Last() // the last of the events that earlier processes left on disk, and may have sent
 	done := false             // set if nothing that was sent before the last bookmark comes again when that is stored
 	p.drain.Hooks.Between = func() {
+		t := p.user.Load().tracker
 		if t.NeedsBookmark(p.Name) && p.queue.Gone(spilled) && !p.introducing.Load() {
 			if done {
 				sink.Forget()
@@ -207,9 +182,6 @@ func (p *pipeline) label(m *event.Message, history, delivery string) {
 		m.Delivery = p.run + strconv.FormatUint(p.deliveries.Add(1), 36)
 	}
 }
-
-// settle records that the sink has settled a message.
-func (p *pipeline) settle(m *event.Message) { p.books.Settle(p.Name, m) }
 
 // attach adds a listener to an informer. If no object of the informer's resource can pass the filter or an earlier
 // filter, it adds none. ctx ends when the process stops reading changes.
@@ -275,6 +247,17 @@ func (p *pipeline) left() (onDisk, lost int64) {
 	lost = int64(p.queue.Stats().Items) + p.abandoned.Load()
 	onDisk, _, _, _, _ = p.queue.SpillStats()
 	return onDisk, max(0, lost-onDisk)
+}
+
+// undelivered returns the number of events that were not delivered, including parked ones. The drain must have ended,
+// and the store of parked events must be open.
+func (p *pipeline) undelivered() (events int64) {
+	onDisk, lost := p.left()
+	events = onDisk + lost
+	for _, q := range p.drain.Parked.Queues() {
+		events += int64(q.Events)
+	}
+	return events
 }
 
 // close closes the sink's connections and the store of parked events.

@@ -36,7 +36,7 @@ func (p *pipeline) openQueue(state string) error {
 			if m.Origin.Source == "" {
 				return "", ""
 			}
-			return spillMark(p.books.ClusterUID(), m.Origin.Source, m.History), m.Origin.Position
+			return spillMark(p.user.Load().books.ClusterUID(), m.Origin.Source, m.History), m.Origin.Position
 		},
 		OnSettled: func(messages []*event.Message) {
 			for _, m := range messages {
@@ -46,7 +46,7 @@ func (p *pipeline) openQueue(state string) error {
 		Receipt: func(m *event.Message) *event.Message { return &event.Message{Origin: m.Origin, History: m.History} },
 		OnCorrupt: func(l fifo.Loss) []*event.Message {
 			p.unreadable.Add(int64(l.Items()))
-			return p.lostGaps(l)
+			return p.user.Load().lostGaps(l)
 		},
 		HoldUp: holdUp, Since: func(m *event.Message) time.Time { return m.Time },
 		Logger: p.log,

@@ -16,6 +16,9 @@ const (
 	// ended before it had delivered all events.
 	closeTimeout = 5 * time.Second
 	cutTimeout   = 100 * time.Millisecond
+	// replaceTimeout is the maximum time that a sink may continue to deliver when the engine is replaced. The other sinks
+	// wait for it.
+	replaceTimeout = 2 * time.Second
 )
 
 // lingerTick is the interval at which linger checks whether events wait.
@@ -39,13 +42,13 @@ func (e *Engine) linger() {
 	}
 }
 
-// finishDelivery lets the drains deliver the queued events until the shutdown timeout. A drain whose destination does
+// finishDelivery lets the drains deliver the queued events until the timeout. A drain whose destination does
 // not accept events is stopped at once. Events that a drain leaves are written to disk.
-func (e *Engine) finishDelivery() {
-	ctx, cancel := context.WithTimeout(context.Background(), e.options.ShutdownTimeout)
+func finishDelivery(pipelines []*pipeline, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var group sync.WaitGroup
-	for _, p := range e.pipelines {
+	for _, p := range pipelines {
 		p.queue.Close()
 		group.Go(func() { p.finishDelivery(ctx) })
 	}
@@ -72,9 +75,9 @@ func (p *pipeline) finishDelivery(ctx context.Context) {
 }
 
 // closeSinks closes the connections of all sinks concurrently, and logs how many events each sink leaves undelivered.
-func (e *Engine) closeSinks() {
+func closeSinks(pipelines []*pipeline) {
 	var group sync.WaitGroup
-	for _, p := range e.pipelines {
+	for _, p := range pipelines {
 		group.Go(func() {
 			timeout := closeTimeout
 			if p.queue.Stats().Items > 0 {

@@ -137,9 +137,8 @@ func TestFinishDelivery(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := withTenEvents(t, test.sink, test.paused)
-				e := &Engine{options: Options{ShutdownTimeout: test.timeout}, pipelines: []*pipeline{p}}
 				began := time.Now()
-				e.finishDelivery()
+				finishDelivery([]*pipeline{p}, test.timeout)
 				if took := time.Since(began); took > test.took {
 					t.Errorf("took %s, want at most %s", took, test.took)
 				}
@@ -154,7 +153,7 @@ func TestFinishDelivery(t *testing.T) {
 // The chart's grace period leaves 15 seconds for the steps after the delivery, regardless of how many sinks hang.
 func TestSinksCloseAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &Engine{}
+		var pipelines []*pipeline
 		for range 5 {
 			p := pipelineFor(t, roomy)
 			parking, err := p.openParked(t.TempDir())
@@ -163,10 +162,10 @@ func TestSinksCloseAtOnce(t *testing.T) {
 			}
 			p.drain = &sinks.Drain{Sink: &slowSink{}, Queue: p.queue, Parked: parking, Logger: p.log}
 			p.Disconnect = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-			e.pipelines = append(e.pipelines, p)
+			pipelines = append(pipelines, p)
 		}
 		began := time.Now()
-		e.closeSinks()
+		closeSinks(pipelines)
 		if took := time.Since(began); took != closeTimeout {
 			t.Errorf("took %s, want %s", took, closeTimeout)
 		}

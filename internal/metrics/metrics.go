@@ -27,7 +27,26 @@ type Metrics struct {
 	// previous process wrote such events to the spill.
 	started time.Time
 	gaps    gaps
+	state   stateReader
 }
+
+// stateReader is a collector that can be replaced.
+type stateReader struct {
+	atomic.Pointer[prometheus.Collector]
+}
+
+// Describe implements prometheus.Collector. It describes no metrics, because they differ.
+func (*stateReader) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (r *stateReader) Collect(ch chan<- prometheus.Metric) {
+	if c := r.Load(); c != nil {
+		(*c).Collect(ch)
+	}
+}
+
+// ReadState makes each scrape read the metrics of c, in place of those of the collector of an earlier call.
+func (m *Metrics) ReadState(c prometheus.Collector) { m.state.Store(&c) }
 
 // delayBuckets are histogram buckets from 0.5 ms (a broker on the same machine) to 2 hours (a long outage).
 //
@@ -42,7 +61,8 @@ func New(version, commit string) *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry(), started: time.Now()}
 	build := factory{m.Registry, prometheus.Labels{"version": version, "commit": commit}}
 	build.gauge("build_info", "Always 1; the labels describe the build.").Set(1)
-	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&m.state)
 	return m
 }
 

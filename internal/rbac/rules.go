@@ -302,7 +302,7 @@ func (a *Access) GrantCommands() { a.Cluster = append(a.Cluster, Commands()...) 
 // accepted by the leader.
 func Commands() []rbacv1.PolicyRule {
 	return append(reviews(), rbacv1.PolicyRule{
-		NonResourceURLs: []string{"/api/pause", "/api/resume", "/api/resync"}, Verbs: []string{"post"},
+		NonResourceURLs: []string{"/api/pause", "/api/reload", "/api/resume", "/api/resync"}, Verbs: []string{"post"},
 	})
 }
 

@@ -63,9 +63,11 @@ type Copy struct {
 
 	patience time.Duration
 	mu       sync.Mutex // guards the following fields
-	refused  time.Time  // when Lead first failed because the log has lost commits; zero if it did not
-	asked    time.Time  // when Eligible was last called
-	vacant   time.Time  // since when there has been no leader
+	// configuration is the hash of the configuration that this process has, or would have as the leader.
+	configuration string
+	refused       time.Time // when Lead first failed because the log has lost commits; zero if it did not
+	asked         time.Time // when Eligible was last called
+	vacant        time.Time // since when there has been no leader
 }
 
 // unknown is the value of Behind if it is not known.
@@ -75,7 +77,7 @@ const unknown = -1
 // the log.
 func Open(o Options) (*Copy, error) {
 	c := &Copy{
-		claim: o.Claim, patience: o.Patience, timing: cmp.Or(o.timing, defaultTiming()),
+		claim: o.Claim, configuration: o.Claim.Configuration, patience: o.Patience, timing: cmp.Or(o.timing, defaultTiming()),
 		logger: cmp.Or(o.Checkpoint.Logger, slog.New(slog.DiscardHandler)),
 	}
 	c.claim.Format = checkpoint.Format

@@ -19,7 +19,7 @@ import (
 func (c *Copy) Lead(ctx context.Context, acceptLoss bool) error {
 	c.resign()
 	c.part = nil
-	w := statelog.NewWriter(c.log, c.store.Copy(), c.claim)
+	w := statelog.NewWriter(c.log, c.store.Copy(), c.currentClaim())
 	err := c.store.Exclusively(func() error {
 		err := w.Claim(ctx, acceptLoss)
 		if err == nil {
@@ -48,6 +48,43 @@ func (c *Copy) Lead(ctx context.Context, acceptLoss bool) error {
 	c.behind.Store(0)
 	c.wasReady.Store(true)
 	return nil
+}
+
+// SetConfiguration sets the hash of the configuration that this process has from now on. If this process leads, the log
+// names the configuration when SetConfiguration returns nil. After an error, and while the broker is unavailable,
+// Maintain tries again.
+func (c *Copy) SetConfiguration(ctx context.Context, hash string) error {
+	c.mu.Lock()
+	c.configuration = hash
+	c.mu.Unlock()
+	if !c.leads.Load() {
+		return nil
+	}
+	return c.store.Exclusively(func() error { return c.renew(ctx) })
+}
+
+func (c *Copy) currentClaim() statelog.Claim {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	claim := c.claim
+	claim.Configuration = c.configuration
+	return claim
+}
+
+// renew claims the log again if it names another configuration than this process has. The engine goes on. While the
+// checkpoint is detached, it does nothing.
+func (c *Copy) renew(ctx context.Context) error {
+	claim := c.currentClaim()
+	if c.isDetached() || c.journal.over != nil || c.journal.writer.Term().Configuration == claim.Configuration {
+		return c.journal.over
+	}
+	w := statelog.NewWriter(c.log, c.store.Copy(), claim)
+	err := c.journal.call(ctx, func(ctx context.Context) error { return w.Claim(ctx, true) })
+	if err == nil {
+		c.journal.writer = w
+		c.logger.Info("state log names the changed configuration", "epoch", w.Term().Epoch)
+	}
+	return err
 }
 
 // Maintain does what a leader must do beside its transactions. It writes everything again if the log has grown enough
@@ -91,6 +128,9 @@ func (c *Copy) step(ctx context.Context, check bool) (more bool, err error) {
 	err = c.store.Exclusively(func() error {
 		if more = c.isDetached(); more { // it is since a moment ago
 			return nil
+		}
+		if err := c.renew(ctx); err != nil {
+			return err
 		}
 		return c.journal.call(ctx, func(ctx context.Context) (err error) {
 			if check {

@@ -434,3 +434,69 @@ func TestLeadFails(t *testing.T) {
 	p.lead().mustPut("a", 1)
 	expectLog(t, b.Open(), p.content())
 }
+
+// The configuration of a leader changes: the log names the changed one from then on, without another term for the
+// engine. A standby that has it prefers to take over, and one that does not lets others try first.
+func TestSetConfiguration(t *testing.T) {
+	for _, producers := range []bool{false, true} {
+		t.Run(fmt.Sprint("producers: ", producers), func(t *testing.T) {
+			b := logtest.NewBroker(producers)
+			patient := func(o *Options) { o.Patience = time.Hour }
+			p, standby := start(t, b.Open(), "").lead(), start(t, b.Open(), "", patient)
+			stopStandby, _ := standby.run(standby.Follow)
+			stop, _ := p.run(p.Maintain)
+			p.mustPut("a", 1)
+			epoch, ended := p.Epoch(), p.journal.ended
+			for _, hash := range []string{"one", "two"} {
+				for _, r := range []*process{p, standby} {
+					if err := r.SetConfiguration(t.Context(), hash); err != nil {
+						t.Fatal(err)
+					}
+				}
+				p.mustPut("b", 2)
+				standby.caughtUp(p)
+				if in := standby.Store().Copy().Point().Claim.Configuration; in != hash || !standby.Eligible() {
+					t.Errorf("the log names %q, want %q, eligible: %t", in, hash, standby.Eligible())
+				}
+			}
+			if p.Epoch() != epoch+2 || p.journal.ended != ended || p.Behind() != 0 {
+				t.Errorf("epoch %d, was %d; %d behind", p.Epoch(), epoch, p.Behind())
+			}
+			if err := p.SetConfiguration(t.Context(), "two"); err != nil || p.Epoch() != epoch+2 {
+				t.Errorf("nothing has changed: %v, epoch %d", err, p.Epoch())
+			}
+			if err := standby.SetConfiguration(t.Context(), "three"); err != nil || standby.Eligible() {
+				t.Errorf("%v, eligible with another configuration than the leader: %t", err, standby.Eligible())
+			}
+			stopped(t, stop)
+			expectLog(t, b.Open(), p.content())
+			stopped(t, stopStandby)
+		})
+	}
+}
+
+// While the broker of the log is unavailable, the leader uses a changed configuration anyway. The log names it when the
+// broker is back.
+func TestSetConfigurationWithoutTheLog(t *testing.T) {
+	for name, o := range outages() {
+		t.Run(name, func(t *testing.T) {
+			b := logtest.NewBroker(true)
+			memory := b.Open()
+			p := start(t, memory, "").lead()
+			p.mustPut("a", 1)
+			o.begin(p, memory)
+			p.mustPut("a", 2)
+			if err := p.SetConfiguration(t.Context(), "changed"); err != nil {
+				t.Error(err)
+			}
+			o.end(p, memory)
+			stop, _ := p.run(p.Maintain)
+			eventually(t, "the log names the configuration", func() bool {
+				return p.Store().Copy().Point().Claim.Configuration == "changed"
+			})
+			p.mustPut("b", 3)
+			stopped(t, stop)
+			expectLog(t, b.Open(), p.content())
+		})
+	}
+}

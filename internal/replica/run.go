@@ -258,11 +258,12 @@ func (c *Copy) isWithin(commits int) bool { return c.Behind() >= 0 && c.Behind()
 // log lost commits. Eligible does not block.
 func (c *Copy) Eligible() bool {
 	preferred := c.isWithin(eligibleBehind) || c.wasReady.Load() && c.incomplete.Load()
-	if in := c.store.Copy().Point().Claim.Configuration; in != "" && in != c.claim.Configuration {
-		preferred = false
-	}
+	in := c.store.Copy().Point().Claim.Configuration
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if in != "" && in != c.configuration {
+		preferred = false
+	}
 	now := time.Now()
 	if now.Sub(c.asked) > 2*c.patience {
 		c.vacant = now // another process has been the leader meanwhile

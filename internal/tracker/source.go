@@ -249,6 +249,17 @@ func (t *Tracker) ledgers() map[string]*ledger.Ledger {
 	return ledgers
 }
 
+// Unsettled returns the number of events of all sources that a sink has not settled. whole reports whether the sink was
+// sent either the whole initial list or nothing of each source.
+func (t *Tracker) Unsettled(sink string) (events int, whole bool) {
+	whole = true
+	for _, l := range t.ledgers() {
+		n, all := l.Unsettled(sink)
+		events, whole = events+n, whole && all
+	}
+	return events, whole
+}
+
 // Lags returns how far each sink is behind, by source and sink.
 func (t *Tracker) Lags() map[string]map[string]ledger.Lag {
 	lags := map[string]map[string]ledger.Lag{}

@@ -145,6 +145,14 @@ func (s *Store) TakeOver() error {
 	return s.leaveNewer()
 }
 
+// SetPrivacy replaces Options.Privacy, as if the store were opened again: call TakeOver next. Until it returns, the
+// store must not be used for anything but events.
+func (s *Store) SetPrivacy(p Privacy) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.opts.Privacy = p
+}
+
 // Close closes the file. It waits for running transactions. Further calls do nothing.
 func (s *Store) Close() error {
 	s.writing.Lock()

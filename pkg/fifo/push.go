@@ -145,6 +145,13 @@ func (q *Queue[T]) Lift() {
 	q.admit()
 }
 
+// Restore ends Lift: the bounds apply again to later pushes.
+func (q *Queue[T]) Restore() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lifted = false
+}
+
 // Close makes waiting and later pushes fail. Items in the queue can still be taken. Calling it again has no effect.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()

@@ -69,6 +69,15 @@ func (s *sinkLedger) watermark() (m mark, fresh bool) {
 	return s.here, !s.caught
 }
 
+// Unsettled returns the number of events that a sink has not settled. whole reports whether the sink was sent either
+// its whole initial list or nothing.
+func (l *Ledger) Unsettled(sink string) (events int, whole bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.sinks[sink]
+	return len(s.open), s.caught || !s.began
+}
+
 // Recorded returns the number of the last change, or of the last event for a sink if that is later. Events of
 // TrackAgain do not count. It returns 0 if the ledger has no position yet.
 func (l *Ledger) Recorded(sink string) uint64 {

@@ -94,6 +94,25 @@ func TestChaos(t *testing.T) {
 	}
 }
 
+// TestReloads is TestChaos with configurations that change while the bridge runs.
+func TestReloads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes minutes")
+	}
+	w := newWorld(t, 0, bridgeBinary, nil)
+	w.keepDir = *keep
+	o := Options{Reloads: true}
+	if *onKafka == "yes" {
+		w.startKafka()
+		o.Kafka = true
+	}
+	for n := range *runs {
+		for range *repeat {
+			w.one(t, Generate(*seed+uint64(n), o))
+		}
+	}
+}
+
 // shrinkQuiet is settleQuiet while a scenario is shrunk: most runs then lack something, and wait for it.
 const shrinkQuiet = 10 * time.Second
 

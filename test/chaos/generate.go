@@ -20,6 +20,8 @@ const boxes = "boxes.chaos.example.com"
 type Options struct {
 	Kafka bool // Kafka can be used
 	Disk  bool // the disk of the state can be filled
+	// Reloads makes most configurations change while the bridge runs.
+	Reloads bool
 }
 
 // Generate draws a scenario. The same seed and options give the same scenario.
@@ -56,6 +58,12 @@ func Generate(seed uint64, o Options) Scenario {
 	}
 	if o.Kafka {
 		motifs = append(motifs, g.lateBytes, g.lateBytes)
+	}
+	if o.Reloads {
+		motifs = []func(){
+			g.reload, g.reload, g.reload, g.reload, g.reload, g.reload, g.outage, g.flap, g.restarts, g.resync, g.pauseSink,
+			g.reconfigure,
+		}
 	}
 	for range 1 + g.IntN(2) {
 		for range 1 + g.IntN(3) {
@@ -323,6 +331,25 @@ func (g *generator) reconfigure() {
 	}
 	g.add(Step{Action: Start})
 	g.pause(1500)
+}
+
+// reload: the configuration changes while the bridge runs, once or several times in a row, also while a destination is
+// away.
+func (g *generator) reload() {
+	sink := ""
+	if g.chance(30) {
+		sink = g.anySink()
+		g.add(Step{Action: pick(g, Away, Hang), Sink: sink})
+		g.pause(1000)
+	}
+	for range 1 + g.IntN(3) {
+		g.change()
+		g.add(Step{Action: Reload})
+		g.pause(1500)
+	}
+	if sink != "" && g.chance(80) {
+		g.add(Step{Action: Back, Sink: sink})
+	}
 }
 
 // reconfigureTwice restarts the bridge before it is done with what a changed configuration means, or changes it back.

@@ -12,7 +12,7 @@ import (
 func TestGenerateIsPure(t *testing.T) {
 	actions := map[Action]int{}
 	for seed := range uint64(500) {
-		o := Options{Kafka: seed%2 == 0, Disk: seed%3 == 0}
+		o := Options{Kafka: seed%2 == 0, Disk: seed%3 == 0, Reloads: seed%5 == 0}
 		s := Generate(seed, o)
 		if diff := cmp.Diff(s, Generate(seed, o)); diff != "" {
 			t.Fatal(diff)
@@ -27,7 +27,7 @@ func TestGenerateIsPure(t *testing.T) {
 			}
 		}
 	}
-	for _, a := range []Action{Write, Kill, Term, Start, Configure, Away, Hang, Late, Cut, Back, Forget, RestartAPI, HangAPI, BackAPI, FillDisk, FreeDisk, Lose, Resync, PauseSink, ResumeSink, Settle} {
+	for _, a := range []Action{Write, Kill, Term, Start, Configure, Reload, Away, Hang, Late, Cut, Back, Forget, RestartAPI, HangAPI, BackAPI, FillDisk, FreeDisk, Lose, Resync, PauseSink, ResumeSink, Settle} {
 		if actions[a] < 20 {
 			t.Errorf("%s was drawn %d times", a, actions[a])
 		}

@@ -88,6 +88,7 @@ const (
 	Term       Action = "term"       // SIGTERM, and wait for the end
 	Start      Action = "start"      // of the bridge, unless it runs
 	Configure  Action = "configure"  // use another configuration from the next start on
+	Reload     Action = "reload"     // use the configured configuration now, without a restart
 	Away       Action = "away"       // the destination Sink refuses connections
 	Hang       Action = "hang"       // the destination Sink accepts connections and answers nothing
 	Late       Action = "late"       // existing connections to Sink hang: what was sent there arrives when it is back

@@ -29,6 +29,8 @@ func (r *run) do(ctx context.Context, s Step) error {
 		return r.start(ctx)
 	case Configure:
 		r.config = s.Config.Clone()
+	case Reload:
+		return r.reload(ctx)
 	case Away, Hang, Late, Cut:
 		return r.disturb(ctx, s.Sink, s.Action)
 	case Back:

@@ -195,7 +195,7 @@ func TestCredentialsAreFiles(t *testing.T) {
 	}
 }
 
-// A changed configuration replaces the Pod; other values do not.
+// A changed configuration replaces the Pod, unless the bridge is to load it; other values do not.
 func TestChecksum(t *testing.T) {
 	const name = "checksum/config"
 	of := func(args ...string) string {
@@ -207,6 +207,9 @@ func TestChecksum(t *testing.T) {
 	}
 	if changed := of("--set", "config.cluster=other"); changed == first {
 		t.Errorf("%q for another configuration too", changed)
+	}
+	if sum := of("--set", "reloadConfig=true"); sum != "" {
+		t.Errorf("%q although the bridge loads the configuration", sum)
 	}
 }
 

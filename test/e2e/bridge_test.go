@@ -53,14 +53,7 @@ func startBridgeIn(t *testing.T, dir, kubeconfig, config string) *bridge {
 func startBridgeWith(t *testing.T, dir, kubeconfig, state, config string) *bridge {
 	t.Helper()
 	file := filepath.Join(dir, "bridge.yaml")
-	text := fmt.Sprintf(
-		"cluster: e2e\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\", ui: true}\nstate: {path: %q%s}\nlog: {level: debug}\n%s",
-		kubeconfig,
-		filepath.Join(dir, "state"),
-		state,
-		config,
-	)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(completeConfig(dir, kubeconfig, state, config)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	b := &bridge{t: t, log: &observe.LogBuffer{}, stdout: &observe.LogBuffer{}, ended: make(chan error, 1)}
@@ -93,6 +86,13 @@ func startBridgeWith(t *testing.T, dir, kubeconfig, state, config string) *bridg
 		return nil
 	})
 	return b
+}
+
+// completeConfig adds to a configuration what startBridgeWith adds.
+func completeConfig(dir, kubeconfig, state, config string) string {
+	return fmt.Sprintf(
+		"cluster: e2e\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\", ui: true}\nstate: {path: %q%s}\nlog: {level: debug}\n%s",
+		kubeconfig, filepath.Join(dir, "state"), state, config)
 }
 
 func tail(text string, lines int) string {

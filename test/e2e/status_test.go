@@ -74,7 +74,7 @@ func TestCommandsReachTheLeader(t *testing.T) {
 		}
 	}
 	for _, b := range o.peers {
-		for _, path := range []string{"resync", "pause?sink=jetstream", "resume?sink=jetstream", "status", "other"} {
+		for _, path := range []string{"resync", "pause?sink=jetstream", "resume?sink=jetstream", "reload", "status", "other"} {
 			for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodGet} {
 				want := http.StatusUnauthorized
 				if path == "status" && method == http.MethodGet {

@@ -50,6 +50,12 @@ has reported it.
   severity: warning
   summary: The bridge restarts repeatedly.
   description: 'It has restarted {{`{{ $value }}`}} times in the last hour.'
+- alert: DeltabridgeReloadRefused
+  expr: deltabridge_config_last_reload_successful{ {{- $of -}} } == 0
+  for: 5m
+  severity: warning
+  summary: The bridge refuses its changed configuration.
+  description: 'It continues with the earlier one. The log and /api/status have the reason. After a restart, it would not start.'
 - alert: DeltabridgeSinkDisconnected
   expr: |
     deltabridge_sink_connected{ {{- $of -}} } == 0

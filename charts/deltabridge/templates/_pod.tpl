@@ -124,7 +124,10 @@ metadata:
   labels:
     {{- include "deltabridge.podLabels" . | nindent 4 }}
   annotations:
-    {{- $own := dict "kubectl.kubernetes.io/default-container" "bridge" "checksum/config" (include "deltabridge.config" . | sha256sum) }}
+    {{- $own := dict "kubectl.kubernetes.io/default-container" "bridge" }}
+    {{- if not .Values.reloadConfig }}
+    {{- $_ := set $own "checksum/config" (include "deltabridge.config" . | sha256sum) }}
+    {{- end }}
     {{- toYaml (merge $own .Values.podAnnotations .Values.commonAnnotations) | nindent 4 }}
 spec:
   {{- include "deltabridge.podSpec" . | nindent 2 }}

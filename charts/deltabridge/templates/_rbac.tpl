@@ -204,7 +204,7 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- $rules = append $rules (dict "apiGroups" (list "authorization.k8s.io") "resources" (list "subjectaccessreviews") "verbs" (list "create")) }}
 {{- end }}
 {{- if $http.peers }}
-{{- $rules = append $rules (dict "nonResourceURLs" (list "/api/pause" "/api/resume" "/api/resync") "verbs" (list "post")) }}
+{{- $rules = append $rules (dict "nonResourceURLs" (list "/api/pause" "/api/reload" "/api/resume" "/api/resync") "verbs" (list "post")) }}
 {{- end }}
 {{- $rules = concat $rules ($.Values.rbac.extraRules | default list) }}
 {{- end }}

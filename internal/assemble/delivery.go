@@ -1,0 +1,27 @@
+package assemble
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+)
+
+// KeepsDelivery reports whether a sink is delivered in the same way with both configurations: its destination, its
+// queue, and what happens to rejected events are the same. Its filters, and what its events contain, can differ.
+func KeepsDelivery(before, after *config.Config, sink string) bool {
+	a, b := deliveryOf(before, sink), deliveryOf(after, sink)
+	return a != nil && b != nil && reflect.DeepEqual(a, b)
+}
+
+// deliveryOf returns the part of a sink's configuration that is about delivery, or nil if there is no such sink.
+func deliveryOf(cfg *config.Config, sink string) *config.Sink {
+	n := slices.IndexFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == sink })
+	if n < 0 {
+		return nil
+	}
+	s := cfg.Sinks[n]
+	s.Filters, s.Resync, s.Enrich = nil, 0, config.Enrich{}
+	s.Payload, s.Patch, s.Content, s.Secrets = "", "", "", ""
+	return &s
+}

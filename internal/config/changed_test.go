@@ -1,0 +1,42 @@
+package config
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// A configuration is the same if it is parsed twice, whatever it contains. What cannot change at run time is reported
+// with its place.
+func TestParseChanged(t *testing.T) {
+	data, err := os.ReadFile("testdata/design.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, err := parseOffline("design.yaml", string(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := parseOffline("design.yaml", string(data))
+	if err != nil || !Same(running, again) {
+		t.Errorf("parsed again, the configuration differs: %v", err)
+	}
+	parse := func(text string) (*Config, error) { return ParseChanged("a.yaml", []byte(text), Default()) }
+	if c, err := parse("shutdownTimeout: 5s\nwatch: [{resources: [pods]}]\nsinks: [{name: a, stdout: {}}]"); err != nil ||
+		Same(c, Default()) {
+		t.Errorf("what can change: %v", err)
+	}
+	for text, want := range map[string]string{
+		"cluster: b":                      "a.yaml:1:10: cluster: cannot change while the bridge runs",
+		"\nstate: {path: b}":              "a.yaml:2:15: state.path: cannot change",
+		"state: {log: {}}":                "state.log: has no broker",
+		"kubeconfig: a.yaml":              "kubeconfig",
+		"election: {retryPeriod: 1500ms}": "election: cannot change",
+		"http: {listen: \":1\"}":          "http.listen: cannot change",
+		"log: {format: json}":             "log.format: cannot change",
+	} {
+		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/tracker"
+)
+
+// Kept contains the deliveries that an engine has left running for the next one, which continues with a changed
+// configuration. They go on sending what waits in their queues.
+type Kept struct {
+	pipelines []*pipeline
+	timeout   time.Duration
+}
+
+// Close ends what no engine has continued, as at the end of Engine.Run. A nil *Kept is valid and does nothing.
+func (k *Kept) Close() error {
+	if k == nil {
+		return nil
+	}
+	err := finish(k.pipelines, k.timeout)
+	closeSinks(k.pipelines)
+	return err
+}
+
+// adopt makes the pipeline continue the delivery that an earlier engine has kept for its sink. It returns false if
+// there is none. What Options.Sinks contains of another delivery is not used then.
+func (p *pipeline) adopt(k *Kept) bool {
+	if k == nil {
+		return false
+	}
+	n := slices.IndexFunc(k.pipelines, func(earlier *pipeline) bool { return earlier.Name == p.Name })
+	if n < 0 {
+		return false
+	}
+	earlier := k.pipelines[n]
+	p.delivery, p.push = earlier.delivery, earlier.queue.Push
+	p.Destination, p.Rejections, p.Disconnect = earlier.Destination, earlier.Rejections, earlier.Disconnect
+	return true
+}
+
+// persistTimeout is how long an engine that is replaced waits until the events that wait for a sink are on disk.
+const persistTimeout = 5 * time.Second
+
+// Replace makes Run end, so that another engine can continue with a changed configuration in the same process. The
+// sinks for which keep returns true are not disturbed: Kept returns them after Run. Call Replace at most once.
+func (e *Engine) Replace(keep func(sink string) bool) {
+	e.keep = keep
+	close(e.replaced)
+}
+
+// Kept returns what the engine has kept for the next one. It is nil if Run has not ended because of Replace. The caller
+// must give it to the next engine, or close it.
+func (e *Engine) Kept() *Kept { return e.kept }
+
+// Undelivered returns the number of events that wait on disk, by sink, of the sinks that were not kept. Call it when
+// Run has returned.
+func (e *Engine) Undelivered() map[string]int64 { return e.undelivered }
+
+// CanEnd returns an error if Run cannot end in good order now, because the checkpoint cannot be written.
+func (e *Engine) CanEnd() error {
+	if err := e.tracker.NotReady(); err != nil && !errors.Is(err, tracker.ErrNoAPIServer) {
+		return err
+	}
+	return nil
+}
+
+// Stuck returns the number of events, by sink, that wait for destinations that do not take them now.
+func (e *Engine) Stuck() map[string]int64 {
+	stuck := map[string]int64{}
+	for _, p := range e.pipelines {
+		for _, q := range p.drain.Parked.Queues() {
+			stuck[p.Name] += int64(q.Events)
+		}
+		if !p.drain.Delivering() {
+			stuck[p.Name] += int64(p.queue.Stats().Items)
+		}
+	}
+	return stuck
+}
+
+// keepDeliveries chooses the pipelines whose deliveries go on running. Everything that such a pipeline was sent is
+// settled, so that all its positions in the next commit are where reading has ended. A pipeline that cannot settle
+// everything soon, or that was sent only a part of a list, is not kept: what a restart does for it is exact too.
+func (e *Engine) keepDeliveries() (kept, others []*pipeline) {
+	ctx, cancel := context.WithTimeout(context.Background(), persistTimeout)
+	defer cancel()
+	for _, p := range e.pipelines {
+		if _, whole := e.tracker.Unsettled(p.Name); whole && e.keep(p.Name) && !p.introducing.Load() {
+			p.queue.Persist()
+			kept = append(kept, p)
+		} else {
+			others = append(others, p)
+		}
+	}
+	ticker := time.NewTicker(settledPause)
+	defer ticker.Stop()
+	isSettled := func(p *pipeline) bool {
+		events, _ := e.tracker.Unsettled(p.Name)
+		return events == 0
+	}
+	for ctx.Err() == nil && slices.ContainsFunc(kept, func(p *pipeline) bool { return !isSettled(p) }) {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+	kept = slices.DeleteFunc(kept, func(p *pipeline) bool {
+		if isSettled(p) {
+			p.queue.Restore()
+			return false
+		}
+		others = append(others, p)
+		return true
+	})
+	return kept, others
+}
+
+// finish ends the deliveries of pipelines: it lets the drains deliver for at most the timeout, and writes the rest to
+// disk.
+func finish(pipelines []*pipeline, timeout time.Duration) error {
+	finishDelivery(pipelines, timeout)
+	var failures []error
+	for _, p := range pipelines {
+		failures = append(failures, p.end())
+	}
+	return errors.Join(failures...)
+}
