@@ -82,7 +82,7 @@ type Tab struct {
 func (b *Browser) Open(t testing.TB, url string, l Look) *Tab {
 	t.Helper()
 	tab := &Tab{t: t}
-	ctx, end := chromedp.NewContext(b.ctx, chromedp.WithListener(tab.listen), chromedp.WithErrorf(t.Logf))
+	ctx, end := chromedp.NewContext(b.ctx, chromedp.WithListener(tab.listen))
 	tab.ctx = ctx
 	t.Cleanup(end)
 	tab.Display(l)

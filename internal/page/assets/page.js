@@ -105,6 +105,7 @@
     byId('access').hidden = maySee();
     byId('token-problem').hidden = !problem;
     byId('token-problem').textContent = problem;
+    if (problem) byId('token-form').elements.token.focus();
   }
 
   // read passes the events of a stream on until it ends.
