@@ -81,20 +81,32 @@ func TestPrintedLists(t *testing.T) {
 		events []acknowledged
 		want   []string
 	}{
-		{"list", []acknowledged{{"js", listed(pods)}, {"js", listed(pods)}, {"js", synced(pods, "{}")}},
-			[]string{"listed   pods (2)  -> js"}},
+		{
+			"list",
+			[]acknowledged{{"js", listed(pods)}, {"js", listed(pods)}, {"js", synced(pods, "{}")}},
+			[]string{"listed   pods (2)  -> js"},
+		},
 		{"empty list", []acknowledged{{"js", synced(pods, "{}")}}, nil},
 		{
 			"two lists",
 			[]acknowledged{{"js", listed(pods)}, {"js", synced(pods, "{}")}, {"js", listed(pods)}, {"js", synced(pods, "{}")}},
 			[]string{"listed   pods (1)  -> js", "listed   pods (1)  -> js"},
 		},
-		{"two resources", []acknowledged{{"js", listed(pods)}, {"js", listed(nodes)}, {"js", synced(nodes, "{}")}},
-			[]string{"listed   nodes (1)  -> js"}},
-		{"two sinks", []acknowledged{{"js", listed(pods)}, {"kafka", listed(pods)}, {"kafka", synced(pods, "{}")}},
-			[]string{"listed   pods (1)  -> kafka"}},
-		{"no synced event", []acknowledged{{"js", listed(pods)}, {"js", updated}},
-			[]string{"listed   pods (1)  -> js", "updated  pods a/b  -> js"}},
+		{
+			"two resources",
+			[]acknowledged{{"js", listed(pods)}, {"js", listed(nodes)}, {"js", synced(nodes, "{}")}},
+			[]string{"listed   nodes (1)  -> js"},
+		},
+		{
+			"two sinks",
+			[]acknowledged{{"js", listed(pods)}, {"kafka", listed(pods)}, {"kafka", synced(pods, "{}")}},
+			[]string{"listed   pods (1)  -> kafka"},
+		},
+		{
+			"no synced event",
+			[]acknowledged{{"js", listed(pods)}, {"js", updated}},
+			[]string{"listed   pods (1)  -> js", "updated  pods a/b  -> js"},
+		},
 		{"resync", []acknowledged{{"js", synced(pods, `{"resync":true}`)}}, []string{"synced   pods  -> js"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
