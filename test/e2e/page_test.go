@@ -32,7 +32,9 @@ func TestPage(t *testing.T) {
 
 	tab.Wait("document.querySelector('#objects a')")
 	browser.Eval[bool](tab, "document.querySelector('#objects a').click() || true")
-	tab.Wait("document.querySelector('#explanation h3')")
+	// The object may just have been deleted.
+	tab.Wait("document.querySelector('#explanation h3') || " +
+		"document.querySelector('#explanation .problem') && document.querySelector('#objects a').click()")
 	if text := tab.Text("#explanation"); !strings.Contains(text, "k8s.e2e.core.configmaps."+namespace) {
 		t.Errorf("the explanation is %q", text)
 	}
