@@ -119,15 +119,20 @@ func TestPage(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
+		opened := make(chan error)
 		go func() {
+			response, err := client.Do(request)
+			opened <- err
+			if err != nil {
+				return
+			}
 			defer response.Body.Close()
-			_, err := io.Copy(io.Discard, response.Body) // until the end
+			_, err = io.Copy(io.Discard, response.Body) // until the end
 			ended <- err
 		}()
+		if err := <-opened; err != nil {
+			return err
+		}
 		return nil
 	})
 	if err != nil {

@@ -25,7 +25,18 @@ func parsed(t *testing.T, name string) map[string]any {
 
 // Each schema is one, by the metaschema of its draft. What they do with events is tested in pkg/event and test/e2e.
 func TestSchemas(t *testing.T) {
-	if want := []string{"change", "cloudevent", "debezium", "gap", "metadata", "object", "synced"}; !slices.Equal(Names(), want) {
+	if want := []string{
+		"change",
+		"cloudevent",
+		"debezium",
+		"gap",
+		"metadata",
+		"object",
+		"synced",
+	}; !slices.Equal(
+		Names(),
+		want,
+	) {
 		t.Errorf("names %v", Names())
 	}
 	for _, name := range Names() {

@@ -74,7 +74,11 @@ func CurrentContext(path string) (cluster, namespace string, err error) {
 }
 
 // IsAllowed asks the API server whether a request of the client's user would be allowed.
-func IsAllowed(ctx context.Context, client rest.Interface, spec authorizationv1.SelfSubjectAccessReviewSpec) (bool, error) {
+func IsAllowed(
+	ctx context.Context,
+	client rest.Interface,
+	spec authorizationv1.SelfSubjectAccessReviewSpec,
+) (bool, error) {
 	review := authorizationv1.SelfSubjectAccessReview{Spec: spec}
 	body, err := json.Marshal(review)
 	if err != nil {

@@ -76,8 +76,8 @@ func (e *examination) isAllowed(ctx context.Context, spec authorizationv1.SelfSu
 	return assemble.IsAllowed(ctx, e.client, spec)
 }
 
-// checkCommands checks whether the bridge may examine the tokens of commands from other replicas, and whether the leader
-// accepts its own commands.
+// checkCommands checks whether the bridge may examine the tokens of commands from other replicas, and whether the
+// leader accepts its own commands.
 func (e *examination) checkCommands(ctx context.Context) {
 	const target = "from other replicas"
 	var forbidden []string

@@ -14,7 +14,9 @@ import (
 // missingBody is an object whose bytes cannot be read.
 type missingBody struct{}
 
-func (missingBody) Fetch(*object.Object) ([]byte, error) { return nil, errors.New("the checkpoint is damaged") }
+func (missingBody) Fetch(*object.Object) ([]byte, error) {
+	return nil, errors.New("the checkpoint is damaged")
+}
 
 // Each kind of event, and what is left of it if it is too large. Readers that maintain a table need the state before
 // each u and d.

@@ -44,8 +44,8 @@ var (
 )
 
 // Reduce returns a copy of m whose data contains only the metadata of the object. An object is reduced to apiVersion,
-// kind and metadata. In a change, the object is reduced in the same way, and the old state and the patch become null. So
-// it is with the states of PayloadDebezium.
+// kind and metadata. In a change, the object is reduced in the same way, and the old state and the patch become null.
+// The states of PayloadDebezium are reduced likewise.
 // The event and its id stay the same, and marks describes the omitted data. Reduce returns an error if the data cannot
 // be reduced or the result would not be smaller.
 func Reduce(m *Message, marks Marks) (*Message, error) {

@@ -92,7 +92,11 @@ func startBridgeWith(t *testing.T, dir, kubeconfig, state, config string) *bridg
 func completeConfig(dir, kubeconfig, state, config string) string {
 	return fmt.Sprintf(
 		"cluster: e2e\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\", ui: true}\nstate: {path: %q%s}\nlog: {level: debug}\n%s",
-		kubeconfig, filepath.Join(dir, "state"), state, config)
+		kubeconfig,
+		filepath.Join(dir, "state"),
+		state,
+		config,
+	)
 }
 
 func tail(text string, lines int) string {
