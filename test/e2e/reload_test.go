@@ -238,11 +238,11 @@ sinks:
 	standby.waitReady()
 	changes := startChanges(t, cs, namespace, 60, 60)
 	header := strings.TrimSuffix(all.config, config(""))
-	peers := fmt.Sprintf(", peers: [%s, %s]}", leader.addr, standby.addr)
+	peers := fmt.Sprintf(", peers: [%s, %s]", leader.addr, standby.addr)
 	change := func(b *bridge, text string) {
 		t.Helper()
 		text = completeConfig(dirs[b], c.Kubeconfig(), all.state, header+text)
-		text = strings.Replace(text, `:0"}`, `:0"`+peers, 1)
+		text = strings.Replace(text, `:0"`, `:0"`+peers, 1)
 		if err := os.WriteFile(filepath.Join(dirs[b], "bridge.yaml"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
