@@ -78,6 +78,10 @@ func (c *Copy) renew(ctx context.Context) error {
 	if c.isDetached() || c.journal.over != nil || c.journal.writer.Term().Configuration == claim.Configuration {
 		return c.journal.over
 	}
+	// The writer of this term notices if another process has claimed the log meanwhile. A claim would take it back.
+	if err := c.journal.call(ctx, c.journal.writer.Touch); err != nil {
+		return err
+	}
 	w := statelog.NewWriter(c.log, c.store.Copy(), claim)
 	err := c.journal.call(ctx, func(ctx context.Context) error { return w.Claim(ctx, true) })
 	if err == nil {
