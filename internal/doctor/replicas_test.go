@@ -50,6 +50,19 @@ func (l lease) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.ServeHTTP(w, r)
 }
 
+// examinationOf is an examination of an API server.
+func examinationOf(t *testing.T, apiServer http.Handler) *examination {
+	t.Helper()
+	server := httptest.NewServer(apiServer)
+	t.Cleanup(server.Close)
+	client, err := informer.NewClient(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.(*rest.RESTClient).Client.CloseIdleConnections)
+	return &examination{cfg: config.Default(), client: client}
+}
+
 // The permissions for the Lease are those of `bridge rbac`. Without watch, the replicas work.
 func TestLease(t *testing.T) {
 	all := []string{"get mine", "update mine", "watch mine", "create "}
@@ -73,14 +86,7 @@ func TestLease(t *testing.T) {
 		"no answer": {lease{nil, held}, []string{"warning ns/mine cannot check the permissions: unknown -> " + checkLog}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(c.lease)
-			t.Cleanup(server.Close)
-			client, err := informer.NewClient(&rest.Config{Host: server.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(client.(*rest.RESTClient).Client.CloseIdleConnections)
-			e := &examination{cfg: config.Default(), client: client}
+			e := examinationOf(t, c.lease)
 			e.cfg.Election.Lease = config.Lease{Namespace: "ns", Name: "mine"}
 			e.checkLease(t.Context())
 			var got []string
@@ -124,14 +130,7 @@ func TestCommands(t *testing.T) {
 		"warning no permission to create tokenreviews, post /api/pause: `bridge resync`, `pause` and `resume` work only in " +
 			"the Pod of the leader": {"create tokenreviews", "post /api/pause"},
 	} {
-		server := httptest.NewServer(denied)
-		t.Cleanup(server.Close)
-		client, err := informer.NewClient(&rest.Config{Host: server.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(client.(*rest.RESTClient).Client.CloseIdleConnections)
-		e := &examination{cfg: config.Default(), client: client}
+		e := examinationOf(t, denied)
 		e.checkCommands(t.Context())
 		if f := e.report.Findings[0]; f.Result+" "+f.Detail != want {
 			t.Errorf("%s %s, want %s", f.Result, f.Detail, want)
