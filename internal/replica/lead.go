@@ -60,7 +60,7 @@ func (c *Copy) SetConfiguration(ctx context.Context, hash string) error {
 	if !c.leads.Load() {
 		return nil
 	}
-	return c.store.Exclusively(func() error { return c.renew(ctx) })
+	return c.store.Exclusively(func() error { return c.rename(ctx) })
 }
 
 func (c *Copy) currentClaim() statelog.Claim {
@@ -71,22 +71,17 @@ func (c *Copy) currentClaim() statelog.Claim {
 	return claim
 }
 
-// renew claims the log again if it names another configuration than this process has. The engine goes on. While the
-// checkpoint is detached, it does nothing.
-func (c *Copy) renew(ctx context.Context) error {
+// rename makes the log name the configuration of this process. While the checkpoint is detached, it does nothing.
+func (c *Copy) rename(ctx context.Context) error {
 	claim := c.currentClaim()
 	if c.isDetached() || c.journal.over != nil || c.journal.writer.Term().Configuration == claim.Configuration {
 		return c.journal.over
 	}
-	// The writer of this term notices if another process has claimed the log meanwhile. A claim would take it back.
-	if err := c.journal.call(ctx, c.journal.writer.Touch); err != nil {
-		return err
-	}
-	w := statelog.NewWriter(c.log, c.store.Copy(), claim)
-	err := c.journal.call(ctx, func(ctx context.Context) error { return w.Claim(ctx, true) })
+	err := c.journal.call(ctx, func(ctx context.Context) error {
+		return c.journal.writer.Rename(ctx, claim.Configuration)
+	})
 	if err == nil {
-		c.journal.writer = w
-		c.logger.Info("state log names the changed configuration", "epoch", w.Term().Epoch)
+		c.logger.Info("state log names the changed configuration", "epoch", c.journal.writer.Term().Epoch)
 	}
 	return err
 }
@@ -133,7 +128,7 @@ func (c *Copy) step(ctx context.Context, check bool) (more bool, err error) {
 		if more = c.isDetached(); more { // it is since a moment ago
 			return nil
 		}
-		if err := c.renew(ctx); err != nil {
+		if err := c.rename(ctx); err != nil {
 			return err
 		}
 		return c.journal.call(ctx, func(ctx context.Context) (err error) {

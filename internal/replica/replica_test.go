@@ -477,13 +477,15 @@ func TestSetConfiguration(t *testing.T) {
 
 // A process that another one has replaced does not take the log back when its configuration changes.
 func TestSetConfigurationTooLate(t *testing.T) {
-	b := logtest.NewBroker(true)
-	p := start(t, b.Open(), "").lead()
-	next := start(t, b.Open(), "").lead()
-	if err := p.SetConfiguration(t.Context(), "changed"); !errors.Is(err, statelog.ErrConflict) {
-		t.Error(err)
+	for _, producers := range []bool{false, true} {
+		b := logtest.NewBroker(producers)
+		p := start(t, b.Open(), "").lead()
+		next := start(t, b.Open(), "").lead()
+		if err := p.SetConfiguration(t.Context(), "changed"); !errors.Is(err, statelog.ErrConflict) {
+			t.Errorf("producers: %t: %v", producers, err)
+		}
+		next.mustPut("a", 1)
 	}
-	next.mustPut("a", 1)
 }
 
 // While the broker of the log is unavailable, the leader uses a changed configuration anyway. The log names it when the

@@ -153,6 +153,17 @@ func (w *Writer) CanDetach() bool {
 // those of the log.
 func (w *Writer) Term() Claim { return w.term }
 
+// Rename makes the log name another configuration of this process. It appends a claim with the next epoch. Unlike
+// Claim, it does not fence other processes, so it fails if one of them has claimed the log. Errors are those of Append.
+func (w *Writer) Rename(ctx context.Context, configuration string) error {
+	if err := w.Sync(ctx); err != nil || w.term.Configuration == configuration {
+		return err
+	}
+	term := w.term
+	term.Configuration, term.Epoch, term.Nonce = configuration, term.Epoch+1, rand.Uint64()
+	return w.claim(ctx, term, false)
+}
+
 // claim appends the claim of this process. If first is true, the claim begins a pass. If the copy is then empty, the
 // claim is the whole pass.
 func (w *Writer) claim(ctx context.Context, term Claim, first bool) error {
@@ -259,6 +270,9 @@ func (w *Writer) complete(ctx context.Context) error {
 		delay = min(2*delay, time.Second)
 	}
 	w.pending = nil
+	if p.commit.kind == kindClaim && w.ended == nil { // otherwise Claim has not succeeded yet
+		w.term = p.claim
+	}
 	r := &w.reader
 	r.point.Unsent = w.copy.Point().Unsent // it can change during a term
 	r.point = r.point.next(p.commit, p.claim, p.position)

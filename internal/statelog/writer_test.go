@@ -340,6 +340,36 @@ func testUncertain(t *testing.T, fault logtest.Fault, givesUp bool) {
 	wantContent(t, b, content(append(pairs, put("b", "1"))...))
 }
 
+// The configuration of a leader changes while the broker does not acknowledge anything. The log names it in the end, once,
+// and what follows belongs to the new epoch.
+func TestRenameUncertain(t *testing.T) {
+	for fault := range logtest.Late + 1 {
+		synctest.Test(t, func(t *testing.T) {
+			b := logtest.NewBroker(true)
+			l := lead(t, b, "l")
+			epoch := l.Term().Epoch
+			l.log.Fault = func() logtest.Fault { return fault }
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			if err := l.Rename(ctx, "changed"); (err != nil) != (fault != logtest.None) {
+				t.Errorf("fault %d: %v", fault, err)
+			}
+			b.Arrive()
+			l.log.Fault = nil
+			for range 2 {
+				if err := l.Rename(t.Context(), "changed"); err != nil {
+					t.Fatalf("fault %d: %v", fault, err)
+				}
+			}
+			l.commit(put("a", "1"))
+			wantContent(t, b, content(put("a", "1")))
+			if in := l.copy.Point().Claim; in.Configuration != "changed" || in.Epoch != epoch+1 || l.Term() != in {
+				t.Errorf("fault %d: the copy has %+v, the term is %+v", fault, in, l.Term())
+			}
+		})
+	}
+}
+
 // The local copy cannot be written although the log has the commit. It is brought up to date before the next commit.
 func TestFullDisk(t *testing.T) {
 	b := logtest.NewBroker(false)
