@@ -180,14 +180,33 @@ type resumer struct {
 	sinks.Sink
 
 	next, forgotten int
+	foundNothing    bool
 }
 
-func (*resumer) Resume(sinks.Resume) {}
-func (r *resumer) Forget()           { r.forgotten++ }
-func (*resumer) Fenced() bool        { return true }
+func (*resumer) Resume(sinks.Resume)  {}
+func (r *resumer) Forget()            { r.forgotten++ }
+func (*resumer) Fenced() bool         { return true }
+func (r *resumer) FoundNothing() bool { return r.foundNothing }
 func (r *resumer) Positions([]string) sinks.Positions {
 	r.next++
 	return sinks.Positions{"p": {Next: int64(r.next)}}
+}
+
+// The position of a sink that has found nothing advances before the sources have caught up. So the next process does not
+// read back what many processes have sent that followed each other quickly.
+func TestPositionOfASinkThatHasFoundNothing(t *testing.T) {
+	sink := &resumer{Sink: stdout.New(io.Discard)}
+	e := engineWith(t, t.TempDir(), map[string]sinks.Sink{"live": sink})
+	defer endEngine(t, e)
+	for _, sink.foundNothing = range []bool{false, true} {
+		e.pipelines[0].drain.Hooks.Between()
+		if err := e.tracker.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if stored := len(e.tracker.Resumes("live").Positions); (stored > 0) != sink.foundNothing {
+			t.Errorf("found nothing: %t, %d positions are stored", sink.foundNothing, stored)
+		}
+	}
 }
 
 // What a sink has read back is forgotten when a position that is past it is stored.

@@ -127,7 +127,8 @@ func (p *pipeline) resume() {
 	done := false             // set if nothing that was sent before the last bookmark comes again when that is stored
 	p.drain.Hooks.Between = func() {
 		t := p.user.Load().tracker
-		if t.NeedsBookmark(p.Name) && p.queue.Gone(spilled) && !p.introducing.Load() {
+		canMove := (t.HasCaughtUp() || sink.FoundNothing()) && p.queue.Gone(spilled) && !p.introducing.Load()
+		if canMove && t.NeedsBookmark(p.Name) {
 			if done {
 				sink.Forget()
 			}

@@ -36,11 +36,9 @@ func (t *Tracker) CaughtUp() { t.caughtUp.Store(true) }
 func (t *Tracker) HasCaughtUp() bool { return t.caughtUp.Load() }
 
 // NeedsBookmark reports whether Bookmark would have an effect for a sink. If not, the caller does not have to find out
-// the positions.
+// the positions. Until all sources have caught up, only a sink that has found nothing may call Bookmark
+// (sinks.Resumer.FoundNothing).
 func (t *Tracker) NeedsBookmark(sink string) bool {
-	if !t.caughtUp.Load() {
-		return false
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.bookmarks[sink] == nil

@@ -174,6 +174,9 @@ func (f *Found) Forget() {
 	}
 }
 
+// Empty reports whether there are no records.
+func (f *Found) Empty() bool { return len(f.objects) == 0 && len(f.single) == 0 }
+
 // hashName returns the hash of the name of an object, at one place and in one history of etcd.
 func (f *Found) hashName(place, history, subject string) uint64 {
 	return maphash.Comparable(f.seed, [...]string{place, history, subject})
@@ -232,7 +235,7 @@ func isConfigured(id string) bool { return strings.Contains(id, filterPart) }
 // place is where the event is to be written: a partition, or a subject. Only the events at one place have a certain
 // order. A record of a newer object with the same name at this place shows that the event was settled before.
 func (f *Found) Has(m *event.Message, place string) bool {
-	if len(f.objects) == 0 && len(f.single) == 0 {
+	if f.Empty() {
 		return m.IfFound
 	}
 	uid, configured := string(m.Identity.UID), isConfigured(m.ID)

@@ -81,6 +81,12 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 // Forget implements [sinks.Resumer].
 func (s *Sink) Forget() { s.fences.with((*sinks.Found).Forget) }
 
+// FoundNothing implements [sinks.Resumer].
+func (s *Sink) FoundNothing() (empty bool) {
+	s.fences.with(func(f *sinks.Found) { empty = f.Empty() })
+	return empty
+}
+
 // Fenced implements [sinks.Resumer].
 func (s *Sink) Fenced() bool {
 	if s.fences.resume == nil || time.Now().Before(s.fences.deniedUntil) {

@@ -59,6 +59,9 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 // Forget implements [sinks.Resumer].
 func (s *Sink) Forget() { s.found.Forget() }
 
+// FoundNothing implements [sinks.Resumer].
+func (s *Sink) FoundNothing() bool { return s.found.Empty() }
+
 // Fenced implements [sinks.Resumer]. Only a latest-state stream has a fence: the expected sequences.
 func (s *Sink) Fenced() bool { return s.headers.expects() }
 
