@@ -124,17 +124,18 @@ run: ## Stream a cluster to an embedded JetStream, and show it: a local one, or 
 # Programs with the race detector wait for a second at their end, by default.
 test: export GORACE := atexit_sleep_ms=50
 test: prebuild check bin/testreport ## Everything that must hold: check, then all tests
-	@$(if $(RACE),,echo 'no C compiler: testing without the race detector')
+	@$(if $(RACE),,echo 'testing without the race detector')
 	@echo 'compiling the tests'
 	@# On all CPUs, whereas the tests run one by one. What does not compile fails there.
 	@go list -e $(RACE) -deps -test -export ./... >/dev/null 2>&1 || true
 	bin/testreport $(if $(CI),-no-skips -may-skip='$(MAY_SKIP)') $(TESTED) -- $(TESTFLAGS)
 
-# The same cases, with the counts and durations that the documentation names, and the ones that take too long for `make test`.
+# The same cases, with the counts and durations that the documentation names, and the ones that take too long for `make
+# test`. Without the race detector, so that time and memory can be measured.
 .PHONY: test-long
 test-long: export DELTABRIDGE_TEST_LONG := 1
 test-long: ## All tests with their full counts and durations: takes about two hours
-	$(MAKE) test TESTFLAGS='$(TESTFLAGS) -timeout=180m -p=1'
+	$(MAKE) test RACE= TESTFLAGS='$(filter-out -race,$(TESTFLAGS)) -timeout=180m -p=1'
 
 # Not part of `make test`: it requires root. Where it cannot run, it says why.
 .PHONY: test-node

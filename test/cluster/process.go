@@ -50,6 +50,7 @@ func (p *process) start(path string, args ...string) error {
 
 	r := &run{cmd: exec.Command(path, args...), done: make(chan struct{})}
 	r.cmd.Stdout, r.cmd.Stderr = out, out
+	r.cmd.Env = append(os.Environ(), "GOGC=400") // less work for the garbage collector, more memory
 	r.cmd.SysProcAttr = processAttributes()
 	started := make(chan error)
 	go func() {

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -20,83 +22,80 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// randomChanges creates, updates, deletes and re-creates objects of a few names, at most rate a second, until it is
-// stopped.
+// randomChanges creates, updates, deletes and re-creates objects of a few names, until it is stopped.
 type randomChanges struct {
-	stopped chan struct{}
-	ended   chan error
+	stopped context.CancelFunc
+	ended   chan struct{}
 	made    atomic.Int64
 }
 
-// startChanges starts random changes of ConfigMaps, or of other resources of the core group that may be empty.
+// startChanges starts random changes of ConfigMaps, or of other resources of the core group that may be empty. What
+// could not be done at the rate is done later.
 func startChanges(
 	t *testing.T,
 	cs kubernetes.Interface,
 	namespace string,
-	names, rate int,
+	names, perSecond int,
 	resources ...string,
 ) *randomChanges {
 	t.Helper()
 	if len(resources) == 0 {
 		resources = []string{"configmaps"}
 	}
-	r := &randomChanges{stopped: make(chan struct{}), ended: make(chan error, 1)}
-	go func() { r.ended <- r.run(t.Context(), cs, namespace, names, rate, resources) }() // received by stop
-	t.Cleanup(func() {
-		select {
-		case <-r.stopped:
-		default:
-			close(r.stopped)
-		}
-	})
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &randomChanges{stopped: cancel, ended: make(chan struct{})}
+	limiter := rate.NewLimiter(rate.Limit(perSecond), max(1, perSecond/4))
+	go func() {
+		defer close(r.ended)
+		// A change is not interrupted: nobody would know whether it happens.
+		r.run(t.Context(), func() bool { return limiter.Wait(ctx) == nil }, cs, namespace, names, resources)
+	}()
+	t.Cleanup(r.stop)
 	return r
 }
 
 func (r *randomChanges) run(
 	ctx context.Context,
+	next func() bool,
 	cs kubernetes.Interface,
 	namespace string,
-	names, rate int,
+	names int,
 	resources []string,
-) error {
-	tick := time.NewTicker(time.Second / time.Duration(rate))
-	defer tick.Stop()
+) {
 	api := cs.CoreV1().RESTClient()
 	payload := strings.Repeat("x", 2200)
-	for n := 0; ; n++ {
-		select {
-		case <-r.stopped:
-			return nil
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		name := fmt.Sprintf("c-%d", rand.IntN(names))
-		// What is not possible (an update of what is gone) is tried in vain, and that is as well.
+	exists := map[string]bool{} // by resource and name
+	for n := 0; next(); n++ {
+		name, resource := fmt.Sprintf("c-%d", rand.IntN(names)), resources[rand.IntN(len(resources))]
 		var request *rest.Request
-		switch rand.IntN(5) {
-		case 0:
-			request = api.Delete().Name(name)
-		case 1:
+		key := resource + "/" + name
+		remains := true
+		switch {
+		case !exists[key]:
 			request = api.Post()
+		case rand.IntN(5) == 0:
+			request, remains = api.Delete().Name(name), false
 		default:
 			request = api.Put().Name(name)
 		}
 		body := fmt.Appendf(nil, `{"metadata":{"name":%q,"annotations":{"n":"%d","payload":%q}}}`, name, n, payload)
-		err := request.Namespace(namespace).Resource(resources[rand.IntN(len(resources))]).
+		err := request.Namespace(namespace).Resource(resource).
 			SetHeader("Content-Type", "application/json").Body(body).Do(ctx).Error()
-		if err == nil {
+		switch {
+		case err == nil:
 			r.made.Add(1)
+			exists[key] = remains
+		case apierrors.IsAlreadyExists(err): // others change the same objects
+			exists[key] = true
+		case apierrors.IsNotFound(err):
+			exists[key] = false
 		}
 	}
 }
 
-func (r *randomChanges) stop(t *testing.T) {
-	t.Helper()
-	close(r.stopped)
-	if err := <-r.ended; err != nil {
-		t.Fatal(err)
-	}
+func (r *randomChanges) stop() {
+	r.stopped()
+	<-r.ended
 }
 
 // upTo waits until the bridge has taken in and delivered everything of etcd's history so far, and gives that.
@@ -118,7 +117,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	config, dir := toBoth(namespace, js.url(), k.Addr(), topic), t.TempDir()
 	first := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	first.waitReady() // what happened before the first list is history
-	changes := startChanges(t, cs, namespace, 60, 150)
+	changes := startChanges(t, cs, namespace, 60, 75)
 	first.kill()
 	kills := scale.Of(8, 30)
 	for range kills {
@@ -133,7 +132,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	b.kill()
 	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
-	changes.stop(t)
+	changes.stop()
 	truth := upTo(t, b, c, namespace)
 	b.stop()
 	t.Logf("%d kills, %d changes", kills+2, len(truth))
@@ -266,14 +265,14 @@ func TestTermination(t *testing.T) {
 	config, dir := toBoth(namespace, js.url(), k.Addr(), topic), t.TempDir()
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady() // what happened before the first list is history
-	changes := startChanges(t, cs, namespace, 60, 200)
+	changes := startChanges(t, cs, namespace, 60, 100)
 	for range 3 {
 		pause(t, time.Second)
 		b.stop()
 		b = startBridgeIn(t, dir, c.Kubeconfig(), config)
 		b.waitReady()
 	}
-	changes.stop(t)
+	changes.stop()
 	truth := upTo(t, b, c, namespace)
 	b.stop()
 	prefix := "configmaps/" + namespace + "/"

@@ -162,7 +162,7 @@ func (r *replicated) failOver(log stateLog, rounds int) {
 	all := newReplicas(t, r.c.Kubeconfig(), r.namespace, log.config, r.configWithWindow())
 	leader := all.start()
 	leader.waitLeader()
-	changes := startChanges(t, r.cs, r.namespace, 60, 300, r.resources...)
+	changes := startChanges(t, r.cs, r.namespace, 60, 150, r.resources...)
 	delivered := watchPauses(t, r.js[0], "k8s.>")
 	standby := all.start()
 	takeOver := func(what string, fail func() (end func())) {
@@ -195,7 +195,7 @@ func (r *replicated) failOver(log stateLog, rounds int) {
 		})
 	}
 	leader.waitLeader()
-	changes.stop(t)
+	changes.stop()
 	truth := r.upTo(leader)
 	leader.stop()
 	standby.stop()

@@ -33,7 +33,7 @@ func TestHangingBrokersLoseNothing(t *testing.T) {
 			}
 			b := startBridge(t, c.Kubeconfig(), config)
 			b.waitReady()
-			changes := startChanges(t, cs, namespace, 60, 150)
+			changes := startChanges(t, cs, namespace, 60, 75)
 			eventually(t, time.Minute, func() error {
 				if b.metric("deltabridge_events_acknowledged_total") < 200 {
 					return errors.New("the load has not begun")
@@ -50,7 +50,7 @@ func TestHangingBrokersLoseNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			pause(t, time.Second)
-			changes.stop(t)
+			changes.stop()
 			truth := upTo(t, b, c, namespace)
 			b.stop()
 			prefix := "configmaps/" + namespace + "/"

@@ -137,13 +137,13 @@ func TestLatestStates(t *testing.T) {
 	t.Parallel()
 	m := newLatestStates(t)
 	m.start()
-	changes := startChanges(t, m.cs, m.namespace, 60, 150)
+	changes := startChanges(t, m.cs, m.namespace, 60, 75)
 	m.changed(changes, 150)
 	m.b.kill() // under load
 	m.changed(changes, 30)
 	m.start()
 	m.changed(changes, 100)
-	changes.stop(t)
+	changes.stop()
 	m.settle()
 	m.equal("after a kill")
 
@@ -152,9 +152,9 @@ func TestLatestStates(t *testing.T) {
 	before := upTo(t, m.b, m.c, m.namespace)
 	eventually(t, 10*time.Second, func() error { return m.b.committed(before) })
 	m.b.kill()
-	changes = startChanges(t, m.cs, m.namespace, 60, 150)
+	changes = startChanges(t, m.cs, m.namespace, 60, 75)
 	m.changed(changes, 150)
-	changes.stop(t)
+	changes.stop()
 	m.restartAPI()
 	m.start()
 	m.settle()
@@ -262,7 +262,7 @@ func (m *latestStates) resyncUnderLoad() {
 	t := m.t
 	t.Helper()
 	before := kafka.ReadAll(t, m.kafka, latestTopic)
-	changes := startChanges(t, m.cs, m.namespace, 60, 200)
+	changes := startChanges(t, m.cs, m.namespace, 60, 100)
 	for range 6 {
 		m.changed(changes, 50)
 		m.resync()
@@ -270,7 +270,7 @@ func (m *latestStates) resyncUnderLoad() {
 	if n := m.b.metric("deltabridge_resyncs_total", "sink=kafka"); n != 6 {
 		t.Errorf("%.0f resyncs are counted", n)
 	}
-	changes.stop(t)
+	changes.stop()
 	m.settle()
 	m.equal("after resyncs under load")
 	last, restated := map[string]int64{}, 0

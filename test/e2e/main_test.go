@@ -12,7 +12,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
-	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // bridgeBinary is built once for all tests.
@@ -47,7 +46,7 @@ func buildBridge() (dir string, err error) {
 	}
 	bridgeBinary = filepath.Join(dir, "bridge")
 	args := []string{"build", "-ldflags=-s -w", "-o", bridgeBinary} // links in half the time
-	if raced() {
+	if raceDetector {
 		args = append(args, "-race")
 	}
 	build := exec.Command("go", append(args, "github.com/deltabridge/deltabridge/cmd/bridge")...)
@@ -57,10 +56,6 @@ func buildBridge() (dir string, err error) {
 	}
 	return dir, nil
 }
-
-// raced reports whether the binary has the race detector: if the tests have it, except in `make test-long`, which
-// measures the times and the memory that the documentation names.
-func raced() bool { return raceDetector && !scale.Long() }
 
 // sharedCluster is the control plane of the tests that do not disturb it.
 func sharedCluster(t *testing.T) *cluster.Cluster {

@@ -64,8 +64,8 @@ func TestNothingTwiceWithoutALeader(t *testing.T) { // alone: it runs six broker
 		}
 		return nil
 	})
-	changes.stop(t)
-	late.stop(t)
+	changes.stop()
+	late.stop()
 	truth := r.upTo(b)
 	old.kill()
 	b.stop()
@@ -146,7 +146,7 @@ func newCrash(t *testing.T, topic map[string]string, filter string) *crash {
 	x.setFilter(filter)
 	b := startBridgeIn(t, x.dir, c.Kubeconfig(), x.config)
 	b.waitReady()
-	x.changes = startChanges(t, cs, namespace, 60, 150)
+	x.changes = startChanges(t, cs, namespace, 60, 75)
 	eventually(t, time.Minute, func() error { return b.acknowledged("kafka", sentBeforeACrash) })
 	pause(t, time.Duration(rand.IntN(1500))*time.Millisecond)
 	b.kill()
@@ -172,7 +172,7 @@ func (x *crash) recover() (truth []change, records [][]received) {
 	b := startBridgeIn(x.t, x.dir, c.Kubeconfig(), x.config)
 	b.waitReady()
 	pause(x.t, 2*time.Second)
-	x.changes.stop(x.t)
+	x.changes.stop()
 	truth = upTo(x.t, b, c, x.namespace)
 	b.stop()
 	return truth, readKafka(x.t, x.addr, x.topic)

@@ -39,7 +39,7 @@ func TestNothingTwice(t *testing.T) { // alone: it runs six brokers
 		b = startBridgeIn(t, dir, r.c.Kubeconfig(), config)
 	}
 	b.waitReady()
-	changes.stop(t)
+	changes.stop()
 	truth := r.upTo(b)
 	b.stop()
 	t.Logf("%d kills, %d changes", kills, len(truth))
@@ -68,7 +68,7 @@ func TestTwoProcesses(t *testing.T) { // alone: it runs six brokers
 	b.waitAcknowledged(100)
 	old.signal(syscall.SIGCONT)
 	pause(t, scale.Of(5*time.Second, time.Minute))
-	changes.stop(t)
+	changes.stop()
 	truth := r.upTo(b)
 	old.kill()
 	b.stop()
@@ -121,7 +121,7 @@ func TestBytesThatArriveLate(t *testing.T) { // alone: it runs six brokers
 	old.waitReady()
 	changes := r.startChanges()
 	old.waitAcknowledged(100)
-	changes.stop(t)
+	changes.stop()
 	r.upTo(old) // what comes now is not acknowledged before the network holds it
 	freeze(proxies)
 	old.signal(syscall.SIGSTOP) // so that the first batch has many events
@@ -141,7 +141,7 @@ func TestBytesThatArriveLate(t *testing.T) { // alone: it runs six brokers
 	b := startBridgeIn(t, dir, r.c.Kubeconfig(), r.config())
 	b.waitReady()
 	pause(t, scale.Of(3*time.Second, time.Minute))
-	changes.stop(t)
+	changes.stop()
 	truth := r.upTo(b)
 	r.judgeKafka(truth)
 	r.judgeMirror(truth)

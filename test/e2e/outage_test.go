@@ -32,7 +32,7 @@ func TestSpillThroughAnOutage(t *testing.T) {
 	dir := t.TempDir()
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
-	changes := startChanges(t, cs, namespace, 200, 120)
+	changes := startChanges(t, cs, namespace, 200, 60)
 	outage := scale.Of(10*time.Second, 5*time.Minute) // half of it before the bridge is killed, half of it after
 	before := b.peakBytes(outage / 4)
 
@@ -64,7 +64,7 @@ func TestSpillThroughAnOutage(t *testing.T) {
 	})
 	b.kill() // while it catches up
 	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
-	changes.stop(t)
+	changes.stop()
 	truth := upTo(t, b, c, namespace)
 	b.stop()
 	t.Logf("%.0f events were spilled; peak memory: %d MB before the outage, %d MB in it, %d MB after the kill",
@@ -75,7 +75,7 @@ func TestSpillThroughAnOutage(t *testing.T) {
 	once(t, "JetStream", events)
 	judge(t, "Kafka", truth, prefix, records...)
 	once(t, "Kafka", records...)
-	if !raced() && float64(max(during, after)) > 1.2*float64(before) {
+	if !raceDetector && float64(max(during, after)) > 1.2*float64(before) {
 		t.Errorf("memory grew from %d to %d MB", before>>20, max(during, after)>>20)
 	}
 }
@@ -150,7 +150,7 @@ func TestANarrowSinkAway(t *testing.T) {
 		return nil
 	})
 	t.Logf("%d changes elsewhere; memory: %d MB before, %d MB at most", changes, before>>20, peak>>20)
-	if peak := max(peak, b.residentBytes()); !raced() && peak > limit {
+	if peak := max(peak, b.residentBytes()); !raceDetector && peak > limit {
 		t.Errorf("%d MB of memory", peak>>20)
 	}
 	away.start()

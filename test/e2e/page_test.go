@@ -18,7 +18,7 @@ func TestPage(t *testing.T) {
 	b := startBridge(t, c.Kubeconfig(), "watch: [{resources: [configmaps], namespaces: ["+namespace+"]}]\nsinks:\n"+
 		"  - name: live\n    nats: {url: \""+js.url()+"\", stream: {name: E2E, create: true, subjects: [\"k8s.>\"]}}\n")
 	b.waitReady()
-	changes := startChanges(t, cs, namespace, 20, 20)
+	changes := startChanges(t, cs, namespace, 20, 10)
 	tab := screen.Open(t, "http://"+b.addr, browser.Look{Width: 1280, Height: 900})
 	tab.Wait("document.title.startsWith('ok') && document.body.classList.contains('live')")
 	tab.Wait(`!document.querySelector('#flow .lane b').textContent.startsWith('0')`)
@@ -43,7 +43,7 @@ func TestPage(t *testing.T) {
 	if text := tab.Text("#tail-rows .event"); !strings.Contains(text, namespace+"/") {
 		t.Errorf("a row is %q", text)
 	}
-	changes.stop(t)
+	changes.stop()
 	for _, problem := range tab.Problems() {
 		t.Error(problem)
 	}

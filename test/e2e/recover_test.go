@@ -29,11 +29,11 @@ watch: [{resources: [configmaps], namespaces: [%s]}]
 sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}}]
 `, namespace, js.url()))
 	b.waitReady()
-	changes := startChanges(t, cs, namespace, 200, 100)
+	changes := startChanges(t, cs, namespace, 200, 50)
 	// Most writes are elsewhere, so that the position of the watch is behind the last one when the API server is killed,
 	// and its successor can't continue the watch.
 	other := newNamespace(t, cs)
-	elsewhere := []*randomChanges{startChanges(t, cs, other, 50, 400), startChanges(t, cs, other, 50, 400)}
+	elsewhere := []*randomChanges{startChanges(t, cs, other, 50, 200), startChanges(t, cs, other, 50, 200)}
 	var answered []time.Time
 	for range restarts {
 		before := changes.made.Load()
@@ -66,9 +66,9 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 		}
 		return nil
 	})
-	changes.stop(t)
+	changes.stop()
 	for _, e := range elsewhere {
-		e.stop(t)
+		e.stop()
 	}
 	truth := upTo(t, b, c, namespace)
 	b.stop()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,11 +92,11 @@ func (r *reloaded) mount(config string) {
 	}
 }
 
-// run runs a command of the bridge, which must print a text.
+// run runs a command of the bridge, whose output must match a regular expression.
 func (r *reloaded) run(want string, args ...string) {
 	r.t.Helper()
 	out, errs, err := runBridge(r.t, append(args, "--config", r.file)...)
-	if !strings.Contains(out+errs, want) {
+	if !regexp.MustCompile(want).MatchString(out + errs) {
 		r.t.Errorf("bridge %s: %v: %s%s, want %s", strings.Join(args, " "), err, out, errs, want)
 	}
 }
@@ -140,9 +141,7 @@ func (r *reloaded) refused(want string) {
 	if r.metric("deltabridge_config_last_reload_successful") != 0 {
 		r.t.Error("the metric says that the file is in use")
 	}
-	if err := r.ready(); err != nil {
-		r.t.Error(err)
-	}
+	r.waitReady() // it may have begun to use an earlier configuration
 }
 
 // connections returns the ids of the connections of a sink to a server.
@@ -166,7 +165,7 @@ func connections(t *testing.T, js *jetStream, sink string) string {
 func TestReload(t *testing.T) { // alone: it runs three brokers
 	r := startReloaded(t)
 	r.waitReady() // what happened before the first list is history
-	changes := startChanges(t, r.cs, r.namespace, 60, 100)
+	changes := startChanges(t, r.cs, r.namespace, 60, 50)
 	connected := connections(t, r.live, "live")
 	if connected == "" {
 		t.Fatal("the sink has no connection")
@@ -180,7 +179,7 @@ func TestReload(t *testing.T) { // alone: it runs three brokers
 	r.mount(r.config("configmaps", third))
 	r.await()
 	r.mount(r.config("configmaps", third, r.sink("added", "")))
-	r.run("the changed configuration is valid and is loaded", "reload")
+	r.run("the changed configuration is valid and is loaded|has not changed", "reload") // the bridge may have been first
 	r.await()
 	r.mount(r.config("configmaps, secrets", r.sink("added", ""), third))
 	r.await()
@@ -188,7 +187,7 @@ func TestReload(t *testing.T) { // alone: it runs three brokers
 	r.write(r.config("configmaps, secrets", third) + "  - {name: fourth}\n")
 	r.signal(syscall.SIGHUP)
 	r.refused("sinks[3]")
-	r.run("sinks[3]", "reload")
+	r.run(`sinks\[3\]`, "reload")
 	r.write("shutdownTimeout: 7s\nelection: {leaseDuration: 20s}\n" + r.config("configmaps, secrets", third))
 	r.refused("election: cannot change while the bridge runs")
 
@@ -199,7 +198,7 @@ func TestReload(t *testing.T) { // alone: it runs three brokers
 	r.refused("events wait for the sink added")
 	r.other.start()
 	r.await()
-	changes.stop(t)
+	changes.stop()
 	if now := connections(t, r.live, "live"); now != connected {
 		t.Errorf("connections of the sink that did not change: before %s, now %s", connected, now)
 	}
@@ -236,7 +235,7 @@ sinks:
 	leader.waitLeader()
 	standby := start(t.TempDir())
 	standby.waitReady()
-	changes := startChanges(t, cs, namespace, 60, 60)
+	changes := startChanges(t, cs, namespace, 60, 30)
 	header := strings.TrimSuffix(all.config, config(""))
 	peers := fmt.Sprintf(", peers: [%s, %s]", leader.addr, standby.addr)
 	change := func(b *bridge, text string) {
@@ -284,7 +283,7 @@ sinks:
 	leader.kill()
 	standby.waitLeader()
 	standby.waitDelivered()
-	changes.stop(t)
+	changes.stop()
 	truth := upTo(t, standby, c, namespace)
 	standby.stop()
 	prefix := "configmaps/" + namespace + "/"

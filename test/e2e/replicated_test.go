@@ -79,13 +79,15 @@ func (r *replicated) next(t *testing.T) *replicated {
 	return &another
 }
 
-const mirrorStream = "MIRROR"
+const (
+	mirrorStream = "MIRROR"
+	smallBuffer  = "buffer: {events: 100, bytes: 1Mi}"
+)
 
 // config has a sink for a stream that keeps everything, one for a stream of last messages, and one for Kafka. The
 // stream forgets ids as soon as the server permits.
 func (r *replicated) config() string {
 	urls := strings.Join(r.natsURLs, ",")
-	buffer := "buffer: {events: 100, bytes: 1Mi}"
 	return fmt.Sprintf(`
 watch: [{resources: [%s], namespaces: [%s]}]
 sinks:
@@ -98,14 +100,14 @@ sinks:
   - name: kafka
     %s
     kafka: {brokers: [%s], topic: "%s-{resource}", createTopics: {partitions: 3, replicationFactor: 3}}
-`, strings.Join(r.resources, ", "), r.namespace, buffer, urls, buffer, urls, mirrorStream,
-		buffer, strings.Join(r.brokers, ", "), r.namespace)
+`, strings.Join(r.resources, ", "), r.namespace, smallBuffer, urls, smallBuffer, urls, mirrorStream,
+		smallBuffer, strings.Join(r.brokers, ", "), r.namespace)
 }
 
 // configWithWindow is config with a stream that knows ids for the usual time: what a process that hangs, or that is cut
-// off, has already handed to its connection arrives late.
+// off, has already handed to its connection arrives late. The buffers are the usual ones as well.
 func (r *replicated) configWithWindow() string {
-	return strings.Replace(r.config(), "duplicateWindow: 100ms", "duplicateWindow: 2m", 1)
+	return strings.NewReplacer("duplicateWindow: 100ms", "duplicateWindow: 2m", smallBuffer, "").Replace(r.config())
 }
 
 func (r *replicated) topic(resource string) string { return r.namespace + "-" + resource }
@@ -116,7 +118,7 @@ func (r *replicated) startChanges(resources ...string) *randomChanges {
 	if len(resources) == 0 {
 		resources = r.resources
 	}
-	return startChanges(r.t, r.cs, r.namespace, 60, 150, resources...)
+	return startChanges(r.t, r.cs, r.namespace, 60, 75, resources...)
 }
 
 // stopNodes stops two of three nodes of each broker, so that neither accepts anything, and waits until each sink spills.

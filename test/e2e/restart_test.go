@@ -50,7 +50,7 @@ func TestRestartWithManyObjects(t *testing.T) {
 	eventually(t, time.Minute, b.ready)
 	took := time.Since(began)
 	t.Logf("ready after %s with %d objects", took.Round(time.Millisecond), objects)
-	if !raced() && took > 2*time.Second { // docs/delivery.md
+	if !raceDetector && took > 2*time.Second { // docs/delivery.md
 		t.Errorf("ready after %s", took)
 	}
 	eventually(t, 10*time.Second, func() error { return b.reached(truth) })

@@ -25,7 +25,7 @@ func TestBytesThatArriveAfterATakeOver(t *testing.T) { // alone: it runs six bro
 	b.waitReady()
 	changes := r.startChanges()
 	old.waitAcknowledged(100)
-	changes.stop(t)
+	changes.stop()
 	r.upTo(old) // what comes now is not acknowledged before the network holds it
 	refused := r.refused()
 	brokers := slices.Concat(l.log, l.nats, l.kafka)
@@ -59,7 +59,7 @@ func TestBytesThatArriveAfterATakeOver(t *testing.T) { // alone: it runs six bro
 		}
 		return nil
 	})
-	changes.stop(t)
+	changes.stop()
 	truth := r.upTo(b)
 	b.stop()
 	old.stop()

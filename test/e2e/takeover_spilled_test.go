@@ -48,7 +48,7 @@ func spilledWithoutAPIServer(t *testing.T, c *cluster.Cluster, all bool) {
 	}
 	leader, standby := bridges[0], bridges[1]
 	standby.waitReady()
-	changes := startChanges(t, cs, namespace, 60, 200)
+	changes := startChanges(t, cs, namespace, 60, 100)
 	eventually(t, time.Minute, func() error { return leader.acknowledged("away", 50) })
 	away.stop()
 	least := scale.Of(300., 10_000.)
@@ -74,7 +74,7 @@ func spilledWithoutAPIServer(t *testing.T, c *cluster.Cluster, all bool) {
 		p.Thaw()
 	}
 	leader, standby = waitOneLeader(t, leader, standby)
-	changes.stop(t)
+	changes.stop()
 	truth := upTo(t, leader, c, namespace)
 	standby.stop()
 	leader.stop()
@@ -155,7 +155,7 @@ func wrongAddress(t *testing.T, changed bool) {
 	one.waitListed()
 	two := configured.start()
 	two.waitReady()
-	changes := startChanges(t, cs, namespace, 60, 150)
+	changes := startChanges(t, cs, namespace, 60, 75)
 	if changed {
 		eventually(t, time.Minute, func() error { return one.acknowledged("jetstream", 50) })
 		one, two = rollOut(&wrong, one, two)
@@ -164,7 +164,7 @@ func wrongAddress(t *testing.T, changed bool) {
 	one, two = rollOut(right, one, two)
 	one, two = waitOneLeader(t, one, two)
 	pause(t, time.Second)
-	changes.stop(t)
+	changes.stop()
 	truth := upTo(t, one, c, namespace)
 	two.stop()
 	one.stop()
