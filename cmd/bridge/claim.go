@@ -29,6 +29,8 @@ func newClaimCommand(stdout io.Writer) *cobra.Command {
 			"cluster has the same name, or this cluster was rebuilt. claim is for rebuilt clusters: it registers the\n" +
 			"name with the uid of the kubeconfig's cluster, in place of the other uid. A running bridge that is\n" +
 			"waiting for the name starts to send within seconds.\n\n" +
+			"The same applies to a bridge that begins without the state of the bridge before it, because one of them\n" +
+			"has state.log and the other one does not: claim is for a state that is lost.\n\n" +
 			"If a bridge of the other cluster is still running, stop it first: it loses the name.",
 		Args: cobra.NoArgs,
 	}
@@ -68,9 +70,13 @@ func claimNames(ctx context.Context, cfg *config.Config, only string, out io.Wri
 	if err != nil {
 		return err
 	}
+	state := sinks.StateFile
+	if cfg.State.Log != nil {
+		state = sinks.StateLog
+	}
 	var failed []error
 	for n := range chosen {
-		result, err := claimName(ctx, &chosen[n], sinks.Owner{Cluster: cfg.Cluster, UID: uid})
+		result, err := claimName(ctx, &chosen[n], sinks.Owner{Cluster: cfg.Cluster, UID: uid, State: state})
 		if err == nil {
 			_, err = fmt.Fprintf(out, "%s: %s\n", chosen[n].Name, result)
 		}
@@ -99,7 +105,7 @@ func claimName(ctx context.Context, s *config.Sink, owner sinks.Owner) (result s
 	if err != nil {
 		return "", err
 	}
-	if before.UID == owner.UID {
+	if before.UID == owner.UID && before.State == owner.State {
 		return fmt.Sprintf("%q is already registered for this cluster (uid %s) in %s",
 			owner.Cluster, owner.UID, d.Destination()), nil
 	}
@@ -110,7 +116,7 @@ func claimName(ctx context.Context, s *config.Sink, owner sinks.Owner) (result s
 		return "", err
 	}
 	result = fmt.Sprintf("%q is now registered for this cluster (uid %s) in %s", owner.Cluster, owner.UID, d.Destination())
-	if before.UID != "" {
+	if before.UID != "" && before.UID != owner.UID {
 		since := before.Since.UTC().Format(time.RFC3339)
 		result += fmt.Sprintf(", in place of the cluster with uid %s (registered at %s)", before.UID, since)
 	}

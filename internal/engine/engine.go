@@ -82,7 +82,6 @@ func (e *Engine) newTracker() *tracker.Tracker {
 func (e *Engine) buildPipelines() error {
 	o := &e.options
 	e.enrichment = newEnrichment(e.reading, o.Enrichment, o.Sinks, func() { e.set.Informers() })
-	owner := func() sinks.Owner { return sinks.Owner{Cluster: o.Cluster, UID: e.tracker.KnownUID()} }
 	slot := 0
 	for _, s := range o.Sinks {
 		p, err := e.newPipeline(s, slot)
@@ -90,7 +89,7 @@ func (e *Engine) buildPipelines() error {
 			return err
 		}
 		if p.queue == nil { // not kept
-			if err := p.open(o.State, owner); err != nil {
+			if err := p.open(o.State, o.Cluster); err != nil {
 				return err
 			}
 			p.resume()

@@ -91,8 +91,17 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 
 func randomName() string { return strings.ToLower(rand.Text()[:8]) }
 
-// open opens the pipeline's files and creates its queue and drain. owner returns the cluster that sends the events.
-func (p *pipeline) open(state string, owner func() sinks.Owner) error {
+// owner returns the owner of a cluster's name, for the sink.
+func (p *pipeline) owner(cluster string) sinks.Owner {
+	t, state := p.user.Load().tracker, sinks.StateFile
+	if p.store.HasLog() {
+		state = sinks.StateLog
+	}
+	return sinks.Owner{Cluster: cluster, UID: t.KnownUID(), State: state, New: t.Destination(p.Name) == ""}
+}
+
+// open opens the pipeline's files and creates its queue and drain.
+func (p *pipeline) open(state, cluster string) error {
 	if err := p.openQueue(state); err != nil {
 		return fmt.Errorf("sink %s: %w", p.Name, err)
 	}
@@ -101,7 +110,10 @@ func (p *pipeline) open(state string, owner func() sinks.Owner) error {
 		return fmt.Errorf("sink %s: %w", p.Name, err)
 	}
 	p.drain = &sinks.Drain{
-		Sink:       &sinks.Guard{Sink: p.Destination, Name: p.Name, Logger: p.log, Owner: owner, OnDestination: p.arrived},
+		Sink: &sinks.Guard{
+			Sink: p.Destination, Name: p.Name, Logger: p.log, OnDestination: p.arrived,
+			Owner: func() sinks.Owner { return p.owner(cluster) },
+		},
 		Queue:      p.queue,
 		Rejections: p.Rejections,
 		Parked:     parking,

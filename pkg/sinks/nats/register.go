@@ -34,6 +34,8 @@ type entry struct {
 	// Stream is the identity of the stream that the name was registered for. If a stream is deleted and created again, its
 	// old registrations no longer apply.
 	Stream string `json:"stream"`
+	// State is empty in registrations of earlier versions.
+	State sinks.State `json:"state,omitempty"`
 }
 
 // Destination implements [sinks.Identified]. It returns the name and the creation time of the stream.
@@ -68,7 +70,7 @@ func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Regi
 	}
 	err = s.useRegister(ctx, false, func(ctx context.Context, kv jetstream.KeyValue) error {
 		e, _, err := s.entry(ctx, kv, cluster)
-		found = sinks.Registration{UID: e.UID, Since: e.Since}
+		found = sinks.Registration{UID: e.UID, State: e.State, Since: e.Since}
 		return err
 	})
 	return found, err
@@ -112,7 +114,7 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 		if err != nil || now.UID != replaced {
 			return err
 		}
-		text, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), s.destination})
+		text, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), s.destination, owner.State})
 		switch {
 		case err != nil:
 			return err

@@ -140,9 +140,6 @@ func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
 	if err := guard.Connect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if len(destinations) != 1 || destinations[0] != sink.(sinks.Identified).Destination() {
-		t.Errorf("destinations %q", destinations)
-	}
 	owner.UID = "k2"
 	if err := guard.Connect(t.Context()); !errors.Is(err, sinks.ErrNameTaken) {
 		t.Errorf("Connect: %v", err)
@@ -160,8 +157,50 @@ func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
 	if err := sink.(sinks.Identified).Register(t.Context(), owner, "k1"); err != nil {
 		t.Fatal(err)
 	}
+	if len(destinations) != 0 {
+		t.Errorf("destinations %q although the name belongs to another cluster", destinations)
+	}
 	sendAll(t, guard, batch)
 	if got := d.Records(t); len(got) != len(batch) {
 		t.Errorf("%d events were written, want %d", len(got), len(batch))
+	}
+	if len(destinations) != 1 || destinations[0] != sink.(sinks.Identified).Destination() {
+		t.Errorf("destinations %q", destinations)
+	}
+}
+
+// testStateElsewhere tests that a new bridge does not replace one that keeps its state in the other place, unless the
+// name is registered again for it. A bridge that has that state can move it.
+func testStateElsewhere(t *testing.T, _ Harness, d Destination) {
+	sink := identified(t, d)
+	owner := sinks.Owner{Cluster: "prod", UID: "k1"}
+	if err := sink.Register(t.Context(), owner, ""); err != nil { // as an earlier version did
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		state     sinks.State
+		isNew, ok bool
+	}{
+		{sinks.StateFile, true, true},
+		{sinks.StateFile, true, true},
+		{sinks.StateLog, true, false},
+		{sinks.StateLog, false, true},
+		{sinks.StateFile, true, false},
+		{sinks.StateLog, true, true},
+		{sinks.StateFile, false, true},
+	} {
+		owner.State, owner.New = step.state, step.isNew
+		err := sinks.Claim(t.Context(), sink, "live", owner)
+		if (err == nil) != step.ok || err != nil && (!errors.Is(err, sinks.ErrNameTaken) ||
+			!strings.Contains(err.Error(), "state.log") || !strings.Contains(err.Error(), "bridge claim")) {
+			t.Errorf("%+v: %v", step, err)
+		}
+	}
+	owner.State, owner.New = sinks.StateLog, true
+	if err := sink.Register(t.Context(), owner, owner.UID); err != nil {
+		t.Fatal(err)
+	}
+	if err := sinks.Claim(t.Context(), sink, "live", owner); err != nil {
+		t.Errorf("after it was registered again: %v", err)
 	}
 }

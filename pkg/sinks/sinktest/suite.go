@@ -42,6 +42,7 @@ func Run(t *testing.T, h Harness) {
 		{"Destination", testDestination},
 		{"ClusterNames", testClusterNames},
 		{"ClusterNamesAtOnce", testClusterNamesAtOnce},
+		{"StateElsewhere", testStateElsewhere},
 		{"ForeignNameWritesNothing", testForeignNameWritesNothing},
 	}
 	for _, test := range tests {

@@ -38,6 +38,8 @@ type entry struct {
 	UID     string    `json:"uid"`
 	Since   time.Time `json:"since"`
 	Topic   string    `json:"topic"` // the topic template
+	// State is empty in registrations of earlier versions.
+	State sinks.State `json:"state,omitempty"`
 }
 
 // Registered implements [sinks.Identified].
@@ -46,7 +48,7 @@ func (n *Names) Registered(ctx context.Context, cluster string) (sinks.Registrat
 	if err != nil || len(entries) == 0 {
 		return sinks.Registration{}, err
 	}
-	return sinks.Registration{UID: entries[0].UID, Since: entries[0].Since}, nil
+	return sinks.Registration{UID: entries[0].UID, State: entries[0].State, Since: entries[0].Since}, nil
 }
 
 // Register implements [sinks.Identified].
@@ -58,7 +60,7 @@ func (n *Names) Register(ctx context.Context, owner sinks.Owner, replaced string
 	if len(entries) > 0 && entries[0].UID != replaced || len(entries) == 0 && replaced != "" {
 		return nil
 	}
-	value, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), n.Template})
+	value, err := json.Marshal(entry{owner.Cluster, owner.UID, time.Now().UTC(), n.Template, owner.State})
 	if err != nil {
 		return err
 	}
