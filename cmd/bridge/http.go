@@ -14,6 +14,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/guard"
 	"github.com/deltabridge/deltabridge/internal/page"
+	"github.com/deltabridge/deltabridge/internal/reload"
 	"github.com/deltabridge/deltabridge/internal/replica"
 )
 
@@ -23,7 +24,7 @@ type frontend struct {
 	name     string // of the process
 	started  time.Time
 	guard    *guard.Guard
-	reload   *reloader
+	reload   *reload.Reloader
 	task     atomic.Pointer[task]
 	takeOver atomic.Pointer[takeOver] // the last one; nil if there was none
 	page     *page.Page               // nil without http.ui
@@ -41,12 +42,12 @@ type task struct {
 }
 
 // listen opens the listener of the HTTP server. The server has the role until serve is called.
-func listen(address, name string, role control.Role, g *guard.Guard, reload *reloader) (*frontend, error) {
+func listen(address, name string, role control.Role, g *guard.Guard, r *reload.Reloader) (*frontend, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("http.listen %s: %w (choose another address, or stop the program that uses it)", address, err)
 	}
-	f := &frontend{listener: listener, name: name, started: time.Now(), guard: g, reload: reload}
+	f := &frontend{listener: listener, name: name, started: time.Now(), guard: g, reload: r}
 	f.serve(task{role: role, readiness: func() (reasons, notes []string) { return []string{"starting"}, nil }})
 	return f, nil
 }
@@ -101,7 +102,7 @@ func (f *frontend) status() control.Status {
 	if t.status != nil {
 		s = t.status()
 	}
-	s.Configuration = f.reload.status()
+	s.Configuration = f.reload.Status()
 	s.Replica = f.replica(t)
 	s.Judge()
 	return s

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,14 +10,13 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/control"
-	"github.com/deltabridge/deltabridge/internal/doctor"
 	"github.com/deltabridge/deltabridge/internal/election"
 	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/reload"
 	"github.com/deltabridge/deltabridge/internal/replica"
 	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/internal/tracker"
@@ -44,7 +40,7 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	b.reload.follow(c)
+	b.reload.Follow(c)
 	candidate, err := b.candidate(b.server.name, lease, c.Eligible)
 	if err != nil {
 		return err
@@ -65,7 +61,7 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 		},
 		Cluster: func(ctx context.Context) (string, error) { return tracker.ReadClusterUID(ctx, client) },
 		Engine: func(ctx context.Context, store *checkpoint.Store, rights replica.Rights) error {
-			if err := orphanedEventsIn(c, b.reload.inUse().cfg); err != nil {
+			if err := reload.OrphanedEvents(store, b.reload.InUse().Config); err != nil {
 				return &exitError{err, exitConfig}
 			}
 			taking.end(stepLog)
@@ -97,52 +93,13 @@ func (b *bridge) openCopy(name string, lease config.Lease) (*replica.Copy, error
 		Checkpoint: state, Log: log, Patience: patience * b.cfg.Election.RetryPeriod,
 		Claim: statelog.Claim{
 			Lease: lease.Namespace + "/" + lease.Name, Holder: name, Started: time.Now(),
-			Configuration: b.reload.inUse().hash,
+			Configuration: b.reload.InUse().Hash,
 		},
 	})
 	if err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	return c, nil
-}
-
-// orphanedEventsIn returns an error if a copy of the state log contains events of sinks that are not in the
-// configuration.
-func orphanedEventsIn(c *replica.Copy, cfg *config.Config) error {
-	remedy, err := doctor.OrphanedEventsIn(c.Store(), cfg)
-	if err != nil {
-		return fmt.Errorf("%w; %s", err, remedy)
-	}
-	return nil
-}
-
-// configurationHash returns a hash of a configuration file, without the keys in which replicas can differ.
-func configurationHash(file string) (string, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	return hashConfiguration(text)
-}
-
-// hashConfiguration returns the hash of a configuration file with the given text.
-func hashConfiguration(text []byte) (string, error) {
-	var document map[string]any
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		return "", err
-	}
-	for _, key := range []string{"http", "kubeconfig", "log"} {
-		delete(document, key)
-	}
-	if state, ok := document["state"].(map[string]any); ok {
-		delete(state, "path")
-	}
-	text, err := json.Marshal(document) // in the order of the keys
-	if err != nil {
-		return "", err
-	}
-	hash := sha256.Sum256(text)
-	return hex.EncodeToString(hash[:8]), nil
 }
 
 func (b *bridge) candidate(name string, lease config.Lease, eligible func() bool) (*election.Candidate, error) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/explain"
 	"github.com/deltabridge/deltabridge/internal/guard"
 	"github.com/deltabridge/deltabridge/internal/page"
+	"github.com/deltabridge/deltabridge/internal/reload"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/spf13/cobra"
@@ -87,19 +87,21 @@ func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	b := &bridge{cfg: cfg, kube: kube, out: out, log: log, readPeers: control.ReadStatus}
-	first := &loaded{cfg: cfg}
-	if file != "" {
-		if first.hash, err = configurationHash(file); err != nil {
-			return err
-		}
-	}
-	b.reload = newReloader(file, first, level, log)
-	b.reload.build = b.options
-	if b.server, err = newFrontend(cfg, kube, b.reload, log); err != nil {
+	name, err := processName()
+	if err != nil {
 		return err
 	}
-	log.Info("starting bridge", "version", version, "config", cmp.Or(file, builtIn), "cluster", cfg.Cluster,
+	b := &bridge{cfg: cfg, kube: kube, out: out, log: log}
+	if b.reload, err = reload.New(reload.Options{
+		File: file, Config: cfg, Name: name, Level: level, Logger: log,
+		Build: func(cfg *config.Config) (engine.Options, error) { return assemble.Options(cfg, kube, version, log) },
+	}); err != nil {
+		return err
+	}
+	if b.server, err = newFrontend(cfg, name, kube, b.reload, log); err != nil {
+		return err
+	}
+	log.Info("starting bridge", "version", version, "config", b.reload.Status().File, "cluster", cfg.Cluster,
 		"apiServer", kube.Host, "http", b.server.listener.Addr(), "sinks", len(cfg.Sinks),
 		"processors", runtime.GOMAXPROCS(0))
 	return b.server.during(ctx, func(ctx context.Context) error {
@@ -107,16 +109,14 @@ func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Wr
 		defer reloading.Wait()
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		reloading.Go(func() { b.reload.Run(ctx, hangups) })
+		reloading.Go(func() { b.reload.Watch(ctx, hangups) })
 		return b.run(ctx)
 	})
 }
 
-func newFrontend(cfg *config.Config, kube *rest.Config, reload *reloader, log *slog.Logger) (*frontend, error) {
-	name, err := processName()
-	if err != nil {
-		return nil, err
-	}
+func newFrontend(
+	cfg *config.Config, name string, kube *rest.Config, reloader *reload.Reloader, log *slog.Logger,
+) (*frontend, error) {
 	g, err := guard.New(kube, log)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func newFrontend(cfg *config.Config, kube *rest.Config, reload *reloader, log *s
 	if cfg.State.Log != nil {
 		role = control.Standby
 	}
-	f, err := listen(cfg.HTTP.Listen, name, role, g, reload)
+	f, err := listen(cfg.HTTP.Listen, name, role, g, reloader)
 	if err == nil && cfg.HTTP.UI {
 		f.page = newPage(f, log)
 	}
@@ -137,7 +137,7 @@ func newPage(f *frontend, log *slog.Logger) *page.Page {
 	return page.New(page.Options{
 		Status: f.status, Protect: f.guard.Protect, IsLocal: guard.IsLocal, Logger: log,
 		Explain: func(ctx context.Context, resource, name string) (*explain.Report, error) {
-			cfg := f.reload.inUse().cfg
+			cfg := f.reload.InUse().Config
 			reports, err := explain.Options{Version: version}.Reports(ctx, cfg, []string{resource, name}, nil)
 			if err != nil {
 				return nil, err
@@ -149,14 +149,12 @@ func newPage(f *frontend, log *slog.Logger) *page.Page {
 
 // bridge contains what the engines of a process have in common.
 type bridge struct {
-	cfg    *config.Config // at the start: only what cannot change
-	reload *reloader      // has the configuration in use
+	cfg    *config.Config   // at the start: only what cannot change
+	reload *reload.Reloader // has the configuration in use
 	kube   *rest.Config
 	server *frontend
 	out    io.Writer // if not nil, each acknowledged event is printed to it
 	log    *slog.Logger
-	// readPeers is control.ReadStatus, except in tests.
-	readPeers func(ctx context.Context, addresses []string) []control.Answer
 }
 
 // run runs engines until ctx ends.
@@ -175,7 +173,7 @@ func (b *bridge) run(ctx context.Context) error {
 // runAlone opens the checkpoint and runs an engine. quarantined is the number of checkpoints that the process has
 // quarantined.
 func (b *bridge) runAlone(ctx context.Context, quarantined int64) (err error) {
-	state, err := assemble.Checkpoint(b.reload.inUse().cfg, b.log)
+	state, err := assemble.Checkpoint(b.reload.InUse().Config, b.log)
 	if err != nil {
 		return err
 	}

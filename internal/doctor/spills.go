@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
@@ -58,20 +57,6 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 		}
 	}
 	return orphanRemedy, errors.Join(errs...)
-}
-
-// OrphanedEventsIn returns an error and a remedy if a checkpoint that contains spilled events contains events of sinks
-// that are not in the configuration.
-func OrphanedEventsIn(store *checkpoint.Store, cfg *config.Config) (remedy string, err error) {
-	waiting, err := store.Waiting()
-	removed := slices.DeleteFunc(waiting, func(sink string) bool {
-		return slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == sink })
-	})
-	if len(removed) > 0 {
-		err = fmt.Errorf("the checkpoint contains events for sinks that are not in the configuration: %s",
-			strings.Join(removed, ", "))
-	}
-	return "restore these sinks with their old names until their events are delivered", err
 }
 
 // spillBytes returns the size of a sink's spill on disk.

@@ -1,20 +1,17 @@
-package main
+package reload
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 )
 
 // The hash of a configuration depends on what the bridge does, and not on where a replica runs.
-func TestConfigurationHash(t *testing.T) {
+func TestHashFile(t *testing.T) {
 	hash := func(text string) string {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "bridge.yaml")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		h, err := configurationHash(file)
+		writeFile(t, file, text)
+		h, err := HashFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +28,7 @@ func TestConfigurationHash(t *testing.T) {
 			t.Errorf("%s has the same hash", text)
 		}
 	}
-	if _, err := configurationHash(filepath.Join(t.TempDir(), "none")); err == nil {
+	if _, err := HashFile(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a file that does not exist")
 	}
 }

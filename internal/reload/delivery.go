@@ -1,4 +1,4 @@
-package assemble
+package reload
 
 import (
 	"reflect"
@@ -7,9 +7,9 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 )
 
-// KeepsDelivery reports whether a sink is delivered in the same way with both configurations: its destination, its
+// keepsDelivery reports whether a sink is delivered in the same way with both configurations: its destination, its
 // queue, and what happens to rejected events are the same. Its filters, and what its events contain, can differ.
-func KeepsDelivery(before, after *config.Config, sink string) bool {
+func keepsDelivery(before, after *config.Config, sink string) bool {
 	a, b := deliveryOf(before, sink), deliveryOf(after, sink)
 	return a != nil && b != nil && reflect.DeepEqual(a, b)
 }

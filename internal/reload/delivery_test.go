@@ -1,4 +1,4 @@
-package assemble
+package reload
 
 import (
 	"strings"
@@ -44,7 +44,7 @@ sinks:
 		text := strings.Replace(base, from, to, 1)
 		var kept []string
 		for _, sink := range []string{"js", "kafka", "out", "none"} {
-			if KeepsDelivery(parse(base), parse(text), sink) {
+			if keepsDelivery(parse(base), parse(text), sink) {
 				kept = append(kept, sink)
 			}
 		}

@@ -1,0 +1,115 @@
+package reload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/console"
+	"github.com/deltabridge/deltabridge/internal/control"
+)
+
+// peersPatience is how long the leader waits for other replicas before it uses a changed configuration. The kubelet
+// brings a changed ConfigMap into Pods within about 90 seconds. peersInterval is the interval between two checks.
+const (
+	peersPatience = 2 * time.Minute
+	peersInterval = time.Second
+)
+
+// awaitPeers waits until all other replicas that answer have the configuration next. It returns false if ctx has ended,
+// or if next is not what is to be used any more.
+func (r *Reloader) awaitPeers(ctx context.Context, next *Loaded) bool {
+	until := time.Now().Add(peersPatience)
+	for ctx.Err() == nil && r.accepted() == next {
+		others := lagging(r.opts.Peers(ctx, next.HTTP.Peers), r.opts.Name, next.Hash)
+		if len(next.HTTP.Peers) == 0 {
+			others = []string{"the other replicas, which http.peers does not name"}
+		}
+		if len(others) == 0 {
+			return true
+		}
+		if time.Now().After(until) {
+			r.opts.Logger.Warn("loading the changed configuration, although other replicas do not have it yet",
+				"replicas", others)
+			return true
+		}
+		r.setWaits("waits at most until " + until.UTC().Format(time.RFC3339) + " for " + strings.Join(others, ", "))
+		select {
+		case <-ctx.Done():
+		case <-time.After(peersInterval):
+		}
+	}
+	return false
+}
+
+// setWaits records what the accepted configuration waits for.
+func (r *Reloader) setWaits(text string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waits = text
+}
+
+// lagging returns the names of the other replicas that answer and have another configuration.
+func lagging(answers []control.Answer, self, hash string) (names []string) {
+	for _, a := range answers {
+		if a.Status != nil && a.Replica.Name != self && a.Configuration.Hash != hash {
+			names = append(names, a.Replica.Name)
+		}
+	}
+	return names
+}
+
+// refusalPatience is how long a replica may refuse its configuration file before Await fails. Until the replica has
+// read the file again, its status can have the reason why it refused an earlier file.
+const refusalPatience = 2 * pollInterval
+
+// Await waits until all replicas that answer use the configuration with the hash. read returns the answers. Await
+// returns an error if a replica refuses its file, or if ctx ends.
+func Await(ctx context.Context, read func() []control.Answer, hash string) error {
+	for began := time.Now(); ; {
+		answers := read()
+		waits, err := notInUse(answers, hash)
+		if err == nil && len(waits) == 0 || err != nil && time.Since(began) >= refusalPatience {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			if err != nil {
+				return err
+			}
+			return errors.New("the configuration in the file is not in use: " + strings.Join(waits, "; "))
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// notInUse returns, for each replica that does not use the configuration with the hash, why. It returns an error if a
+// replica refuses its configuration file.
+func notInUse(answers []control.Answer, hash string) (waits []string, err error) {
+	answered := false
+	for _, a := range answers {
+		if a.Status == nil {
+			continue
+		}
+		answered = true
+		name, c := console.Clean(a.Replica.Name), a.Configuration
+		switch {
+		case c.Error != nil:
+			return nil, fmt.Errorf("%s refuses its configuration file: %s", name, console.Clean(c.Error.Text))
+		case c.Hash == hash:
+		case c.Waits != "":
+			waits = append(waits, name+" "+console.Clean(c.Waits))
+		default:
+			waits = append(waits, name+" uses another configuration")
+		}
+	}
+	if !answered {
+		for _, a := range answers {
+			waits = append(waits, a.Address+": "+console.Clean(a.Error))
+		}
+		waits = append(waits, "no bridge answers")
+	}
+	return waits, nil
+}

@@ -1,0 +1,99 @@
+package reload
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/control"
+)
+
+// The leader uses a changed configuration when all other replicas that answer have it, or after some time.
+func TestLeaderIsLast(t *testing.T) {
+	replica := func(name, hash string) control.Answer {
+		return control.Answer{Status: &control.Status{
+			Replica: control.Replica{Name: name}, Configuration: control.Configuration{Hash: hash},
+		}}
+	}
+	const until = 20 * time.Second
+	for name, c := range map[string]struct {
+		others []control.Answer // until the time is over
+		peers  []string
+		took   time.Duration
+	}{
+		"alone":       {[]control.Answer{replica("self", "old"), {Error: "refused"}}, []string{"p"}, 0},
+		"has it":      {[]control.Answer{replica("self", "old"), replica("b", "new")}, []string{"p"}, 0},
+		"has it late": {[]control.Answer{replica("b", "old"), replica("c", "new")}, []string{"p"}, until},
+		"no peers":    {nil, nil, peersPatience + peersInterval},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				r, _ := reloading(t)
+				r.opts.Peers = func(context.Context, []string) []control.Answer {
+					if time.Since(began) >= until {
+						return nil
+					}
+					return c.others
+				}
+				cfg := config.Default()
+				cfg.HTTP.Peers = c.peers
+				next := &Loaded{Config: cfg, Hash: "new"}
+				r.begin()
+				r.accept(next)
+				time.AfterFunc(time.Second/2, func() {
+					if waits := r.Status().Waits; (waits != "") != (c.took > 0) {
+						t.Errorf("waits for %q", waits)
+					}
+				})
+				if !r.awaitPeers(t.Context(), next) {
+					t.Error("the configuration is not to be used")
+				}
+				if took := time.Since(began); took != c.took {
+					t.Errorf("took %s, want %s", took, c.took)
+				}
+				time.Sleep(time.Second)
+				r.refuse(errors.New("x"))
+				if r.awaitPeers(t.Context(), next) {
+					t.Error("a configuration that was refused is to be used")
+				}
+			})
+		})
+	}
+}
+
+// Await waits for all replicas that answer, and fails if one of them refuses its file.
+func TestAwait(t *testing.T) {
+	replica := func(c control.Configuration) control.Answer {
+		return control.Answer{Status: &control.Status{Replica: control.Replica{Name: "r"}, Configuration: c}}
+	}
+	uses, silent := replica(control.Configuration{Hash: "new"}), control.Answer{Address: "a:1", Error: "refused"}
+	for name, c := range map[string]struct {
+		answers []control.Answer
+		want    string
+	}{
+		"in use":  {[]control.Answer{uses, uses, silent}, ""},
+		"another": {[]control.Answer{uses, replica(control.Configuration{Hash: "old"})}, "r uses another configuration"},
+		"waits":   {[]control.Answer{replica(control.Configuration{Waits: "waits for b"})}, "r waits for b"},
+		"silent":  {[]control.Answer{silent}, "a:1: refused; no bridge answers"},
+		"refused": {
+			[]control.Answer{uses, replica(control.Configuration{Hash: "new", Error: &control.Problem{Text: "bad"}})},
+			"r refuses its configuration file: bad",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				err := Await(ctx, func() []control.Answer { return c.answers }, "new")
+				if (err == nil) != (c.want == "") || err != nil && !strings.HasSuffix(err.Error(), c.want) {
+					t.Errorf("%v, want %s", err, c.want)
+				}
+			})
+		})
+	}
+}
