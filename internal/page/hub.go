@@ -20,8 +20,8 @@ const (
 // section is a part of the page.
 type section struct {
 	id      string
-	html    []byte
-	objects bool // contains data of objects
+	event   []byte // its HTML as a server-sent event
+	objects bool   // contains data of objects
 	// of and at describe the content of a section that is not rendered each time: what it is about, and its time.
 	of string
 	at time.Time
@@ -33,7 +33,7 @@ type frame []section
 // hub renders the page for all viewers. It runs a goroutine while there are any.
 type hub struct {
 	render func(last frame) (frame, error)
-	rows   func(*bytes.Buffer, tailView) error // renders a part of a tail
+	rows   func(tail) ([][]byte, error) // renders a part of a tail as the parts of a server-sent event
 	log    *slog.Logger
 	noise  noise
 
@@ -47,33 +47,41 @@ type hub struct {
 	stop    chan struct{} // closed when the goroutine is to end
 }
 
+// audience is what viewers have in common that are sent the same.
+type audience struct {
+	objects bool // may see data of objects
+	tail    bool // has a tail
+	selection
+}
+
 // viewer is an open stream.
 type viewer struct {
-	objects bool  // may see data of objects
-	tail    *tail // nil if it has none
-	// frames is closed if the viewer reads too slowly, or the page is closed.
+	audience
+	// frames is closed if the viewer reads too slowly, or the page is closed. Viewers share what is in it.
 	frames  chan []byte
 	started bool // was sent the whole page
 	quiet   int  // in how many intervals nothing was sent
 }
 
-func newHub(render func(frame) (frame, error), rows func(*bytes.Buffer, tailView) error, log *slog.Logger) *hub {
+func newHub(render func(frame) (frame, error), rows func(tail) ([][]byte, error), log *slog.Logger) *hub {
 	return &hub{render: render, rows: rows, log: log, viewers: map[*viewer]struct{}{}}
 }
 
 // join adds a viewer, and returns nil if there are too many. The caller must call leave at the end.
-func (h *hub) join(objects bool, t *tail) *viewer {
+func (h *hub) join(a audience) *viewer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed || len(h.viewers) >= maxViewers {
 		return nil
 	}
-	v := &viewer{objects: objects, tail: t, frames: make(chan []byte, 2)}
+	v := &viewer{audience: a, frames: make(chan []byte, 2)}
 	h.viewers[v] = struct{}{}
-	if objects {
+	if v.objects {
 		h.objectViewers.Add(1)
 	}
-	h.tails.add(t)
+	if v.tail {
+		h.tails.add(v.selection)
+	}
 	if len(h.viewers) == 1 {
 		stop := make(chan struct{})
 		h.stop = stop
@@ -112,7 +120,9 @@ func (h *hub) remove(v *viewer) {
 		return
 	}
 	delete(h.viewers, v)
-	h.tails.remove(v.tail)
+	if v.tail {
+		h.tails.remove(v.selection)
+	}
 	if v.objects && h.objectViewers.Add(-1) == 0 {
 		h.noise.reset()
 	}
@@ -169,15 +179,21 @@ func (h *hub) send(stop <-chan struct{}, last, next frame) {
 	if isClosed(stop) {
 		return // the viewers belong to another goroutine, if there are any
 	}
-	var parts [2][2][]byte // [objects][all]; rendered when required, and shared by the viewers
+	type kind struct {
+		audience
+		all bool
+	}
+	shared, rows := map[kind][]byte{}, h.renderTails()
 	for v := range h.viewers {
-		part := &parts[number(v.objects)][number(!v.started)]
-		if *part == nil {
-			*part = encode(last, next, v.objects, !v.started)
-		}
-		data := *part
-		if rows := h.tails.take(v.tail); rows != nil {
-			data = append(slices.Clip(data), h.renderTail(rows)...)
+		k := kind{v.audience, !v.started}
+		data, known := shared[k]
+		if !known {
+			parts := changed(last, next, k.objects, k.all)
+			if k.tail {
+				parts = append(parts, rows[k.selection]...)
+			}
+			data = slices.Concat(parts...)
+			shared[k] = data
 		}
 		if v.quiet++; len(data) == 0 && v.quiet < int(keepAlive/interval) {
 			continue
@@ -194,39 +210,26 @@ func (h *hub) send(stop <-chan struct{}, last, next frame) {
 	}
 }
 
-func (h *hub) renderTail(rows *tailView) []byte {
-	var out bytes.Buffer
-	if err := h.rows(&out, *rows); err != nil {
-		h.log.Error("cannot render the page", "err", err)
-		return nil
+// renderTails returns the new events of each selection that has some.
+func (h *hub) renderTails() map[selection][][]byte {
+	all := map[selection][][]byte{}
+	for selected, t := range h.tails.take() {
+		rows, err := h.rows(t)
+		if err != nil {
+			h.log.Error("cannot render the page", "err", err)
+		}
+		all[selected] = rows
 	}
-	return appendEvent(nil, "tail", out.Bytes())
+	return all
 }
 
-func number(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// encode returns the sections of next that differ from last, or all, as server-sent events. The result is not nil.
-func encode(last, next frame, objects, all bool) []byte {
-	out := []byte{}
+// changed returns the sections of next that differ from last, or all.
+func changed(last, next frame, objects, all bool) (events [][]byte) {
 	for i, s := range next {
-		if s.objects && !objects || !all && i < len(last) && bytes.Equal(last[i].html, s.html) {
+		if s.objects && !objects || !all && i < len(last) && bytes.Equal(last[i].event, s.event) {
 			continue
 		}
-		out = appendEvent(out, s.id, s.html)
+		events = append(events, s.event)
 	}
-	return out
-}
-
-// appendEvent appends a server-sent event.
-func appendEvent(out []byte, name string, data []byte) []byte {
-	out = append(append(out, "event: "...), name...)
-	for line := range bytes.Lines(data) {
-		out = append(append(out, "\ndata: "...), bytes.TrimRight(line, "\r\n")...)
-	}
-	return append(out, "\n\n"...)
+	return events
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -41,20 +42,17 @@ func newTestHub(t *testing.T) *testHub {
 			panic("broken")
 		}
 		return frame{
-			{
-				id:   "a",
-				html: []byte(text),
-			},
-			{id: "b", html: []byte("same")},
-			{id: "objects", html: []byte("pods/" + text), objects: true},
+			{id: "a", event: []byte("event: a\ndata: " + text + "\n\n")},
+			{id: "b", event: []byte("event: b\ndata: same\n\n")},
+			{id: "objects", event: []byte("event: objects\ndata: pods/" + text + "\n\n"), objects: true},
 		}, nil
 	}
-	rows := func(out *bytes.Buffer, v tailView) error {
-		for _, r := range v.Rows {
-			fmt.Fprintf(out, "%s %s\n", r.Operation, r.Name)
+	rows := func(v tail) (parts [][]byte, err error) {
+		parts = append(parts, []byte("event: tail"))
+		for _, r := range v.rows {
+			parts = append(parts, fmt.Appendf(nil, "\ndata: %s %s", r.Operation, r.Name))
 		}
-		fmt.Fprintf(out, "%d missed", v.Missed)
-		return nil
+		return append(parts, fmt.Appendf(nil, "\ndata: %d missed\n\n", v.missed)), nil
 	}
 	h.hub = newHub(render, rows, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	return h
@@ -83,7 +81,7 @@ func TestHub(t *testing.T) {
 		defer h.close()
 		for range 2 { // starts again after it has ended
 			h.page.Store(any("one"))
-			a, b := h.join(false, nil), h.join(true, nil)
+			a, b := h.join(audience{}), h.join(audience{objects: true})
 			for v, want := range map[*viewer]string{a: "a=one b=same", b: "a=one b=same objects=pods/one"} {
 				if got := v.next(most); got != want {
 					t.Errorf("%q, want %q", got, want)
@@ -95,7 +93,7 @@ func TestHub(t *testing.T) {
 					t.Errorf("%q, want %q", got, want)
 				}
 			}
-			c := h.join(false, nil)
+			c := h.join(audience{})
 			if got := c.next(most); got != "a=two b=same" {
 				t.Errorf("a new viewer: %q", got)
 			}
@@ -127,7 +125,7 @@ func TestSlowViewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestHub(t)
 		defer h.close()
-		slow, fast := h.join(false, nil), h.join(false, nil)
+		slow, fast := h.join(audience{}), h.join(audience{})
 		for n := range 5 {
 			h.page.Store(any(fmt.Sprint(n)))
 			if got := fast.next(most); !strings.Contains(got, fmt.Sprintf("a=%d", n)) {
@@ -149,13 +147,13 @@ func TestTooManyViewers(t *testing.T) {
 		h := newTestHub(t)
 		var all []*viewer
 		for range maxViewers {
-			all = append(all, h.join(true, &tail{}))
+			all = append(all, h.join(audience{objects: true, tail: true}))
 		}
-		if h.join(false, nil) != nil {
+		if h.join(audience{}) != nil {
 			t.Error("there is no limit")
 		}
 		h.leave(all[0])
-		v := h.join(false, nil)
+		v := h.join(audience{})
 		if v == nil {
 			t.Fatal("nobody may look after a viewer has left")
 		}
@@ -164,7 +162,7 @@ func TestTooManyViewers(t *testing.T) {
 		if got := v.next(interval / 4); got != "disconnected" {
 			t.Errorf("after the end: %q", got)
 		}
-		if h.join(false, nil) != nil {
+		if h.join(audience{}) != nil {
 			t.Error("a viewer joins after the end")
 		}
 		if h.objectViewers.Load() != 0 || h.tails.count.Load() != 0 {
@@ -178,7 +176,7 @@ func TestBrokenPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestHub(t)
 		defer h.close()
-		v := h.join(false, nil)
+		v := h.join(audience{})
 		v.next(most)
 		for _, kind := range []string{"error", "panic"} {
 			h.page.Store(any(kind))
@@ -206,8 +204,8 @@ func TestTail(t *testing.T) {
 		h := newTestHub(t)
 		defer h.close()
 		h.tails.observe("live", message(event.Added, "shop", "early")) // nobody looks
-		all, shop := h.join(true, &tail{}), h.join(true, &tail{sink: "live", resource: "pod", namespace: "shop", name: "we"})
-		none := h.join(true, nil)
+		all, shop := h.join(audience{objects: true, tail: true}), h.join(audience{true, true, selection{"live", "pod", "shop", "we"}})
+		none := h.join(audience{objects: true})
 		for _, v := range []*viewer{all, shop, none} {
 			v.next(most)
 		}
@@ -239,6 +237,51 @@ func TestTail(t *testing.T) {
 	})
 }
 
+// An event is encoded once: viewers with the same selection are sent the same bytes, and selections share rows. Those who
+// leave take nothing from the others.
+func TestSharedTail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHub(t)
+		defer h.close()
+		h.rows = newRenderer().tail
+		web := audience{true, true, selection{name: "web"}}
+		a, b, other := h.join(web), h.join(web), h.join(audience{true, true, selection{namespace: "shop"}})
+		for _, v := range []*viewer{a, b, other} {
+			v.next(most)
+		}
+		h.tails.observe("live", message(event.Added, "shop", "web-<1>"))
+		h.tails.mu.Lock()
+		shared, same := h.tails.all[web.selection].rows[0], h.tails.all[other.selection].rows[0]
+		h.tails.mu.Unlock()
+		if shared != same {
+			t.Error("two selections have rows of their own")
+		}
+		first, second, third := <-a.frames, <-b.frames, <-other.frames
+		if &first[0] != &second[0] || !bytes.Contains(first, shared.lines) || !bytes.Equal(first, third) {
+			t.Errorf("%q, %q, %q", first, second, third)
+		}
+		for line := range strings.Lines(strings.TrimRight(string(first), "\n")) {
+			if !strings.HasPrefix(line, "event: tail") && !strings.HasPrefix(line, "data: ") {
+				t.Errorf("%q is not a line of a server-sent event", line)
+			}
+		}
+		shared.Name = "changed" // to see that it is not rendered again
+		if again, err := h.rows(tail{rows: []*row{shared}}); err != nil || !bytes.Equal(slices.Concat(again...), first) {
+			t.Errorf("%q, %v", again, err)
+		}
+		h.leave(a)
+		h.tails.observe("live", message(event.Added, "ops", "web"))
+		if got := b.next(most); !strings.Contains(got, "ops/web") {
+			t.Errorf("%q", got)
+		}
+		h.leave(b)
+		h.tails.observe("live", message(event.Added, "ops", "web"))
+		if got := other.next(most); got != "nothing" || h.tails.count.Load() != 1 {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 // What a row shows is what was sent. A large body is cut.
 func TestRow(t *testing.T) {
 	large := `{"a":"` + strings.Repeat("é", tailBytes) + `"}`
@@ -247,77 +290,11 @@ func TestRow(t *testing.T) {
 		{"not \xff JSON", "not \uFFFD JSON"},
 		{large, large[:tailBytes-tailBytes%2] + " …"},
 	} {
-		view := &tail{}
 		m := message(event.Added, "shop", "web")
 		m.Data = []byte(tt.body)
-		view.collect("live", m)
-		if got := view.collected.Rows[0]; got.Text() != tt.want || got.Bytes != int64(len(tt.body)) {
+		if got := newRow("live", "pods", m); got.Text() != tt.want || got.Bytes != int64(len(tt.body)) {
 			t.Errorf("%d bytes: %q, want %q", got.Bytes, got.Text(), tt.want)
 		}
-	}
-}
-
-// The noisiest objects are found among many, with lower bounds of their counts, and are forgotten after a minute.
-func TestNoise(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var n noise
-		began := time.Now()
-		for i := range 3000 {
-			n.count(time.Now(), subject{"apps", "deployments", "shop", fmt.Sprint("quiet", i)})
-			if i%3 == 0 {
-				n.count(time.Now(), subject{"", "pods", "shop", "loud"})
-			}
-			if i%10 == 0 {
-				n.count(time.Now(), subject{"", "nodes", "", "node"})
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		all, since := n.top(time.Now(), 2)
-		if len(all) != 2 || all[0].Name != "loud" || all[0].Count < 900 || all[0].Count > 1000 || all[0].Share != 100 ||
-			all[1].Name != "node" || all[1].Count > 300 || all[1].Count < 150 || !since.Equal(began) {
-			t.Errorf("%+v since %v", all, since)
-		}
-		rest, _ := n.top(time.Now(), sketchSize*sketches)
-		for _, o := range rest {
-			if strings.HasPrefix(o.Name, "quiet") && o.Count != 1 {
-				t.Fatalf("%+v", o)
-			}
-		}
-		time.Sleep(40 * time.Second)
-		if all, since = n.top(time.Now(), 1); len(all) != 1 || all[0].Count >= 900 || time.Since(since) > time.Minute {
-			t.Errorf("%+v since %v", all, since)
-		}
-		time.Sleep(time.Minute)
-		if all, _ = n.top(time.Now(), 1); len(all) > 0 {
-			t.Errorf("%+v", all)
-		}
-	})
-}
-
-// Objects are counted only while somebody may see them.
-func TestCounting(t *testing.T) {
-	p := newTestPage(t, healthy)
-	calls := 0
-	count := p.Counting(func(schema.GroupVersionResource, *object.Object) { calls++ })
-	pod := func() {
-		count(
-			schema.GroupVersionResource{Resource: "pods"},
-			&object.Object{Identity: object.Identity{Namespace: "shop", Name: "web"}},
-		)
-	}
-	pod()
-	public := p.hub.join(false, nil)
-	pod()
-	viewer := p.hub.join(true, nil)
-	pod()
-	p.Counting(nil)(schema.GroupVersionResource{Resource: "pods"}, &object.Object{})
-	if all, _ := p.hub.noise.top(time.Now(), 9); len(all) != 2 || calls != 3 {
-		t.Errorf("%+v after %d calls", all, calls)
-	}
-	p.hub.leave(viewer)
-	p.hub.leave(public)
-	if all, _ := p.hub.noise.top(time.Now(), 9); len(all) != 0 {
-		t.Errorf("%+v", all)
 	}
 }
 

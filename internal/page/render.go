@@ -81,9 +81,12 @@ const (
 // sections renders the parts of the page that change. last contains what was rendered before, if anything.
 func (r *renderer) sections(v *view, last frame) (f frame, err error) {
 	public, objects := sectionIDs()
-	var out bytes.Buffer
 	for i, id := range append(public, objects...) {
 		s := section{id: id, objects: i >= len(public)}
+		size := 0
+		if last != nil {
+			size = len(last[i].event) + 64 // about as long as before
+		}
 		if id == moreSources {
 			s.of, s.at = v.foldedNames(), v.Now
 			if last != nil && last[i].of == s.of && s.at.Sub(last[i].at) < moreInterval {
@@ -91,17 +94,54 @@ func (r *renderer) sections(v *view, last frame) (f frame, err error) {
 				continue
 			}
 		}
-		out.Reset()
-		if err := r.templates.ExecuteTemplate(&out, id, v); err != nil {
+		if s.event, err = r.lines(size, "event: "+id+"\ndata: ", id, v); err != nil {
 			return nil, err
 		}
-		s.html = bytes.Clone(out.Bytes())
+		s.event = append(s.event, "\n\n"...)
 		f = append(f, s)
 	}
 	return f, nil
 }
 
-// tail renders the rows of a tail.
-func (r *renderer) tail(out *bytes.Buffer, t tailView) error {
-	return r.templates.ExecuteTemplate(out, "tail", t)
+// tail renders the events of a selection as the parts of a server-sent event. It renders each row once, even if several
+// selections contain it.
+func (r *renderer) tail(t tail) (parts [][]byte, err error) {
+	parts = append(parts, []byte("event: tail"))
+	if t.missed > 0 {
+		lines, err := r.lines(0, "\ndata: ", "missed", t.missed)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, lines)
+	}
+	for _, row := range t.rows {
+		if row.lines == nil {
+			if row.lines, err = r.lines(2*len(row.Body), "\ndata: ", "row", row); err != nil {
+				return nil, err
+			}
+		}
+		parts = append(parts, row.lines)
+	}
+	return append(parts, []byte("\n\n")), nil
+}
+
+// lines renders a template as data of a server-sent event, after a prefix. size is the expected size.
+func (r *renderer) lines(size int, prefix, name string, data any) ([]byte, error) {
+	out := append(make(dataWriter, 0, size), prefix...)
+	err := r.templates.ExecuteTemplate(&out, name, data)
+	return out, err
+}
+
+// dataWriter appends what is written to the data of a server-sent event, each line of which has a prefix.
+type dataWriter []byte
+
+// Write implements [io.Writer].
+func (w *dataWriter) Write(p []byte) (int, error) {
+	for line := range bytes.Lines(p) {
+		text := bytes.TrimRight(line, "\r\n")
+		if *w = append(*w, text...); len(text) < len(line) {
+			*w = append(*w, "\ndata: "...)
+		}
+	}
+	return len(p), nil
 }

@@ -15,11 +15,11 @@ const (
 // tail.
 func (p *Page) stream(objects bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var t *tail
-		if objects {
-			t = newTail(r)
+		a := audience{objects: objects, tail: objects && r.FormValue("tail") != ""}
+		if a.tail {
+			a.selection = newSelection(r)
 		}
-		v := p.hub.join(objects, t)
+		v := p.hub.join(a)
 		if v == nil {
 			w.Header().Set("Retry-After", "10")
 			http.Error(w, "too many viewers, or the bridge is stopping; try again later", http.StatusServiceUnavailable)

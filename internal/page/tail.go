@@ -17,26 +17,25 @@ const (
 	tailBytes = 4 << 10 // of the body of an event that are shown
 )
 
-// tails are the tails of all viewers. Their mutex is never held for long, because sinks wait for it.
+// tails collects events for the viewers that have a tail. Its mutex is never held for long, because sinks wait for it.
 type tails struct {
-	count atomic.Int32
+	count atomic.Int32 // of selections
 	mu    sync.Mutex
-	all   map[*tail]struct{}
+	all   map[selection]*tail
 }
 
-// tail collects the events that one viewer has selected.
+// selection is what a viewer has selected: events whose attributes contain these strings.
+type selection struct{ sink, resource, namespace, name string }
+
+// tail contains the events of one selection that were delivered since the last call of take. All viewers with the same
+// selection share it.
 type tail struct {
-	sink, resource, namespace, name string // substrings
-	collected                       tailView
+	viewers int
+	rows    []*row // the newest last
+	missed  int    // events that are not shown
 }
 
-// tailView contains the events that were delivered in one interval.
-type tailView struct {
-	Rows   []row // the newest last
-	Missed int   // events that are not shown
-}
-
-// row is a delivered event.
+// row is a delivered event. The tails that contain it share it, so that it is rendered once.
 type row struct {
 	Time           time.Time
 	Operation      string
@@ -45,36 +44,36 @@ type row struct {
 	Bytes          int64
 	Body           []byte // at most tailBytes of it
 	Complete       bool
+	lines          []byte // the row as lines of a server-sent event; nil until it is rendered
 }
 
-// newTail returns the tail that a request asks for, or nil.
-func newTail(r *http.Request) *tail {
-	if r.FormValue("tail") == "" {
-		return nil
-	}
+// newSelection returns the selection that a request asks for.
+func newSelection(r *http.Request) selection {
 	get := func(key string) string { return strings.TrimSpace(r.FormValue(key)) }
-	return &tail{sink: get("sink"), resource: get("resource"), namespace: get("namespace"), name: get("name")}
+	return selection{sink: get("sink"), resource: get("resource"), namespace: get("namespace"), name: get("name")}
 }
 
-// add begins to collect events for a tail, unless it is nil.
-func (s *tails) add(t *tail) {
-	if t == nil {
-		return
-	}
+// add begins to collect the events of a selection for one more viewer.
+func (s *tails) add(selected selection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
-		s.all = map[*tail]struct{}{}
+		s.all = map[selection]*tail{}
 	}
-	s.all[t] = struct{}{}
+	if s.all[selected] == nil {
+		s.all[selected] = &tail{}
+	}
+	s.all[selected].viewers++
 	s.count.Store(int32(len(s.all)))
 }
 
 // remove ends add.
-func (s *tails) remove(t *tail) {
+func (s *tails) remove(selected selection) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.all, t)
+	if s.all[selected].viewers--; s.all[selected].viewers == 0 {
+		delete(s.all, selected)
+	}
 	s.count.Store(int32(len(s.all)))
 }
 
@@ -83,42 +82,48 @@ func (s *tails) observe(sink string, m *event.Message) {
 	if s.count.Load() == 0 {
 		return
 	}
+	resource := event.GroupResource(m.Resource)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for t := range s.all {
-		t.collect(sink, m)
+	var shared *row
+	for selected, t := range s.all {
+		switch {
+		case !strings.Contains(sink, selected.sink) || !strings.Contains(resource, selected.resource) ||
+			!strings.Contains(m.Identity.Namespace, selected.namespace) ||
+			!strings.Contains(m.Identity.Name, selected.name):
+		case len(t.rows) >= tailRows:
+			t.missed++
+		default:
+			if shared == nil {
+				shared = newRow(sink, resource, m)
+			}
+			t.rows = append(t.rows, shared)
+		}
 	}
 }
 
-// take returns what a tail has collected since the last call, or nil if that is nothing.
-func (s *tails) take(t *tail) *tailView {
-	if t == nil {
+// take returns what was collected since the last call. Selections without events are absent.
+func (s *tails) take() map[selection]tail {
+	if s.count.Load() == 0 {
 		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(t.collected.Rows) == 0 {
-		return nil
+	taken := map[selection]tail{}
+	for selected, t := range s.all {
+		if len(t.rows) > 0 {
+			taken[selected] = *t
+			t.rows, t.missed = nil, 0
+		}
 	}
-	taken := t.collected
-	t.collected = tailView{}
-	return &taken
+	return taken
 }
 
-// collect adds an event to the tail if the viewer has selected it.
-func (t *tail) collect(sink string, m *event.Message) {
-	if !strings.Contains(sink, t.sink) || !strings.Contains(m.Identity.Namespace, t.namespace) ||
-		!strings.Contains(m.Identity.Name, t.name) || !strings.Contains(event.GroupResource(m.Resource), t.resource) {
-		return
-	}
-	if len(t.collected.Rows) >= tailRows {
-		t.collected.Missed++
-		return
-	}
+func newRow(sink, resource string, m *event.Message) *row {
 	body := m.Body()
 	shown := min(len(body), tailBytes)
-	r := row{
-		Time: m.Time, Operation: m.Type.String(), Resource: event.GroupResource(m.Resource), Sink: sink, ID: m.ID,
+	r := &row{
+		Time: m.Time, Operation: m.Type.String(), Resource: resource, Sink: sink, ID: m.ID,
 		Bytes: int64(len(body)), Body: bytes.Clone(body[:shown]), Complete: shown == len(body),
 	}
 	if m.LeftFilter {
@@ -127,7 +132,7 @@ func (t *tail) collect(sink string, m *event.Message) {
 	if !m.Type.IsControl() {
 		r.Name = strings.Clone(m.Identity.Key())
 	}
-	t.collected.Rows = append(t.collected.Rows, r)
+	return r
 }
 
 // Text returns the body for people.

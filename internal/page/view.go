@@ -63,11 +63,11 @@ type loss struct {
 func newView(s control.Status, now time.Time) *view {
 	v := &view{Status: s, Now: now, ReadingHealth: control.Healthy}
 	sinks, sources := slices.Clone(s.Sinks), slices.Clone(s.Sources)
-	slices.SortStableFunc(sinks, func(a, b control.Sink) int {
+	slices.SortFunc(sinks, func(a, b control.Sink) int {
 		return cmp.Or(badness(b.Health, a.Health), cmp.Compare(fuseOf(&a), fuseOf(&b)),
 			cmp.Compare(b.Lag, a.Lag), strings.Compare(a.Name, b.Name))
 	})
-	slices.SortStableFunc(sources, func(a, b control.Source) int {
+	slices.SortFunc(sources, func(a, b control.Source) int {
 		return cmp.Or(badness(b.Health, a.Health), cmp.Compare(b.Objects, a.Objects),
 			strings.Compare(a.Name, b.Name))
 	})
