@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"image/png"
@@ -22,7 +21,7 @@ import (
 	"github.com/deltabridge/deltabridge/test/browser"
 )
 
-var update = flag.Bool("update", false, "write the images of docs/page.md")
+var update = flag.Bool("update", false, "write the images of the documentation")
 
 var (
 	desk  = browser.Look{Width: 1280, Height: 800}
@@ -70,6 +69,14 @@ const audit = `(() => {
 	return found;
 })()`
 
+// look opens a page in a browser, and waits until it is live.
+func look(t *testing.T, b *browser.Browser, url string, l browser.Look) *browser.Tab {
+	t.Helper()
+	tab := b.Open(t, url, l)
+	tab.Wait("document.body.classList.contains('live')")
+	return tab
+}
+
 // check fails if the page is hard to use, or if the browser has reported something.
 func check(t *testing.T, tab *browser.Tab) {
 	t.Helper()
@@ -91,21 +98,20 @@ func TestStatesInABrowser(t *testing.T) {
 	b := browser.Start(t)
 	for name, status := range states() {
 		t.Run(name, func(t *testing.T) {
-			tab := b.Open(t, serve(t, newTestPage(t, status)), desk)
-			tab.Wait("document.body.classList.contains('live')")
-			if text := tab.Text("h1"); text != status().Verdict.Text {
+			tab := look(t, b, serve(t, newTestPage(t, func() control.Status { return status })), desk)
+			if text := tab.Text("h1"); text != status.Verdict.Text {
 				t.Errorf("the verdict is %q", text)
 			}
-			if title := browser.Eval[string](tab, "document.title"); !strings.HasPrefix(title, string(status().Verdict.Health)) {
+			if title := browser.Eval[string](tab, "document.title"); !strings.HasPrefix(title, string(status.Verdict.Health)) {
 				t.Errorf("the title is %q", title)
 			}
-			browser.Eval[int](tab, "document.querySelectorAll('details').forEach(d => d.open = true) || 0")
+			tab.Run("document.querySelectorAll('details').forEach(d => d.open = true)")
 			check(t, tab)
-			for _, look := range []browser.Look{{Width: 1280, Height: 800, Dark: true}, {Width: 800, Height: 900}, phone, {Width: 320, Height: 600, Phone: true}} {
-				tab.Display(look)
+			for _, l := range []browser.Look{{Width: 1280, Height: 800, Dark: true}, {Width: 800, Height: 900}, phone, {Width: 320, Height: 600, Phone: true}} {
+				tab.Display(l)
 				check(t, tab)
 			}
-			browser.Eval[int](tab, "document.querySelectorAll('details').forEach(d => d.open = false) || 0")
+			tab.Run("document.querySelectorAll('details').forEach(d => d.open = false)")
 			if *update {
 				tab.Display(desk)
 				keep(t, filepath.Join("..", "..", "bin", "page", name+".png"), tab.Screenshot())
@@ -136,32 +142,28 @@ func TestAnOutageInABrowser(t *testing.T) {
 	p.Register(mux)
 	server := httptest.NewServer(mux)
 	address := server.Listener.Addr().String()
-	tab := browser.Start(t).Open(t, server.URL, desk)
-	tab.Wait("document.body.classList.contains('live')")
-	browser.Eval[bool](tab, `document.querySelector('[data-key="sink warehouse"] details').open = true`)
-	browser.Eval[int](
-		tab,
-		`window.announced = 0; new MutationObserver(() => announced++).observe(document.getElementById('announce'), {childList: true}); 0`,
-	)
-	browser.Eval[bool](tab, `document.querySelector('#tail-form input').focus() || true`)
+	tab := look(t, browser.Start(t), server.URL, desk)
+	tab.Run(`document.querySelector('[data-key="sink warehouse"] details').open = true`)
+	tab.Run(`window.announced = 0; new MutationObserver(() => announced++).observe(document.getElementById('announce'), {childList: true})`)
+	tab.Run(`document.querySelector('#tail-form input').focus()`)
 	tab.Press("wareh")
 
 	now.set(outage())
 	tab.Wait("document.title.startsWith('waiting')")
-	for expression, want := range map[string]any{
-		`document.getElementById('icon').href.endsWith('/wait.svg')`:                                                            true,
-		`document.querySelector('[data-key="sink warehouse"] details').open`:                                                    true,
-		`document.querySelector('.lane').dataset.key === 'sink warehouse'`:                                                      true,
-		`document.querySelector('.lane').innerText.includes('connection refused')`:                                              true,
-		`document.querySelector('#totals').innerText.includes('164m')`:                                                          true,
-		`document.activeElement === document.querySelector('#tail-form input') && document.activeElement.value === 'wareh'`:     true,
-		`document.getElementById('announce').textContent.includes('nothing is lost') && announced === 1`:                        true,
-		`document.querySelectorAll('.lane').length === 3 && document.querySelectorAll('.lane details[open]').length === 1`:      true,
-		`getComputedStyle(document.querySelector('.lane')).borderLeftColor !== getComputedStyle(document.body).color`:           true,
-		`document.querySelector('.lane .chip').textContent.trim() === 'waiting' && !!document.querySelector('.lane .chip svg')`: true,
+	for _, expression := range []string{
+		`document.getElementById('icon').href.endsWith('/wait.svg')`,
+		`document.querySelector('[data-key="sink warehouse"] details').open`,
+		`document.querySelector('.lane').dataset.key === 'sink warehouse'`,
+		`document.querySelector('.lane').innerText.includes('connection refused')`,
+		`document.querySelector('#totals').innerText.includes('164m')`,
+		`document.activeElement === document.querySelector('#tail-form input') && document.activeElement.value === 'wareh'`,
+		`document.getElementById('announce').textContent.includes('nothing is lost') && announced === 1`,
+		`document.querySelectorAll('.lane').length === 3 && document.querySelectorAll('.lane details[open]').length === 1`,
+		`getComputedStyle(document.querySelector('.lane')).borderLeftColor !== getComputedStyle(document.body).color`,
+		`document.querySelector('.lane .chip').textContent.trim() === 'waiting' && !!document.querySelector('.lane .chip svg')`,
 	} {
-		if got := browser.Eval[bool](tab, expression); got != want {
-			t.Errorf("%s: %v", expression, got)
+		if !browser.Eval[bool](tab, expression) {
+			t.Error(expression)
 		}
 	}
 	tab.Press("ouse")
@@ -192,8 +194,7 @@ func TestAnOutageInABrowser(t *testing.T) {
 
 // Everything can be reached with the keyboard, and the focus is visible.
 func TestKeyboard(t *testing.T) {
-	tab := browser.Start(t).Open(t, serve(t, newTestPage(t, large)), desk)
-	tab.Wait("document.body.classList.contains('live')")
+	tab := look(t, browser.Start(t), serve(t, newTestPage(t, large)), desk)
 	tab.Press("\t")
 	if !browser.Eval[bool](
 		tab,
@@ -231,8 +232,7 @@ func TestKeyboard(t *testing.T) {
 // Objects, explanations and the tail, of objects whose names are scripts.
 func TestObjectsInABrowser(t *testing.T) {
 	p := newTestPage(t, healthy)
-	tab := browser.Start(t).Open(t, serve(t, p), desk)
-	tab.Wait("document.body.classList.contains('live')")
+	tab := look(t, browser.Start(t), serve(t, p), desk)
 	count := p.Counting(nil)
 	for range 3 {
 		count(
@@ -241,18 +241,18 @@ func TestObjectsInABrowser(t *testing.T) {
 		)
 	}
 	tab.Wait("document.querySelector('#objects a')")
-	browser.Eval[bool](tab, "document.querySelector('#objects a').click() || true")
+	tab.Run("document.querySelector('#objects a').click()")
 	tab.Wait("document.querySelector('#explanation h3')")
 	if text := tab.Text("#explanation"); !strings.Contains(text, script) || !strings.Contains(text, "sends added") {
 		t.Errorf("the explanation is %q", text)
 	}
-	browser.Eval[bool](tab, "document.querySelector('#tail-form button').click() || true")
+	tab.Run("document.querySelector('#tail-form button').click()")
 	for n := 0; !browser.Eval[bool](tab, "document.querySelectorAll('#tail-rows li').length > 2"); n++ {
 		m := message(event.Updated, "shop", script)
 		m.Data = []byte(`{"metadata":{"name":"<script>alert(1)</script>"}}`)
 		p.Observe("live", m)
 	}
-	browser.Eval[bool](tab, "document.querySelector('#tail-rows details').open = true")
+	tab.Run("document.querySelector('#tail-rows details').open = true")
 	if text := tab.Text(
 		"#tail-rows li",
 	); !strings.Contains(text, script) ||
@@ -262,7 +262,7 @@ func TestObjectsInABrowser(t *testing.T) {
 	check(t, tab)
 	tab.Display(phone)
 	check(t, tab)
-	browser.Eval[bool](tab, "document.querySelector('#tail-stop').click() || true")
+	tab.Run("document.querySelector('#tail-stop').click()")
 	tab.Wait("document.querySelector('#tail-stop').disabled")
 	if title := browser.Eval[string](tab, "document.title"); !strings.HasPrefix(title, "ok") {
 		t.Errorf("a script has run: the title is %q", title)
@@ -272,27 +272,17 @@ func TestObjectsInABrowser(t *testing.T) {
 // A remote viewer sees the status, and must show a token for everything else.
 func TestTokenInABrowser(t *testing.T) {
 	p := newTestPage(t, healthy)
-	mux := http.NewServeMux()
-	p.Register(mux)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header.Set("Remote", "1")
-		mux.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	t.Cleanup(p.Close)
-	tab := browser.Start(t).Open(t, server.URL, desk)
-	tab.Wait("document.body.classList.contains('live')")
+	p.IsLocal = func(*http.Request) bool { return false }
+	tab := look(t, browser.Start(t), serve(t, p), desk)
 	check(t, tab)
-	for token, done := range map[string]string{"bad": "document.querySelector('#token-problem').textContent === 'the token is not valid\\n'"} {
-		browser.Eval[bool](tab, "document.querySelector('#token-form input').focus() || true")
-		tab.Press(token + "\r")
-		tab.Wait(done)
-	}
+	tab.Run("document.querySelector('#token-form input').focus()")
+	tab.Press("bad\r")
+	tab.Wait("document.querySelector('#token-problem').textContent === 'the token is not valid\\n'")
 	tab.Problems() // the 401
 	tab.Press("good\r")
 	tab.Wait("document.querySelector('#access').hidden")
 	tab.Wait("document.querySelector('#objects').innerText.includes('No changes')")
-	browser.Eval[bool](tab, "document.querySelector('#explain-form input').focus() || true")
+	tab.Run("document.querySelector('#explain-form input').focus()")
 	tab.Press("pods\tshop/web\r")
 	tab.Wait("document.querySelector('#explanation h3')")
 	if browser.Eval[bool](
@@ -304,37 +294,55 @@ func TestTokenInABrowser(t *testing.T) {
 	check(t, tab)
 }
 
-// images are those of docs/page.md.
-func images() map[string]browser.Look {
-	return map[string]browser.Look{
-		"page-outage.png": {Width: 1120, Height: 700}, "page-phone.png": {Width: 375, Height: 700, Phone: true, Dark: true},
-		"page-large.png": {Width: 1120, Height: 900, Dark: true},
+// image is an image of the documentation.
+type image struct {
+	status func() control.Status
+	browser.Look
+}
+
+// images returns the images in docs/images by their names.
+func images() map[string]image {
+	return map[string]image{
+		"page-healthy.png": {healthy, browser.Look{Width: 1120, Height: 424}},
+		"page-outage.png":  {outage, browser.Look{Width: 1120, Height: 700}},
+		"page-phone.png":   {outage, browser.Look{Width: 375, Height: 700, Phone: true, Dark: true}},
+		"page-large.png":   {large, browser.Look{Width: 1120, Height: 845, Dark: true}},
+		"page-lossy.png":   {lossy, browser.Look{Width: 1120, Height: 980}},
+		"page-paused.png":  {paused, browser.Look{Width: 1120, Height: 456}},
+		"page-refused.png": {refused, browser.Look{Width: 1120, Height: 486}},
+		"page-standby.png": {standby, browser.Look{Width: 1120, Height: 236}},
 	}
 }
 
-// TestImages writes the images of the documentation with -update. Otherwise it checks that they are there.
+// TestImages writes the images of the documentation with -update. Otherwise it checks that they are there, and that a
+// document shows each of them.
 func TestImages(t *testing.T) {
-	statuses := map[string]func() control.Status{
-		"page-outage.png": outage,
-		"page-phone.png":  outage,
-		"page-large.png":  large,
-	}
+	docs := filepath.Join("..", "..", "docs")
 	if *update {
 		b := browser.Start(t)
-		for name, look := range images() {
-			tab := b.Open(t, serve(t, newTestPage(t, statuses[name])), look)
-			tab.Wait("document.body.classList.contains('live')")
-			keep(t, filepath.Join("..", "..", "docs", "images", name), tab.View())
+		for name, i := range images() {
+			tab := look(t, b, serve(t, newTestPage(t, i.status)), i.Look)
+			keep(t, filepath.Join(docs, "images", name), tab.View())
 		}
 	}
-	for name, look := range images() {
-		content, err := os.ReadFile(filepath.Join("..", "..", "docs", "images", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		config, err := png.DecodeConfig(bytes.NewReader(content))
-		if err != nil || int64(config.Width) != look.Width || len(content) > 200_000 {
+	shown := read(t, filepath.Join(docs, "page.md")) + read(t, filepath.Join(docs, "operations.md"))
+	for name, i := range images() {
+		content := read(t, filepath.Join(docs, "images", name))
+		config, err := png.DecodeConfig(strings.NewReader(content))
+		if err != nil || int64(config.Width) != i.Width || len(content) > 200_000 {
 			t.Errorf("%s: %d bytes, %+v, %v", name, len(content), config, err)
 		}
+		if !strings.Contains(shown, "images/"+name) {
+			t.Errorf("no document shows %s", name)
+		}
 	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
 }

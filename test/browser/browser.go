@@ -167,6 +167,12 @@ func Eval[T any](p *Tab, expression string) T {
 	return run(p, expression, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 }
 
+// Run runs a JavaScript statement.
+func (p *Tab) Run(statement string) {
+	p.t.Helper()
+	Eval[bool](p, statement+"; true")
+}
+
 // Wait waits until a JavaScript expression is true.
 func (p *Tab) Wait(expression string) {
 	p.t.Helper()
@@ -188,12 +194,6 @@ func (p *Tab) Text(selector string) string {
 func (p *Tab) Press(keys string) {
 	p.t.Helper()
 	p.do("press "+keys, chromedp.KeyEvent(keys))
-}
-
-// PressBack presses Shift and Tab.
-func (p *Tab) PressBack() {
-	p.t.Helper()
-	p.do("press Shift+Tab", chromedp.KeyEvent("\t", chromedp.KeyModifiers(chromedp.ModifierShift)))
 }
 
 // Screenshot returns a PNG image of the whole page.
