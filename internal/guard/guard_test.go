@@ -7,14 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -35,16 +30,10 @@ func account(t *testing.T, rules []rbacv1.PolicyRule) (as *rest.Config, token fu
 	observe.Must(t, err)
 	as, err = clientcmd.BuildConfigFromFlags("", path)
 	observe.Must(t, err)
-	admin, err := kubernetes.NewForConfig(c.RESTConfig())
-	observe.Must(t, err)
-	name := strings.TrimSuffix(filepath.Base(path), ".kubeconfig")
 	return as, func(audience string) string {
-		request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
-		answer, err := admin.CoreV1().
-			ServiceAccounts("default").
-			CreateToken(t.Context(), name, &request, metav1.CreateOptions{})
+		token, err := c.Token(t.Context(), path, audience)
 		observe.Must(t, err)
-		return answer.Status.Token
+		return token
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -21,6 +22,7 @@ import (
 
 const (
 	restrictedNamespace = "default"
+	kubeconfigSuffix    = ".kubeconfig"
 	tokenLifetime       = 24 * time.Hour
 )
 
@@ -55,11 +57,27 @@ func (c *Cluster) RestrictedKubeconfig(ctx context.Context, rules []rbacv1.Polic
 	if err != nil {
 		return "", err
 	}
-	path = filepath.Join(c.opts.Dir, name+".kubeconfig")
+	path = filepath.Join(c.opts.Dir, name+kubeconfigSuffix)
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		return "", err
 	}
 	return path, waitForRules(ctx, path, rules)
+}
+
+// Token returns a token for an audience, of the service account of a kubeconfig that RestrictedKubeconfig has written.
+func (c *Cluster) Token(ctx context.Context, kubeconfig, audience string) (string, error) {
+	client, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return "", err
+	}
+	name := strings.TrimSuffix(filepath.Base(kubeconfig), kubeconfigSuffix)
+	answer, err := client.CoreV1().ServiceAccounts(restrictedNamespace).CreateToken(ctx, name,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}},
+		metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("token of %s: %w", name, err)
+	}
+	return answer.Status.Token, nil
 }
 
 // createAccount creates a service account, a cluster role with the rules, and

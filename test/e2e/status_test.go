@@ -14,12 +14,11 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/test/cluster"
 )
 
 // TestCommandsReachTheLeader: `bridge status` shows all replicas and the last take-over. Commands beside a standby reach
@@ -219,22 +218,25 @@ func (o *operator) status(code int, want ...*bridge) (all []control.Replica) {
 // account makes the commands use the token of a new service account, which has a right.
 func (o *operator) account(path, verb, audience string) {
 	o.t.Helper()
-	c := sharedCluster(o.t)
 	rule := rbacv1.PolicyRule{NonResourceURLs: []string{path}, Verbs: []string{verb}}
-	kubeconfig, err := c.RestrictedKubeconfig(o.t.Context(), []rbacv1.PolicyRule{rule})
+	_, token := newAccount(o.t, sharedCluster(o.t), audience, rule)
+	if err := os.WriteFile(o.token, []byte(token+"\n"), 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// newAccount makes a service account with some rights. It returns its name, which is that of its ClusterRoleBinding too,
+// and a token for an audience.
+func newAccount(t *testing.T, c *cluster.Cluster, audience string, rules ...rbacv1.PolicyRule) (name, token string) {
+	t.Helper()
+	kubeconfig, err := c.RestrictedKubeconfig(t.Context(), rules)
 	if err != nil {
-		o.t.Fatal(err)
+		t.Fatal(err)
 	}
-	name := strings.TrimSuffix(filepath.Base(kubeconfig), ".kubeconfig")
-	request := authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: []string{audience}}}
-	answer, err := clientset(o.t, c).CoreV1().ServiceAccounts("default").
-		CreateToken(o.t.Context(), name, &request, metav1.CreateOptions{})
-	if err != nil {
-		o.t.Fatal(err)
+	if token, err = c.Token(t.Context(), kubeconfig, audience); err != nil {
+		t.Fatal(err)
 	}
-	if err := os.WriteFile(o.token, []byte(answer.Status.Token+"\n"), 0o600); err != nil {
-		o.t.Fatal(err)
-	}
+	return strings.TrimSuffix(filepath.Base(kubeconfig), ".kubeconfig"), token
 }
 
 // anonymous sends a request that does not seem to come from the same machine, and returns the status code.
