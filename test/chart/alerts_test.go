@@ -242,6 +242,8 @@ func TestDashboard(t *testing.T) {
 	}
 	var dashboard struct {
 		Panels []struct {
+			ID                       int
+			GridPos                  struct{ X, Y, W, H int }
 			Title, Type, Description string
 			Targets                  []struct{ Expr string }
 		}
@@ -257,7 +259,19 @@ func TestDashboard(t *testing.T) {
 	}
 	var group ruleGroup
 	interval := strings.NewReplacer("$__rate_interval", "5m", "$__interval", "1m")
+	ids, cells := map[int]string{}, map[[2]int]string{}
 	for _, p := range dashboard.Panels {
+		if other, taken := ids[p.ID]; taken {
+			t.Errorf("%s has the id of %s", p.Title, other)
+		}
+		ids[p.ID] = p.Title
+		for n := range p.GridPos.W * p.GridPos.H {
+			cell := [2]int{p.GridPos.X + n%p.GridPos.W, p.GridPos.Y + n/p.GridPos.W}
+			if other, taken := cells[cell]; taken || cell[0] >= 24 {
+				t.Fatalf("%s overlaps %s, or is outside of the grid", p.Title, other)
+			}
+			cells[cell] = p.Title
+		}
 		if p.Type != "row" && (len(p.Targets) == 0 || p.Description == "") {
 			t.Errorf("%s: no query, or no description", p.Title)
 		}
