@@ -144,7 +144,9 @@ func TestAnOutageInABrowser(t *testing.T) {
 	address := server.Listener.Addr().String()
 	tab := look(t, browser.Start(t), server.URL, desk)
 	tab.Run(`document.querySelector('[data-key="sink warehouse"] details').open = true`)
-	tab.Run(`window.announced = 0; new MutationObserver(() => announced++).observe(document.getElementById('announce'), {childList: true})`)
+	tab.Run(
+		`window.announced = 0; new MutationObserver(() => announced++).observe(document.getElementById('announce'), {childList: true})`,
+	)
 	tab.Run(`document.querySelector('#tail-form input').focus()`)
 	tab.Press("wareh")
 

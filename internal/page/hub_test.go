@@ -204,7 +204,11 @@ func TestTail(t *testing.T) {
 		h := newTestHub(t)
 		defer h.close()
 		h.tails.observe("live", message(event.Added, "shop", "early")) // nobody looks
-		all, shop := h.join(audience{objects: true, tail: true}), h.join(audience{true, true, selection{"live", "pod", "shop", "we"}})
+		all, shop := h.join(
+			audience{objects: true, tail: true},
+		), h.join(
+			audience{true, true, selection{"live", "pod", "shop", "we"}},
+		)
 		none := h.join(audience{objects: true})
 		for _, v := range []*viewer{all, shop, none} {
 			v.next(most)

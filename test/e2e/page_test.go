@@ -33,7 +33,9 @@ func TestPage(t *testing.T) {
 	// away waits until the page shows that these sinks do not deliver, and the others do.
 	away := func(want string) {
 		t.Helper()
-		tab.Wait(`[...document.querySelectorAll('.lane:has(.problem)')].map(l => l.dataset.key).sort().join() === '` + want + `'`)
+		tab.Wait(
+			`[...document.querySelectorAll('.lane:has(.problem)')].map(l => l.dataset.key).sort().join() === '` + want + `'`,
+		)
 		if want == "" {
 			tab.Wait(`document.title.startsWith('ok')`)
 			return
@@ -143,7 +145,9 @@ func TestPageWithToken(t *testing.T) {
 	v.refused("may not get the non-resource URL /ui/objects")
 	name, token := account("deltabridge", "/ui/objects", "/ui/explain")
 	v.use(token)
-	v.Wait("document.querySelector('#access').hidden && document.querySelector('#objects').innerText.includes('No changes')")
+	v.Wait(
+		"document.querySelector('#access').hidden && document.querySelector('#objects').innerText.includes('No changes')",
+	)
 
 	if text := v.explain(namespace, "web"); !strings.Contains(text, "k8s.e2e.core.configmaps."+namespace+".web") {
 		t.Errorf("the explanation is %q", text)
