@@ -73,7 +73,7 @@ func (js *jetStream) startProcess() {
 		js.t.Fatal(err)
 	}
 	js.process = exec.Command(os.Args[0])
-	js.process.Env = append(os.Environ(), natsVariable+"="+config)
+	js.process.Env = append(os.Environ(), natsVariable+"="+config, "GOGC=400") // less work for the garbage collector
 	js.process.Stderr = js.t.Output()
 	js.process.SysProcAttr = childAttr()
 	if err := js.process.Start(); err != nil {

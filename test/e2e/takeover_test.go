@@ -151,7 +151,7 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 		return
 	}
 	run("hand-overs", func(next *replicated) {
-		next.takeOver(next.jetStreamLog(), 500, slices.Repeat([]string{"stopped"}, 30))
+		next.takeOver(next.jetStreamLog(), 560, slices.Repeat([]string{"stopped"}, 30))
 	})
 	run("kills", func(next *replicated) {
 		kinds := slices.Repeat([]string{"killed", "killed", "killed", "killed", "killed", "killed", "hangs"}, 5)
@@ -185,7 +185,7 @@ func (r *replicated) takeOver(log stateLog, perSecond int, kinds []string) {
 		if kind == "stopped" {
 			leader.waitDelivered()
 		}
-		pause(t, time.Duration(rand.IntN(2500))*time.Millisecond)
+		pause(t, scale.Of(0, 8*time.Second)+time.Duration(rand.IntN(2500))*time.Millisecond)
 		old, began := leader, time.Now()
 		switch kind {
 		case "killed":
