@@ -19,7 +19,7 @@ import (
 // so a changed configuration has the effects of a restart. t contains the role, and edit completes the options of each
 // engine. taking is the take-over that the first engine is a part of, or nil.
 func (b *bridge) runEngines(
-	ctx context.Context, t task, taking *takeOver, store *checkpoint.Store, edit func(*engine.Options),
+	ctx context.Context, t task, taking *control.Recorder, store *checkpoint.Store, edit func(*engine.Options),
 ) error {
 	m := b.newMetrics(t)
 	if err := m.KeepGaps(filepath.Join(b.cfg.State.Path, "gaps.json")); err != nil {
@@ -37,7 +37,7 @@ func (b *bridge) runEngines(
 		if err != nil {
 			return nil, err
 		}
-		taking.end(stepEngine)
+		taking.End(control.StepEngine)
 		taking = nil
 		t.readiness, t.pages, t.commands, t.status = e.Readiness, m.Handler(e.Readiness), e.Commands(), e.Status
 		b.server.serve(t)
@@ -64,17 +64,17 @@ func (b *bridge) newMetrics(t task) *metrics.Metrics {
 }
 
 // newEngine builds an engine whose events are observed: by the take-over, by the page and on the output.
-func (b *bridge) newEngine(cfg *config.Config, o engine.Options, taking *takeOver) (*engine.Engine, error) {
+func (b *bridge) newEngine(cfg *config.Config, o engine.Options, taking *control.Recorder) (*engine.Engine, error) {
 	printed := func(string, *event.Message) {}
 	if b.out != nil {
 		printed = newPrinter(b.out, assemble.Places(cfg)).print
 	}
 	o.OnSettled = func(sink string, m *event.Message) {
-		taking.endFirst()
+		taking.EndFirst()
 		printed(sink, m)
 		b.server.page.Observe(sink, m)
 	}
 	o.Transform = b.server.page.Counting(o.Transform)
-	o.OnReady = func() { taking.end(stepReady) }
+	o.OnReady = func() { taking.End(control.StepReady) }
 	return engine.New(o)
 }

@@ -26,8 +26,8 @@ type frontend struct {
 	guard    *guard.Guard
 	reload   *reload.Reloader
 	task     atomic.Pointer[task]
-	takeOver atomic.Pointer[takeOver] // the last one; nil if there was none
-	page     *page.Page               // nil without http.ui
+	takeOver atomic.Pointer[control.Recorder] // the last one; nil if there was none
+	page     *page.Page                       // nil without http.ui
 }
 
 // task is what the process does at the moment.
@@ -111,7 +111,7 @@ func (f *frontend) status() control.Status {
 func (f *frontend) replica(t *task) control.Replica {
 	r := control.Replica{
 		Name: f.name, Version: version, Started: f.started, Role: t.role, Since: t.since,
-		TakeOver: f.takeOver.Load().report(),
+		TakeOver: f.takeOver.Load().Report(),
 	}
 	r.NotReady, r.Notes = t.readiness()
 	r.Ready = len(r.NotReady) == 0

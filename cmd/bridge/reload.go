@@ -41,7 +41,7 @@ func newReloadCommand(stdout io.Writer) *cobra.Command {
 			return err
 		}
 		if len(addresses) == 0 {
-			addresses = statusAddresses(cfg)
+			addresses = cfg.HTTP.Addresses()
 			answer, err := control.RequestReload(cmd.Context(), runningBridge(cfg))
 			if _, _ = io.WriteString(stdout, answer); err != nil || !wait {
 				return err

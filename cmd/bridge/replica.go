@@ -50,11 +50,13 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 		return err
 	}
 	b.server.serve(b.standby(c, candidate))
-	var taking *takeOver // of the current term
+	var taking *control.Recorder // of the current term
 	return c.Run(ctx, replica.Terms{
 		Elect: func(ctx context.Context, lead func(replica.Term)) error {
 			return candidate.Lead(ctx, func(t *election.Term) {
-				taking = newTakeOver(t.Before())
+				before := t.Before()
+				taking = control.NewRecorder(before.Since, string(before.Reason))
+				taking.End(control.StepLease)
 				lead(t)
 				b.server.serve(b.standby(c, candidate))
 			})
@@ -64,7 +66,7 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 			if err := reload.OrphanedEvents(store, b.reload.InUse().Config); err != nil {
 				return &exitError{err, exitConfig}
 			}
-			taking.end(stepLog)
+			taking.End(control.StepLog)
 			b.server.takeOver.Store(taking)
 			err := b.runEngines(ctx, task{role: control.Leader, copy: c}, taking, store, func(o *engine.Options) {
 				o.Leads, o.Linger, o.NotReady = rights.Leads, rights.Linger, c.NotReady

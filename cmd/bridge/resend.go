@@ -2,18 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/console"
-	"github.com/deltabridge/deltabridge/pkg/deadletter"
-	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // resend sends dead letters to the destinations of their sinks, one at a time. It removes acknowledged dead letters.
@@ -52,64 +45,27 @@ func (o *deadLetterOptions) resend(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// resendTo sends dead letters of one sink. It stops at the first dead letter that is neither acknowledged nor rejected,
-// and returns the error.
+// resendTo sends dead letters of one sink.
 func (o *deadLetterOptions) resendTo(ctx context.Context, letters []deadLetter) (sent, rejected int, err error) {
 	d, err := assemble.NewClient(letters[0].config)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer closeDestination(ctx, d)
-	if err := o.retry(ctx, d.Connect); err != nil {
-		return 0, 0, err
-	}
+	var ids []string
 	for _, l := range letters {
-		full, err := l.store.Get(l.ID)
-		if errors.Is(err, deadletter.ErrNotFound) {
-			continue // another command has dropped or re-sent the dead letter since it was read
-		}
-		if err != nil {
-			return sent, rejected, err
-		}
-		full.Message.Resent = true
-		err = o.retry(ctx, func(ctx context.Context) error {
-			results := make([]error, 1)
-			d.Send(ctx, []*event.Message{full.Message}, results)
-			return results[0]
-		})
+		ids = append(ids, l.ID)
+	}
+	err = letters[0].store.Resend(ctx, d, ids, o.timeout, func(id string, rejection error) error {
 		result := "re-sent"
-		switch {
-		case sinks.IsPermanent(err):
+		if rejection != nil {
 			rejected++
-			result = "still rejected: " + err.Error()
-		case err != nil:
-			return sent, rejected, err
-		default:
-			if _, err := l.store.Drop(l.ID); err != nil {
-				return sent, rejected, err
-			}
+			result = "still rejected: " + rejection.Error()
+		} else {
 			sent++
 		}
-		if _, err := fmt.Fprintf(o.stdout, "%s  %s  %s\n", l.Sink, console.Clean(l.ID), console.Clean(result)); err != nil {
-			return sent, rejected, err
-		}
-	}
-	return sent, rejected, nil
-}
-
-// retryInterval is the time between two attempts.
-const retryInterval = 250 * time.Millisecond
-
-// retry calls try until try succeeds or returns a permanent error, or until the time limit expires. If the time limit
-// expires, retry returns the last error that was not caused by the time limit.
-func (o *deadLetterOptions) retry(ctx context.Context, try func(context.Context) error) (last error) {
-	_ = wait.PollUntilContextTimeout(ctx, retryInterval, o.timeout, true, func(ctx context.Context) (bool, error) {
-		err := try(ctx)
-		done := err == nil || sinks.IsPermanent(err)
-		if done || last == nil || ctx.Err() == nil { // an error caused by the time limit is less helpful
-			last = err
-		}
-		return done, nil
+		_, err := fmt.Fprintf(o.stdout, "%s  %s  %s\n", letters[0].Sink, console.Clean(id), console.Clean(result))
+		return err
 	})
-	return last
+	return sent, rejected, err
 }

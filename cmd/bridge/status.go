@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"strings"
 	"time"
 
@@ -15,7 +13,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
-	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/statustext"
@@ -54,7 +51,7 @@ func newStatusCommand(stdout io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			from.addresses = statusAddresses(cfg)
+			from.addresses = cfg.HTTP.Addresses()
 		}
 		if watch {
 			return from.watch(cmd.Context(), out)
@@ -172,56 +169,18 @@ func readPods(ctx context.Context, kube *rest.Config, namespace string, pods []s
 	return answers, nil
 }
 
-// statusAddresses returns the addresses of all replicas of a configuration.
-func statusAddresses(cfg *config.Config) []string {
-	if len(cfg.HTTP.Peers) > 0 {
-		return cfg.HTTP.Peers
-	}
-	host, port, _ := net.SplitHostPort(cfg.HTTP.Listen) // was validated
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	return []string{net.JoinHostPort(host, port)}
-}
-
-// examine returns what is wrong, the most important first, in one line. It returns nil if nothing is wrong.
+// examine returns an error that says what is wrong, in one line, or nil.
 func examine(answers []control.Answer) error {
-	var leaders, silent int
-	var problems []string
-	for _, a := range answers {
-		if a.Status == nil {
-			silent++
-			continue
-		}
-		r := a.Replica
-		found := r.NotReady
-		if r.Role != control.Standby {
-			leaders++
-			found = append(found, r.Notes...)
-			if h := a.Verdict.Health; len(found) == 0 && control.Worst(h, control.Waiting) != control.Waiting {
-				found = []string{a.Verdict.Text}
-			}
-		}
-		for _, problem := range found {
-			problems = append(problems, console.Clean(r.Name+": "+problem))
-		}
-	}
-	if silent > 0 {
-		problems = append([]string{fmt.Sprintf("%d of %d addresses do not answer", silent, len(answers))}, problems...)
-	}
-	code := exitPartly
-	switch {
-	case leaders == 0 && silent < len(answers):
-		problems, code = append([]string{"no replica is the leader, so nothing is delivered"}, problems...), exitFailed
-	case leaders == 0:
-		code = exitFailed
-	case leaders > 1:
-		problems = append([]string{
-			fmt.Sprintf("%d replicas are the leader; only the first one can write to the state log", leaders),
-		}, problems...)
-	}
+	problems, delivers := control.Examine(answers)
 	if len(problems) == 0 {
 		return nil
+	}
+	for n := range problems {
+		problems[n] = console.Clean(problems[n])
+	}
+	code := exitPartly
+	if !delivers {
+		code = exitFailed
 	}
 	return &exitError{errors.New(strings.Join(problems, "; ")), code}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,62 +13,30 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/election"
 	"github.com/deltabridge/deltabridge/internal/statustext"
 )
 
-// answer returns the answer of a replica.
-func answer(name string, role control.Role, edit func(*control.Replica)) control.Answer {
-	r := control.Replica{Name: name, Role: role, Ready: true}
-	if edit != nil {
-		edit(&r)
-	}
-	return control.Answer{Address: name + ":1", Status: &control.Status{Replica: r}}
-}
-
-// The most important problem is the first. The exit code says whether a replica delivers.
+// The exit code says whether a replica delivers.
 func TestExamine(t *testing.T) {
-	leader, standby := answer("a", control.Leader, nil), answer("b", control.Standby, nil)
-	behind := answer(
-		"b",
-		control.Standby,
-		func(r *control.Replica) { r.Ready, r.NotReady = false, []string{"it is behind"} },
-	)
-	away := answer("a", control.Leader, func(r *control.Replica) { r.Notes = []string{"sink x: retrying\nfor long"} })
-	noted := answer("b", control.Standby, func(r *control.Replica) { r.Notes = []string{"the leader is a"} })
-	lossy, waits := answer("a", control.Leader, nil), answer("a", control.Leader, nil)
-	lossy.Verdict = control.Verdict{Health: control.Lossy, Text: "A gap."}
-	waits.Verdict = control.Verdict{Health: control.Waiting, Text: "Dead letters."}
-	silent := control.Answer{Address: "c:1", Error: "connection refused"}
-	for name, tt := range map[string]struct {
-		answers []control.Answer
-		want    string
-		code    int
-	}{
-		"lost":        {[]control.Answer{lossy, standby}, "a: A gap.", exitPartly},
-		"waits":       {[]control.Answer{waits, standby}, "", exitOK},
-		"fine":        {[]control.Answer{leader, standby, noted}, "", exitOK},
-		"alone":       {[]control.Answer{answer("a", control.Single, nil)}, "", exitOK},
-		"not ready":   {[]control.Answer{leader, behind}, "b: it is behind", exitPartly},
-		"not sent":    {[]control.Answer{away, standby}, `a: sink x: retrying\nfor long`, exitPartly},
-		"one silent":  {[]control.Answer{leader, behind, silent}, "1 of 3 addresses do not answer; b: it is behind", exitPartly},
-		"all silent":  {[]control.Answer{silent}, "1 of 1 addresses do not answer", exitFailed},
-		"no leader":   {[]control.Answer{standby, silent}, "no replica is the leader, so nothing is delivered; 1 of 2 addresses do not answer", exitFailed},
-		"two leaders": {[]control.Answer{leader, leader}, "2 replicas are the leader; only the first one can write to the state log", exitPartly},
+	of := func(role control.Role, notReady ...string) control.Answer {
+		return control.Answer{Status: &control.Status{Replica: control.Replica{Name: "a", Role: role, NotReady: notReady}}}
+	}
+	for want, answers := range map[string][]control.Answer{
+		"0 ":                     {of(control.Leader)},
+		`2 a: one\ntwo; a: more`: {of(control.Leader, "one\ntwo", "more")},
+		"1 no replica is the leader, so nothing is delivered": {of(control.Standby)},
+		"1 1 of 1 addresses do not answer":                    {{Error: "connection refused"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			err := examine(tt.answers)
-			got := ""
-			if err != nil {
-				got = err.Error()
-			}
-			if got != tt.want || exitCode(err) != tt.code {
-				t.Errorf("%q, exit code %d, want %q, %d", got, exitCode(err), tt.want, tt.code)
-			}
-		})
+		err, text := examine(answers), ""
+		if err != nil {
+			text = err.Error()
+		}
+		if got := fmt.Sprintf("%d %s", exitCode(err), text); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }
 
@@ -130,34 +99,16 @@ func TestStatusOfPods(t *testing.T) {
 	}
 }
 
-// Without http.peers, the command asks the bridge itself.
-func TestStatusAddresses(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                               "127.0.0.1:8080",
-		"http: {listen: \"0.0.0.0:1\"}":  "127.0.0.1:1",
-		"http: {listen: \"[::]:1\"}":     "127.0.0.1:1",
-		"http: {listen: \"10.0.0.1:1\"}": "10.0.0.1:1",
-		"http: {peers: [a:1, b:2]}":      "a:1 b:2",
-	} {
-		cfg, err := config.Parse("", []byte(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Join(statusAddresses(cfg), " "); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
-	}
-}
-
 // The status needs no token and has the steps of the last take-over. A standby takes no commands.
 func TestStatusEndpoint(t *testing.T) {
 	f := newTestFrontend(t)
-	taking := newTakeOver(election.Vacancy{Reason: election.Expired, Since: time.Now().Add(-time.Minute)})
+	taking := control.NewRecorder(time.Now().Add(-time.Minute), string(election.Expired))
+	taking.End(control.StepLease)
 	f.takeOver.Store(taking)
 	err := f.during(t.Context(), func(context.Context) error {
-		taking.end(stepLog)
-		taking.endFirst()
-		taking.endFirst()
+		taking.End(control.StepLog)
+		taking.EndFirst()
+		taking.EndFirst()
 		address := f.listener.Addr().String()
 		out, err := command(t, "status", "--address", address, "-o", "json")
 		var report statustext.Report
@@ -170,8 +121,8 @@ func TestStatusEndpoint(t *testing.T) {
 			t.Errorf("%+v, %q", r, report.Problem)
 		}
 		steps := r.TakeOver.Steps
-		if len(steps) != 3 || steps[0].Name != stepLease || steps[0].Seconds < 60 || steps[1].Seconds > 59 ||
-			steps[2].Name != stepEvent || r.TakeOver.Reason != "expired" {
+		if len(steps) != 3 || steps[0].Name != control.StepLease || steps[0].Seconds < 60 || steps[1].Seconds > 59 ||
+			steps[2].Name != control.StepEvent || r.TakeOver.Reason != "expired" {
 			t.Errorf("%+v", r.TakeOver)
 		}
 		if code, body := getPage(t, "http://"+address+"/api/resync"); code != http.StatusServiceUnavailable ||

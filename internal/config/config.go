@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"log/slog"
+	"net"
 	"os"
 	"time"
 
@@ -62,6 +63,18 @@ type HTTP struct {
 	// A file that contains the token with which these commands identify themselves to the leader: a token of a service
 	// account with the audience `deltabridge`. If the file does not exist, the commands send no token.
 	TokenFile string `yaml:"tokenFile" default:"/var/run/secrets/deltabridge/token" example:"/etc/deltabridge/token"`
+}
+
+// Addresses returns the addresses of all replicas: Peers, or else Listen.
+func (h *HTTP) Addresses() []string {
+	if len(h.Peers) > 0 {
+		return h.Peers
+	}
+	host, port, _ := net.SplitHostPort(h.Listen) // was validated
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return []string{net.JoinHostPort(host, port)}
 }
 
 // Log configures the log of the bridge, which is written to standard error.

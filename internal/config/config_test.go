@@ -253,3 +253,22 @@ func TestNoConflict(t *testing.T) {
 		mustParse(t, text)
 	}
 }
+
+// Without peers, the bridge itself is asked.
+func TestAddresses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                               "127.0.0.1:8080",
+		"http: {listen: \"0.0.0.0:1\"}":  "127.0.0.1:1",
+		"http: {listen: \"[::]:1\"}":     "127.0.0.1:1",
+		"http: {listen: \"10.0.0.1:1\"}": "10.0.0.1:1",
+		"http: {peers: [a:1, b:2]}":      "a:1 b:2",
+	} {
+		cfg, err := Parse("", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(cfg.HTTP.Addresses(), " "); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
