@@ -13,16 +13,11 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
-const (
-	orphanRemedy = "restore the sink with its old name until its events are delivered, " +
-		"or remove the file or directory, which loses these events"
-	earlierRemedy = "run the earlier version until its events are delivered or re-sent (bridge dead-letters), " +
-		"or remove the file, which loses these events"
-)
+const orphanRemedy = "restore the sink with its old name until its events are delivered, " +
+	"or remove the file or directory, which loses these events"
 
-// OrphanedEvents returns an error and a remedy if the state directory contains events that the bridge would never
-// deliver. These are spilled or parked events of a removed or renamed sink, and events in the format of an earlier
-// version. OrphanedEvents ignores files that it cannot read or that are in use.
+// OrphanedEvents returns an error and a remedy if the state directory contains spilled or parked events of a removed or
+// renamed sink, which the bridge would never deliver. It ignores files that it cannot read or that are in use.
 func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 	entries, _ := os.ReadDir(cfg.State.Path)
 	removed := func(sink string) bool { // a name with a dot is that of a quarantined file
@@ -37,9 +32,6 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 		var events int64
 		of := ""
 		switch {
-		case isDatabase && (kind == "spill" || strings.HasPrefix(name, "dead-letters-")):
-			return earlierRemedy, fmt.Errorf(
-				"%s has events in the format of an earlier version, which this version cannot read", path)
 		case kind == "spill" && removed(sink):
 			events, _ = fifo.Peek(path)
 		case kind == "parked" && isDatabase && removed(sink):

@@ -108,20 +108,3 @@ func TestOrphanedEvents(t *testing.T) {
 		t.Errorf("OrphanedEvents = %v", err)
 	}
 }
-
-// A file in the format of an earlier version is never ignored, also if the sink is still there.
-func TestFileOfAnEarlierVersion(t *testing.T) {
-	for _, name := range []string{"spill-here.db", "dead-letters-here.db"} {
-		dir := t.TempDir()
-		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		cfg := &config.Config{State: config.State{Path: dir}, Sinks: []config.Sink{{Name: "here"}}}
-		remedy, err := OrphanedEvents(cfg)
-		if err == nil || !strings.Contains(err.Error(), file+" has events in the format of an earlier version") ||
-			!strings.Contains(remedy, "remove the file") {
-			t.Errorf("OrphanedEvents = %q, %v", remedy, err)
-		}
-	}
-}

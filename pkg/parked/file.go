@@ -25,14 +25,6 @@ const (
 	bucketEvents = "events"
 	numberBytes  = 8
 	sumBytes     = 4
-
-	// bucketEarlier is a bucket that only files of earlier versions contain.
-	bucketEarlier = "queues"
-)
-
-var errEarlier = errors.New(
-	"the file has the format of an earlier version: run that version until the file's events are " +
-		"delivered, or remove the file, which loses them",
 )
 
 // file is a bbolt file with the parked events of a sink. It implements Storage.
@@ -49,10 +41,7 @@ func (f *file) open(o boltfile.Options) error {
 	}
 	f.db = db
 	return db.View(func(tx *bbolt.Tx) error {
-		switch {
-		case tx.Bucket([]byte(bucketEarlier)) != nil:
-			return errEarlier
-		case tx.Bucket([]byte(bucketEvents)) == nil:
+		if tx.Bucket([]byte(bucketEvents)) == nil {
 			return fmt.Errorf("%w: not a file of parked events", boltfile.ErrDamaged)
 		}
 		return nil
@@ -96,9 +85,6 @@ func (f *file) Update(put map[string][]byte, remove []string) (events int, bytes
 		}
 		for _, key := range slices.Sorted(maps.Keys(put)) {
 			if err := all.Put([]byte(key), put[key]); err != nil {
-				return err
-			}
-			if err := all.SetSequence(max(all.Sequence(), numberOf(key))); err != nil { // earlier versions require it
 				return err
 			}
 			f.db.Release(tx, int64(len(put[key])))

@@ -82,7 +82,7 @@ type Entry struct {
 }
 
 // Open returns the Store of a sink with the events in its storage. If the file in Dir is damaged, Open quarantines it
-// and returns an empty Store. If the file is in the format of an earlier version, Open returns an error.
+// and returns an empty Store.
 func Open(opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

@@ -232,56 +232,6 @@ func TestAFileWithAFreeList(t *testing.T) {
 	}
 }
 
-// A file of an earlier version is not changed, and the error says what to do.
-func TestAFileOfAnEarlierVersion(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "parked-live.db")
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		_, err := tx.CreateBucket([]byte(bucketEarlier))
-		return err
-	})
-	if err = errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		_, err := Open(Options{Dir: filepath.Dir(path), Sink: "live"})
-		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "run that version") {
-			t.Errorf("Open = %v", err)
-		}
-		if _, readErr := Read(filepath.Dir(path), "live"); !errors.Is(readErr, errEarlier) {
-			t.Errorf("Read = %v", readErr)
-		}
-	}
-}
-
-// Earlier versions number events with the sequence of the bucket, so it is never lower than the highest number.
-func TestNumbersOfEarlierVersions(t *testing.T) {
-	s := newStore(t, Options{Dir: t.TempDir()})
-	park := func() {
-		t.Helper()
-		if err := s.Park([]Parking{{"b", message("pods", "p", 1)}, {"a", message("pods", "p", 1)}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	park()
-	if err := s.Remove("b", []uint64{1}); err != nil {
-		t.Fatal(err)
-	}
-	park()
-	err := s.storage.(*file).db.View(func(tx *bbolt.Tx) error {
-		if n := tx.Bucket([]byte(bucketEvents)).Sequence(); n != 4 {
-			t.Errorf("the sequence is %d", n)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Destinations whose names begin with the name of another one have queues of their own.
 func TestSimilarNames(t *testing.T) {
 	opts := Options{Dir: t.TempDir()}
