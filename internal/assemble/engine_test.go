@@ -88,6 +88,7 @@ func TestWithoutAnAPIServer(t *testing.T) {
 func get(t *testing.T, e *engine.Engine, path string) (int, string) {
 	t.Helper()
 	response := httptest.NewRecorder()
-	e.Handler().ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
+	handler := metrics.New("", "").Handler(e.Readiness)
+	handler.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))
 	return response.Code, response.Body.String()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/reach"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkalog"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
 )
@@ -89,6 +90,23 @@ func Options(
 		o.Sinks = append(o.Sinks, sink)
 	}
 	return o, nil
+}
+
+// Offline builds the sinks of a configuration for a command that shows what they would send, and sends nothing.
+// installation stands for the random name of the installation in headers.
+func Offline(cfg *config.Config, r *Redaction, installation string) (all []engine.Sink, err error) {
+	for n := range cfg.Sinks {
+		s := &cfg.Sinks[n]
+		d, err := NewDestination(s, nil, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return nil, err
+		}
+		if sink, ok := d.Sink.(sinks.Resumer); ok { // as in the engine
+			sink.Resume(sinks.Resume{Writer: installation + "/" + s.Name})
+		}
+		all = append(all, Sink(cfg, s, r, d))
+	}
+	return all, nil
 }
 
 // Sink builds the filter, encoder and buffer options of a sink. It does not set Rejections, which defines how rejected

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"strings"
 	"time"
@@ -25,7 +24,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
@@ -100,20 +98,14 @@ func (p *player) assemble() (*engine.Rehearsal, error) {
 	if err != nil {
 		return nil, err
 	}
-	var parts []engine.Sink
+	parts, err := assemble.Offline(p.cfg, redaction, installation)
+	if err != nil {
+		return nil, err
+	}
 	previewers := map[string]diagnose.Previewer{}
-	for n := range p.cfg.Sinks {
-		s := &p.cfg.Sinks[n]
-		p.managed = p.managed || s.Payload == event.PayloadChange
-		d, err := assemble.NewDestination(s, nil, slog.New(slog.DiscardHandler))
-		if err != nil {
-			return nil, err
-		}
-		if sink, ok := d.Sink.(sinks.Resumer); ok { // as in the engine
-			sink.Resume(sinks.Resume{Writer: installation + "/" + s.Name})
-		}
-		previewers[s.Name], _ = d.Sink.(diagnose.Previewer)
-		parts = append(parts, assemble.Sink(p.cfg, s, redaction, d))
+	for n := range parts {
+		p.managed = p.managed || parts[n].Encoder.Payload == event.PayloadChange
+		previewers[parts[n].Name], _ = parts[n].Destination.(diagnose.Previewer)
 	}
 	enrichment := assemble.Enrichment(p.cfg, redaction)
 	enrichment.Awaited = nil // nothing comes later

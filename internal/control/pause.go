@@ -15,18 +15,18 @@ func RequestPause(ctx context.Context, b Bridge, sink string, paused bool) (answ
 	if paused {
 		command = "pause"
 	}
-	err = request(ctx, http.MethodPost, b, command, sink, func(response io.Reader) error {
-		body, err := io.ReadAll(response)
-		answer = string(body)
-		return err
-	})
-	return answer, err
+	return requestText(ctx, b, command, sink)
 }
 
 // RequestReload asks the bridge to read its configuration file now. The answer says whether it has changed. If the file
 // has mistakes, they are the error.
 func RequestReload(ctx context.Context, b Bridge) (answer string, err error) {
-	err = request(ctx, http.MethodPost, b, "reload", "", func(response io.Reader) error {
+	return requestText(ctx, b, "reload", "")
+}
+
+// requestText sends a command whose response is a text.
+func requestText(ctx context.Context, b Bridge, command, sink string) (answer string, err error) {
+	err = request(ctx, http.MethodPost, b, command, sink, func(response io.Reader) error {
 		body, err := io.ReadAll(response)
 		answer = string(body)
 		return err

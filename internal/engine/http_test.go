@@ -15,7 +15,7 @@ func TestEndpointsDuringShutdown(t *testing.T) {
 	e := &Engine{metrics: metrics.New("1.2", "")}
 	e.reading, e.stopReading = context.WithCancel(t.Context())
 	e.endReading()
-	handler := e.Handler()
+	handler := e.metrics.Handler(e.Readiness)
 	for path, want := range map[string]struct {
 		code int
 		body string

@@ -169,7 +169,7 @@ func TestReadinessAndSinks(t *testing.T) {
 		}
 		go func() { ended <- p.drain.Run(p.delivering) }()
 	}
-	handler := e.Handler()
+	handler := e.metrics.Handler(e.Readiness)
 	get := func(path string) (int, string) {
 		response := httptest.NewRecorder()
 		handler.ServeHTTP(response, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, http.NoBody))

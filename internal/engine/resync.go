@@ -143,7 +143,10 @@ func (p *pipeline) resyncResource(ctx context.Context, sources []*listener, repo
 	return nil
 }
 
-// handler returns the HTTP handler for commands.
+// Commands returns the handler for /api/resync, /api/pause and /api/resume. The control socket has the same handler.
+// The caller decides which requests it is given.
+func (e *Engine) Commands() http.Handler { return e.resyncs.handler() }
+
 func (r *resyncer) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/resync", r.serve)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -21,7 +20,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
@@ -122,19 +120,13 @@ func (e *explainer) explain(ctx context.Context, s *subject) error {
 			hide(s.resource, s.old)
 		}
 	}
-	var parts []engine.Sink
+	parts, err := assemble.Offline(e.cfg, redaction, unknownInstallation)
+	if err != nil {
+		return err
+	}
 	var needs enrich.Needs
-	for n := range e.cfg.Sinks {
-		d, err := assemble.NewDestination(&e.cfg.Sinks[n], nil, slog.New(slog.DiscardHandler))
-		if err != nil {
-			return err
-		}
-		if sink, ok := d.Sink.(sinks.Resumer); ok { // as in the engine
-			sink.Resume(sinks.Resume{Writer: unknownInstallation + "/" + e.cfg.Sinks[n].Name})
-		}
-		part := assemble.Sink(e.cfg, &e.cfg.Sinks[n], redaction, d)
-		needs = needs.Or(part.Enrich)
-		parts = append(parts, part)
+	for n := range parts {
+		needs = needs.Or(parts[n].Enrich)
 	}
 	if needs != (enrich.Needs{}) {
 		s.index = enrich.New(enrich.Options{Needs: needs, Bytes: assemble.Enrichment(e.cfg, redaction).FactBytes})
