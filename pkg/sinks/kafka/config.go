@@ -148,10 +148,4 @@ func (cfg *Config) fill() {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	if cfg.dial == nil {
-		cfg.dial = reach.Dial
-	}
-	if cfg.Prober == nil {
-		cfg.Prober = &reach.Prober{Dial: cfg.dial}
-	}
 }

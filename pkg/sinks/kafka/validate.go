@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -14,20 +13,13 @@ import (
 
 // Validate implements [sinks.Config].
 func (cfg *Config) Validate(at *strictyaml.Section) {
-	if len(cfg.Brokers) == 0 && at.Fine("brokers") {
-		at.Report("brokers", "is empty", "write [127.0.0.1:9092]")
-	}
-	for i, broker := range cfg.Brokers {
-		at.Address(fmt.Sprintf("brokers[%d]", i), broker, true, "write host:9092, without a scheme")
-	}
+	cfg.wire().Validate(at)
 	topic := sinks.CheckTemplate(at, "topic", cfg.Topic, event.EscapeTopic, defaults().Topic)
 	if topic != nil && cfg.Tombstones && topic.Uses("operation") {
 		at.Report("topic", "contains {operation}: with tombstones, a deleted object would stay in another topic",
 			"use "+defaults().Topic)
 	}
 	cfg.validateKey(at, topic)
-	cfg.TLS.Validate(at.At("tls"))
-	cfg.SASL.Validate(at.At("sasl"))
 }
 
 // validateKey checks the record key, which determines the order of records and which records a compacted topic keeps.

@@ -2,16 +2,12 @@ package kafkalog
 
 import (
 	"cmp"
-	"context"
-	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"regexp"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
-	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
@@ -34,11 +30,7 @@ type Config struct {
 	// The client id, which brokers use in logs, metrics and quotas. If it is empty, it is `deltabridge`.
 	ClientID string `yaml:"clientId" example:"deltabridge"`
 
-	Prober *reach.Prober // Detects when a broker is available again. If it is nil, the log creates one.
-	Logger *slog.Logger  // If it is nil, slog.Default() is used.
-
-	// If dial is nil, reach.Dial is used. Tests set dial.
-	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	Logger *slog.Logger // If it is nil, slog.Default() is used.
 }
 
 // CreateTopics configures how the topic is created.
@@ -63,17 +55,10 @@ var validTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 // Validate reports errors in the configuration.
 func (cfg *Config) Validate(at *strictyaml.Section) {
-	if len(cfg.Brokers) == 0 && at.Fine("brokers") {
-		at.Report("brokers", "is empty", "write [127.0.0.1:9092]")
-	}
-	for i, broker := range cfg.Brokers {
-		at.Address(fmt.Sprintf("brokers[%d]", i), broker, true, "write host:9092, without a scheme")
-	}
+	cfg.wire().Validate(at)
 	if !validTopic.MatchString(cfg.Topic) && at.Fine("topic") {
 		at.Report("topic", strictyaml.Quote(cfg.Topic)+" is not a valid topic name", "use letters, digits, '.', '_' and '-'")
 	}
-	cfg.TLS.Validate(at.At("tls"))
-	cfg.SASL.Validate(at.At("sasl"))
 }
 
 // fill sets defaults for zero values.
@@ -82,19 +67,13 @@ func (cfg *Config) fill() {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	if cfg.dial == nil {
-		cfg.dial = reach.Dial
-	}
-	if cfg.Prober == nil {
-		cfg.Prober = &reach.Prober{Dial: cfg.dial}
-	}
 }
 
 // wire returns the connection configuration.
 func (cfg *Config) wire() *wire.Config {
 	return &wire.Config{
 		Brokers: cfg.Brokers, TLS: cfg.TLS, SASL: cfg.SASL, ClientID: cfg.ClientID,
-		RequestTimeout: cfg.RequestTimeout, Prober: cfg.Prober, Logger: cfg.Logger, Dial: cfg.dial,
+		RequestTimeout: cfg.RequestTimeout, Logger: cfg.Logger,
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
-	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
@@ -22,8 +21,6 @@ type Config struct {
 	// The stream that contains the log, and nothing else.
 	Stream StreamConfig `yaml:"stream"`
 
-	// Prober detects when a server is available again. If it is nil, the log creates a prober.
-	Prober *reach.Prober
 	Logger *slog.Logger // if nil, slog.Default() is used
 }
 

@@ -61,7 +61,7 @@ func New(cfg Config) *Log {
 		pause: backoff.NewExponentialBackOff(backoff.WithInitialInterval(20*time.Millisecond),
 			backoff.WithMultiplier(2), backoff.WithMaxInterval(time.Second), backoff.WithMaxElapsedTime(cfg.Timeout)),
 	}
-	l.client.Access, l.client.Prober = cfg.Access, cmp.Or(cfg.Prober, new(reach.Prober))
+	l.client.Access, l.client.Prober = cfg.Access, new(reach.Prober)
 	l.stream = natscheck.Stream{
 		Access: &l.client.Access, Config: cfg.Stream.jetstream(), Create: cfg.Stream.Create, Wildcard: l.subject,
 		Requests: requests(&l.client.Access, cfg.Stream.Name),

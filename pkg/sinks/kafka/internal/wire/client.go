@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -17,11 +18,12 @@ import (
 	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/metadata"
 
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// Config configures the connections to a Kafka cluster. All fields except TLS, SASL and ClientID are required.
+// Config configures the connections to a Kafka cluster. Brokers, RequestTimeout and Logger are required.
 type Config struct {
 	Brokers []string   // Each address is host:port. The client discovers the other brokers.
 	TLS     access.TLS // If it is not set, connections are plaintext.
@@ -30,9 +32,23 @@ type Config struct {
 	ClientID string
 	// RequestTimeout is the time limit for opening a connection, and for each exchange.
 	RequestTimeout time.Duration
-	Prober         *reach.Prober
 	Logger         *slog.Logger
-	Dial           func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Prober detects when a broker is available again. If it is nil, New creates one.
+	Prober *reach.Prober
+	// If Dial is nil, it is reach.Dial.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Validate reports mistakes in the addresses of the brokers, and in the TLS and SASL settings.
+func (cfg *Config) Validate(at *strictyaml.Section) {
+	if len(cfg.Brokers) == 0 && at.Fine("brokers") {
+		at.Report("brokers", "is empty", "write [127.0.0.1:9092]")
+	}
+	for i, broker := range cfg.Brokers {
+		at.Address(fmt.Sprintf("brokers[%d]", i), broker, true, "write host:9092, without a scheme")
+	}
+	cfg.TLS.Validate(at.At("tls"))
+	cfg.SASL.Validate(at.At("sasl"))
 }
 
 // Files returns the names of all TLS and SASL files that are read when a connection is opened.
@@ -73,8 +89,14 @@ type Client struct {
 	tokens tokens
 }
 
-// New returns a client that is not connected.
+// New returns a client that is not connected. It sets the defaults of cfg.
 func New(cfg *Config) *Client {
+	if cfg.Dial == nil {
+		cfg.Dial = reach.Dial
+	}
+	if cfg.Prober == nil {
+		cfg.Prober = &reach.Prober{Dial: cfg.Dial}
+	}
 	return &Client{CheckFiles: 10 * time.Second, Config: cfg, idle: make(map[string][]*conn)}
 }
 
