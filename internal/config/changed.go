@@ -1,7 +1,9 @@
 package config
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 )
@@ -14,20 +16,10 @@ func ParseChanged(name string, data []byte, running *Config) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, k := range []struct {
-		key           string
-		before, after any
-	}{
-		{"cluster", running.Cluster, c.Cluster},
-		{"kubeconfig", running.Kubeconfig, c.Kubeconfig},
-		{"state.path", running.State.Path, c.State.Path},
-		{"state.log", running.State.Log, c.State.Log},
-		{"election", running.Election, c.Election},
-		{"http.listen", running.HTTP.Listen, c.HTTP.Listen},
-		{"log.format", running.Log.Format, c.Log.Format},
-	} {
-		if !reflect.DeepEqual(k.before, k.after) {
-			at.Report(k.key, "cannot change while the bridge runs",
+	before, after := FixedValues(running), FixedValues(c)
+	for _, key := range slices.Sorted(maps.Keys(after)) {
+		if !reflect.DeepEqual(before[key], after[key]) {
+			at.Report(key, "cannot change while the bridge runs",
 				"restart the bridge (in Kubernetes, replace its Pods), or restore the earlier value")
 		}
 	}
@@ -35,6 +27,21 @@ func ParseChanged(name string, data []byte, running *Config) (*Config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// FixedValues returns the values of the keys that cannot change while the bridge runs. If one of them changes, the chart
+// replaces the Pod (`deltabridge.fixedConfig`).
+func FixedValues(c *Config) map[string]any {
+	return map[string]any{
+		"cluster":     c.Cluster,
+		"kubeconfig":  c.Kubeconfig,
+		"state.path":  c.State.Path,
+		"state.log":   c.State.Log,
+		"election":    c.Election,
+		"http.listen": c.HTTP.Listen,
+		"http.ui":     c.HTTP.UI,
+		"log.format":  c.Log.Format,
+	}
 }
 
 // Same reports whether two configurations have the same values.

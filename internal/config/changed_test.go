@@ -33,6 +33,7 @@ func TestParseChanged(t *testing.T) {
 		"kubeconfig: a.yaml":              "kubeconfig",
 		"election: {retryPeriod: 1500ms}": "election: cannot change",
 		"http: {listen: \":1\"}":          "http.listen: cannot change",
+		"http: {ui: true}":                "http.ui: cannot change",
 		"log: {format: json}":             "log.format: cannot change",
 	} {
 		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {

@@ -57,8 +57,9 @@ type HTTP struct {
 	// see the status. Data of objects requires a token or a connection from the same machine or Pod.
 	UI bool `yaml:"ui" default:"false" example:"true"`
 	// The addresses of all replicas, as `host:port`. A name stands for all its addresses, so that the name of a headless
-	// Service is enough. `bridge status` asks these addresses. `bridge resync`, `pause` and `resume` use them to find the
-	// leader if they run beside a standby. `run` does not use them. If the list is empty, `bridge status` asks `listen`.
+	// Service is enough. `bridge status` asks these addresses. `bridge resync`, `pause`, `resume` and `reload` use them to
+	// find the leader if they run beside a standby. The leader asks them before it uses a changed configuration. If the
+	// list is empty, `bridge status` asks `listen`.
 	Peers []string `yaml:"peers" example:"[\"deltabridge.deltabridge:8080\"]"`
 	// A file that contains the token with which these commands identify themselves to the leader: a token of a service
 	// account with the audience `deltabridge`. If the file does not exist, the commands send no token.

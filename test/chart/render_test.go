@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/deltabridge/deltabridge/internal/config"
 )
 
 const (
@@ -195,21 +197,43 @@ func TestCredentialsAreFiles(t *testing.T) {
 	}
 }
 
-// A changed configuration replaces the Pod, unless the bridge is to load it; other values do not.
+// With reloadConfig, a changed configuration replaces the Pod only if a key has changed that cannot change while the
+// bridge runs. Without, it does in any case.
 func TestChecksum(t *testing.T) {
-	const name = "checksum/config"
-	of := func(args ...string) string {
-		return statefulSet(t, template(t, args...)).Spec.Template.Annotations[name]
+	of := func(set string) string {
+		return statefulSet(t, template(t, "--set", set)).Spec.Template.Annotations["checksum/config"]
 	}
-	first := of()
-	if again := of("--set", "monitor.enabled=true"); first == "" || again != first {
-		t.Errorf("%q, then %q for the same configuration", first, again)
+	replaces := map[string]string{
+		"cluster": "config.cluster=other", "kubeconfig": "config.kubeconfig=/a", "state.path": "config.state.path=/a",
+		"state.log":   "config.redactionKeyFile=/a,config.state.log.nats.url=nats://a,config.state.log.nats.stream.name=A",
+		"election":    "config.election.leaseDuration=20s",
+		"http.listen": "config.http.listen=:8081", "http.ui": "config.http.ui=true", "log.format": "config.log.format=text",
 	}
-	if changed := of("--set", "config.cluster=other"); changed == first {
-		t.Errorf("%q for another configuration too", changed)
+	for key := range config.FixedValues(config.Default()) {
+		if replaces[key] == "" {
+			t.Errorf("%s cannot change while the bridge runs, but this test does not change it", key)
+		}
 	}
-	if sum := of("--set", "reloadConfig=true"); sum != "" {
-		t.Errorf("%q although the bridge loads the configuration", sum)
+	loaded := []string{
+		"config.log.level=debug", "config.sinks[0].payload=metadata",
+		"config.watch[0].resources[0]=pods", "config.http.tokenFile=/a", "config.redactionKeyFile=/a",
+	}
+	first, always := of("reloadConfig=true"), of("reloadConfig=false")
+	if again := of("reloadConfig=true,monitor.enabled=true"); first == "" || always == first || again != first {
+		t.Errorf("%q, %q with reloadConfig: false, %q with another value", first, always, again)
+	}
+	for _, set := range replaces {
+		if of("reloadConfig=true,"+set) == first {
+			t.Errorf("%s does not replace the Pod", set)
+		}
+	}
+	for _, set := range loaded {
+		if of("reloadConfig=true,"+set) != first {
+			t.Errorf("%s replaces the Pod", set)
+		}
+		if of("reloadConfig=false,"+set) == always {
+			t.Errorf("%s does not replace the Pod with reloadConfig: false", set)
+		}
 	}
 }
 

@@ -124,10 +124,8 @@ metadata:
   labels:
     {{- include "deltabridge.podLabels" . | nindent 4 }}
   annotations:
-    {{- $own := dict "kubectl.kubernetes.io/default-container" "bridge" }}
-    {{- if not .Values.reloadConfig }}
-    {{- $_ := set $own "checksum/config" (include "deltabridge.config" . | sha256sum) }}
-    {{- end }}
+    {{- $config := include (ternary "deltabridge.fixedConfig" "deltabridge.config" .Values.reloadConfig) . }}
+    {{- $own := dict "kubectl.kubernetes.io/default-container" "bridge" "checksum/config" (sha256sum $config) }}
     {{- toYaml (merge $own .Values.podAnnotations .Values.commonAnnotations) | nindent 4 }}
 spec:
   {{- include "deltabridge.podSpec" . | nindent 2 }}

@@ -22,6 +22,15 @@ other with the headless Service.
 {{- toYaml $config }}
 {{- end }}
 
+{{/* The keys that cannot change while the bridge runs (FixedValues in internal/config): if one of them changes, the Pod is replaced. */}}
+{{- define "deltabridge.fixedConfig" -}}
+{{- $config := include "deltabridge.config" . | fromYaml }}
+{{- $fixed := pick $config "cluster" "kubeconfig" "state" "election" }}
+{{- $_ := set $fixed "http" (pick ($config.http | default dict) "listen" "ui") }}
+{{- $_ := set $fixed "log" (pick ($config.log | default dict) "format") }}
+{{- toYaml $fixed }}
+{{- end }}
+
 {{/* "true" if the Pods have a token with which commands reach the leader: a kubeconfig can be for another cluster. */}}
 {{- define "deltabridge.hasToken" -}}
 {{- if and (gt (int .Values.replicas) 1) (not .Values.config.kubeconfig) }}true{{ end }}
