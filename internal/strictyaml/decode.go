@@ -26,6 +26,7 @@ type decoder struct {
 	offline    bool       // see DecodeOffline
 	missing    []*Mistake // the files that do not exist, if offline is set
 	variables  []Variable // the references to environment variables
+	warnings   []*Mistake // see Section.Warn
 	// entries maps the path of each list that is written as an object to the paths of its entries.
 	entries map[string][]string
 }
@@ -80,15 +81,20 @@ func (d *decoder) report(path, problem, remedy string) {
 		key, _, _ := strings.Cut(path[strings.LastIndexByte(path, '.')+1:], "[")
 		remedy = "example: " + key + ": " + d.tags[path].Get("example")
 	}
+	d.mistakes = append(d.mistakes, d.mistake(path, problem, remedy))
+}
+
+// mistake returns a mistake at the value of a path, or at the nearest object that contains the path.
+func (d *decoder) mistake(path, problem, remedy string) *Mistake {
 	at := path
 	for d.nodes[at] == nil && at != "" {
 		at = at[:max(0, strings.LastIndexAny(at, ".["))]
 	}
+	line, column := 1, 1
 	if n := d.nodes[at]; n != nil {
-		d.add(n.Line, n.Column, path, problem, remedy)
-	} else {
-		d.add(1, 1, path, problem, remedy)
+		line, column = n.Line, n.Column
 	}
+	return &Mistake{d.file, line, column, path, problem, remedy}
 }
 
 func (d *decoder) add(line, column int, path, problem, remedy string) {

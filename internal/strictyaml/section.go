@@ -29,6 +29,9 @@ func (s *Section) MissingFiles() []*Mistake { return s.d.missing }
 // in the order of the text.
 func (s *Section) Variables() []Variable { return s.d.variables }
 
+// Warnings returns what Warn has recorded, in the order of the calls.
+func (s *Section) Warnings() []*Mistake { return s.d.warnings }
+
 // Entry returns the key of an entry of the list at a key: `sinks[0]` or, if the file has an object in place of the list,
 // `sinks.live`.
 func (s *Section) Entry(key string, n int) string {
@@ -70,6 +73,11 @@ func (s *Section) Given(keys ...string) (given []string) {
 // Report records a mistake in a key's value, unless the key already has a mistake. If remedy is empty, the file must
 // contain the key, and the remedy is the example in the tag of the key.
 func (s *Section) Report(key, problem, remedy string) { s.d.report(join(s.path, key), problem, remedy) }
+
+// Warn records a warning about a key's value, which is valid.
+func (s *Section) Warn(key, problem, remedy string) {
+	s.d.warnings = append(s.d.warnings, s.d.mistake(join(s.path, key), problem, remedy))
+}
 
 // NotEmpty reports a mistake if text is empty.
 func (s *Section) NotEmpty(key, text, remedy string) {
