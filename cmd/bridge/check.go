@@ -22,7 +22,8 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 			"exists on this machine and contains events of a sink that is not in the file.\n\n" +
 			"The files that the configuration names, such as certificates, need not exist on this machine: check\n" +
 			"prints a note for each that does not, and checks the others. It also prints a note for each environment\n" +
-			"variable that the configuration uses. It exits with 78 if the configuration is invalid.",
+			"variable that the configuration uses, and a warning for settings that are valid, but whose effects on\n" +
+			"consumers may be unexpected. It exits with 78 if the configuration is invalid.",
 		Args: cobra.NoArgs,
 	}
 	file := newConfigFile(cmd.Flags())
@@ -34,7 +35,7 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 		if err == nil {
 			err = orphanedEvents(cfg)
 		}
-		r.MissingFiles, r.Variables = notes.MissingFiles, notes.Variables
+		r.MissingFiles, r.Variables, r.Warnings = notes.MissingFiles, notes.Variables, notes.Warnings
 		if err == nil {
 			r.Valid = true
 		} else if r.Mistakes = mistakes(err); r.Mistakes == nil {
@@ -53,6 +54,7 @@ type checkReport struct {
 	Error        string                `json:"error,omitempty"` // an error that has no position in the file
 	MissingFiles []*strictyaml.Mistake `json:"missingFiles,omitempty"`
 	Variables    []strictyaml.Variable `json:"variables,omitempty"`
+	Warnings     []*strictyaml.Mistake `json:"warnings,omitempty"`
 }
 
 // WriteTable writes nothing for an invalid configuration, because the command returns its error.
@@ -61,6 +63,9 @@ func (r *checkReport) WriteTable(w io.Writer, _ console.Style) error {
 		return nil
 	}
 	var text strings.Builder
+	for _, m := range r.Warnings {
+		fmt.Fprintf(&text, "warning: %v\n", m)
+	}
 	for _, m := range r.MissingFiles {
 		fmt.Fprintf(&text, "note: %v\n", m)
 	}

@@ -57,6 +57,7 @@ func TestOutputFormats(t *testing.T) {
 		{1, `"version": "dev"`, []string{"version"}},
 		{1, `"valid": true`, []string{"check", "-c", file}},
 		{1, `"missingFiles": [`, []string{"check", "-c", writeFile(t, filepath.Join(dir, "elsewhere.yaml"), elsewhere)}},
+		{1, `"warnings": [`, []string{"check", "-c", "../../examples/latest-state-kafka.yaml"}},
 		{1, `"line": 2,`, []string{"check", "-c", bad}},
 		{1, `"error": "configuration file (--config): open `, []string{"check", "-c", filepath.Join(dir, "none.yaml")}},
 		{1, `"result": "failed",`, []string{"doctor", "-c", file}},

@@ -148,6 +148,7 @@ func Load(path string) (*Config, error) {
 type Notes struct {
 	MissingFiles []*strictyaml.Mistake // the files that the configuration names, but that do not exist
 	Variables    []strictyaml.Variable // the environment variables that the configuration uses
+	Warnings     []*strictyaml.Mistake // valid settings whose effects may surprise
 }
 
 // LoadOffline is Load for commands that connect to nothing. The files that the configuration names need not exist.
@@ -158,7 +159,7 @@ func LoadOffline(path string) (*Config, Notes, error) {
 	}
 	c, at := strictyaml.DecodeOffline[Config](path, data)
 	c, err = c.checked(at)
-	return c, Notes{at.MissingFiles(), at.Variables()}, err
+	return c, Notes{at.MissingFiles(), at.Variables(), at.Warnings()}, err
 }
 
 // Parse parses data, the content of the configuration file with this name. The name appears in messages, and relative

@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -175,6 +176,12 @@ func merged(sinks reflect.Value) reflect.Value {
 			n.Auth.TokenFile, n.Auth.CredentialsFile, n.Auth.NkeyFile, n.APIPrefix = "set", "set", "set", "set"
 			c.NATS, s.ClaimCheck = &n, &c
 		}
+		if c := other.ControlEvents; c != nil {
+			s.ControlEvents.Topic += c.Topic
+			if c.None != nil {
+				s.ControlEvents.None = c.None
+			}
+		}
 		if d := other.DeadLetter; d != nil {
 			s.DeadLetter.Topic += d.Topic
 			if d.File != nil {
@@ -237,6 +244,34 @@ func TestLoadOffline(t *testing.T) {
 	}
 }
 
+// Warnings are about settings that are valid.
+func TestWarnings(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "bridge.yaml")
+	for text, want := range map[string]string{
+		`{name: a, kafka: {brokers: ["k:9092"]}}`:                                    "",
+		`{name: a, controlEvents: {topic: c}, kafka: {brokers: ["k:9092"]}}`:         "1:34: sinks[0].controlEvents: gap events can be read later",
+		`{name: a, controlEvents: {none: {}}, resync: 6h, stdout: {}}`:               "1:41: sinks[0].controlEvents.none: consumers cannot see the end of a resync",
+		`{name: a, controlEvents: {none: {}}, kafka: {brokers: ["k:9092"]}}`:         "",
+		`{name: a, controlEvents: {subject: c, stream: C}, nats: {url: "nats://a"}}`: "1:34: sinks[0].controlEvents: gap events can be read later",
+	} {
+		if err := os.WriteFile(file, []byte("sinks: ["+text+"]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, notes, err := LoadOffline(file)
+		if c == nil || err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		got := ""
+		for _, m := range notes.Warnings {
+			got += m.Error()
+		}
+		begins := strings.HasPrefix(strings.TrimPrefix(got, file+":"), want)
+		if (got == "") != (want == "") || len(notes.Warnings) > 1 || !begins {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // Sinks that look alike, but do each other no harm.
 func TestNoConflict(t *testing.T) {
 	for _, text := range []string{
@@ -249,6 +284,8 @@ func TestNoConflict(t *testing.T) {
 		`sinks: [{name: a, nats: {url: "nats://a", stream: {create: true}}}, {name: b, nats: {url: "nats://a", subject: "b.{name}", stream: {create: true, name: B}}}]`,
 		`sinks: [{name: a, nats: {embedded: {listen: "127.0.0.1:0", storeDir: a}, stream: {create: true}}}, {name: b, nats: {embedded: {listen: "127.0.0.1:0", storeDir: b}, stream: {create: true}}}]`,
 		`sinks: [{name: a, kafka: {brokers: ["k:9092"]}}, {name: b, kafka: {brokers: ["k:9092"]}}, {name: c, stdout: {}}]`,
+		`sinks: [{name: a, controlEvents: {topic: a}, kafka: {brokers: ["k:9092"]}}, {name: b, controlEvents: {topic: a}, kafka: {brokers: ["l:9092"]}}]`,
+		`sinks: [{name: a, controlEvents: {subject: control, stream: C}, nats: {embedded: {}, stream: {create: true}}}]`,
 	} {
 		mustParse(t, text)
 	}

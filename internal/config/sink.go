@@ -64,6 +64,9 @@ type Sink struct {
 	// deadLetter`, too large. If this is not set, rejected events are not stored. In both cases the bridge sends a gap
 	// event instead.
 	DeadLetter *DeadLetter `yaml:"deadLetter"`
+	// Where the bridge sends the sink's control events (gap and synced events). If this is not set, it sends them with the
+	// other events.
+	ControlEvents *ControlEvents `yaml:"controlEvents"`
 	// Adds information about related objects to events: see docs/events.md.
 	Enrich Enrich `yaml:"enrich"`
 	// The queue of the sink.
@@ -127,6 +130,19 @@ type DeadLetterFile struct {
 	MaxBytes int64 `yaml:"maxBytes" default:"64Mi" min:"1Mi" max:"16Ti" example:"1Gi"`
 }
 
+// ControlEvents configures where control events are sent, so that a topic or stream contains objects only. Set exactly
+// one of `topic`, `subject` and `none`. A consumer can then read a gap event later than the events that follow the gap:
+// see docs/events.md.
+type ControlEvents struct {
+	// Sends no synced events. Gap events are sent with the other events, because a consumer must know of gaps. It has no
+	// keys: write `none: {}`.
+	None               *NoControlEvents `yaml:"none"    oneOf:"true"`
+	sinks.ControlPlace `                 yaml:",inline"`
+}
+
+// NoControlEvents means that no synced events are sent.
+type NoControlEvents struct{}
+
 // Destinations contains the supported destinations, one per field. A sink has exactly one destination.
 type Destinations struct {
 	// Sends events to NATS JetStream. Set exactly one of `nats`, `kafka` and `stdout`.
@@ -135,6 +151,15 @@ type Destinations struct {
 	Kafka *kafka.Config `yaml:"kafka" oneOf:"true"`
 	// Writes events to standard output. It has no keys: write `stdout: {}`.
 	Stdout *stdout.Config `yaml:"stdout" oneOf:"true"`
+}
+
+// Destination returns the configuration of the sink's destination, including where control events are sent.
+func (s *Sink) Destination() sinks.Config {
+	destination := s.Destinations.Destination()
+	if s.ControlEvents == nil || destination == nil {
+		return destination
+	}
+	return destination.WithControl(&s.ControlEvents.ControlPlace)
 }
 
 // Kind returns the key of the sink's destination: nats, kafka or stdout.

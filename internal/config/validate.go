@@ -124,14 +124,14 @@ func validateFilters(at *strictyaml.Section, rules []filter.Rule) {
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
-// validateConflicts reports sinks and dead-letter destinations that conflict with each other.
+// validateConflicts reports sinks, and places of control events and dead letters, that conflict with each other.
 func validateConflicts(at *strictyaml.Section, all []Sink) {
 	type place struct {
 		at          *strictyaml.Section
 		destination sinks.Config
 		sink        string
 	}
-	var events, letters []place
+	var events, control, letters []place
 	for i := range all {
 		s, sink := &all[i], at.Entry("sinks", i)
 		kind, destination := s.given()
@@ -139,8 +139,14 @@ func validateConflicts(at *strictyaml.Section, all []Sink) {
 			continue
 		}
 		events = append(events, place{at.At(sink + "." + kind), destination, sink})
-		there := at.At(sink + ".deadLetter")
-		if d := s.DeadLetter; d != nil && there.Fine("topic") && there.Fine("subject") && there.Fine("stream") {
+		there := at.At(sink + ".controlEvents")
+		if c := s.ControlEvents; c != nil && there.Fine("") && isPlace(there) {
+			if to := destination.Control(&c.ControlPlace); to != nil {
+				control = append(control, place{there, to, sink})
+			}
+		}
+		there = at.At(sink + ".deadLetter")
+		if d := s.DeadLetter; d != nil && isPlace(there) {
 			if destination = destination.Letters(s.Name, &d.LetterPlace); destination != nil {
 				letters = append(letters, place{there, destination, sink})
 			}
@@ -153,9 +159,14 @@ func validateConflicts(at *strictyaml.Section, all []Sink) {
 		_ = conflicts(p, events[:i])
 	}
 	others := slices.Clone(events)
-	for _, p := range letters {
+	for _, p := range append(control, letters...) {
 		if !conflicts(p, others) {
 			others = append(others, p)
 		}
 	}
+}
+
+// isPlace reports whether the keys of a place on a sink's servers have no mistake.
+func isPlace(at *strictyaml.Section) bool {
+	return at.Fine("topic") && at.Fine("subject") && at.Fine("stream")
 }

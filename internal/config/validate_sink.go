@@ -29,6 +29,9 @@ func (s *Sink) validate(at *strictyaml.Section) {
 			"write 6h, or 0s for never")
 	}
 	s.validateRejections(at)
+	if s.ControlEvents != nil && at.Fine("controlEvents") {
+		s.validateControlEvents(at)
+	}
 	s.validateEnrich(at)
 	s.validateDestinations(at)
 }
@@ -127,5 +130,33 @@ func (s *Sink) validateDeadLetter(at *strictyaml.Section) {
 	}
 	if destination := s.Destination(); destination != nil {
 		destination.ValidateLetters(at, &d.LetterPlace)
+	}
+}
+
+// validateControlEvents checks where control events are sent, and warns of what consumers must know.
+func (s *Sink) validateControlEvents(sink *strictyaml.Section) {
+	c, at := s.ControlEvents, sink.At("controlEvents")
+	switch given := at.Given("none", "topic", "subject"); {
+	case len(given) > 1:
+		at.Report(given[1], "cannot be used together with "+given[0], "keep one of them")
+	case len(given) == 0:
+		at.Report("", "has no destination", "add topic, subject or none: {}")
+	case given[0] != "none":
+		at.Warn("", "gap events can be read later than the events that follow the gap, or not at all",
+			"let each consumer that keeps states read them too, and compare their position")
+	case s.Resync > 0:
+		at.Warn("none", "consumers cannot see the end of a resync, so they cannot delete what it did not contain",
+			"remove resync or none")
+	}
+	if c.Topic != "" {
+		sinks.CheckTemplate(at, "topic", c.Topic, event.EscapeTopic, "k8s-control")
+	}
+	if c.Subject != "" {
+		sinks.CheckTemplate(at, "subject", c.Subject, event.EscapeSubject, "k8s-control.{cluster}.{group}.{resource}")
+	} else if c.Stream != "" {
+		at.Report("stream", "has no effect without subject", "remove it, or add subject")
+	}
+	if destination := s.Destinations.Destination(); destination != nil {
+		destination.ValidateControl(at, &c.ControlPlace)
 	}
 }

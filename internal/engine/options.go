@@ -91,6 +91,7 @@ type Sink struct {
 	// Disconnect closes all connections of the sink, also those of Rejections. It is called at the end of the shutdown.
 	Disconnect func(context.Context) error
 	Resync     time.Duration // interval between resyncs; if it is 0, the sink is resynced only on request
+	NoSynced   bool          // the sink is sent no synced events
 }
 
 // Buffer sets the bounds of a sink's queue.

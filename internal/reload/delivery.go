@@ -23,5 +23,8 @@ func deliveryOf(cfg *config.Config, sink string) *config.Sink {
 	s := cfg.Sinks[n]
 	s.Filters, s.Resync, s.Enrich = nil, 0, config.Enrich{}
 	s.Payload, s.Patch, s.Content, s.Secrets = "", "", "", ""
+	if c := s.ControlEvents; c != nil && c.None != nil {
+		s.ControlEvents = nil
+	}
 	return &s
 }

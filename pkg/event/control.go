@@ -1,6 +1,8 @@
 package event
 
 import (
+	"encoding/json"
+
 	"github.com/deltabridge/deltabridge/internal/mutant"
 )
 
@@ -69,6 +71,19 @@ func gapMessage(m *Message, info *GapInfo) *Message {
 	}
 	gap.encodeControl(nil, m.PartitionKey != "")
 	return gap
+}
+
+// Apart returns a copy of a gap event for a destination that has no objects: with the key of a control event, and with
+// the position of the gap in the destination of the objects, which may be nil.
+func Apart(gap *Message, p *Position) *Message {
+	apart, info := *gap, *gap.GapInfo
+	info.Position = p
+	apart.GapInfo = &info
+	apart.Data, _ = json.Marshal(&info) // it contains only strings and numbers
+	if gap.PartitionKey != "" {
+		apart.PartitionKey = controlKey(gap)
+	}
+	return &apart
 }
 
 // controlKey returns the Kafka key of a control event. It is unique per cluster, resource and type, and no object has

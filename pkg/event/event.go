@@ -94,9 +94,24 @@ type GapInfo struct {
 	Operation  string `json:"operation,omitempty"`  // the operation of the rejected event
 	DeadLetter string `json:"deadLetter,omitempty"` // describes where the rejected event is kept; empty if it is not kept
 
+	// Position is the place of the gap in the destination of the objects. It is set only if control events are sent to
+	// another topic or stream, by the sink.
+	Position *Position `json:"position,omitempty"`
+
 	// Deletion is the rejected event if it was a deletion. A sink that sends tombstones uses Deletion to identify the
 	// object. It is not part of the data.
 	Deletion *Message `json:"-"`
+}
+
+// Position is the end of the destination of a resource's objects at the time when a gap event is sent: either of a
+// topic or of a stream.
+type Position struct {
+	Topic string `json:"topic,omitempty"`
+	// Offsets contains the offset of the next record, by partition. Partitions whose end is not known are missing.
+	Offsets map[int]int64 `json:"offsets,omitempty"`
+
+	Stream   string `json:"stream,omitempty"`
+	Sequence uint64 `json:"sequence,omitempty"` // the sequence of the next message
 }
 
 // The reasons for gaps.

@@ -204,9 +204,14 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 							reduced.Attributes(func(name, _ string) bool { attributesSeen[name] = true; return true })
 						}
 						for _, gap := range append(foldInto(nil, m), RefusalGap(m, ReasonOversize, "too large", "a file")) {
-							check("gap", gap.Data)
-							check("cloudevent", structured(gap))
-							gaps++
+							for _, gap := range []*Message{
+								gap, Apart(gap, nil), Apart(gap, &Position{Topic: "t", Offsets: map[int]int64{0: 0, 11: 7}}),
+								Apart(gap, &Position{Stream: "S", Sequence: 1}),
+							} {
+								check("gap", gap.Data)
+								check("cloudevent", structured(gap))
+								gaps++
+							}
 						}
 					}
 				}
@@ -308,7 +313,7 @@ func TestSchemasRefuse(t *testing.T) {
 			`set /ts_ms "1"`, "remove /source/uid", `set /source/snapshot true`, `set /source/connector "x"`, "remove /after/kind", "remove /before/metadata/uid",
 		}},
 		{"debezium", gone.Data, []string{`set /before null`, `set /after {}`, `set /op "u"`}},
-		{"gap", gap.Data, []string{"remove /resource", "remove /from", "remove /to", "remove /reason", `set /reason "bored"`, `set /events 0`, `set /events "2"`, `set /from 7`, `set /to "x"`, `set /message 1`, `set /resource ""`}},
+		{"gap", gap.Data, []string{"remove /resource", "remove /from", "remove /to", "remove /reason", `set /reason "bored"`, `set /events 0`, `set /events "2"`, `set /from 7`, `set /to "x"`, `set /message 1`, `set /resource ""`, `set /position {"sequence":0}`, `set /position {"offsets":{"x":1}}`, `set /position {"offsets":{"1":-1}}`, `set /position ""`}},
 		{"synced", synced.Data, []string{"remove /resource", "remove /resourceVersion", "remove /objects", `set /objects -1`, `set /objects 1.5`, `set /resourceVersion ""`}},
 		{"cloudevent", structured(update), []string{
 			"remove /specversion", "remove /id", "remove /source", "remove /type", "remove /subject", "remove /time", "remove /datacontenttype", "remove /cluster", "remove /operation",

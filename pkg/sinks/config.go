@@ -16,9 +16,11 @@ type Config interface {
 	Validate(at *strictyaml.Section)
 	// ValidateLetters reports why dead letters can't be sent to a place.
 	ValidateLetters(at *strictyaml.Section, to *LetterPlace)
+	// ValidateControl reports why control events can't be sent to a place.
+	ValidateControl(at *strictyaml.Section, to *ControlPlace)
 	// Conflict reports in at whether messages of this sink would interfere with the messages of another sink, and returns
-	// whether they would. name is the name of the other sink. One of the two configurations may come from Letters. Either
-	// may be invalid.
+	// whether they would. name is the name of the other sink. One of the two configurations may come from Letters or
+	// Control. Either may be invalid.
 	Conflict(at *strictyaml.Section, other Config, name string) bool
 
 	// NewSink creates the sink. Its only I/O is to read files. Sinks with the same servers should share the prober. If
@@ -27,6 +29,10 @@ type Config interface {
 	// Letters returns the configuration that sends the dead letters of a sink to a place. It returns nil if the sink can't
 	// send dead letters to that place.
 	Letters(sink string, to *LetterPlace) Config
+	// WithControl returns the configuration with which the sink sends control events to a place.
+	WithControl(to *ControlPlace) Config
+	// Control returns the configuration of that place itself. It returns nil if the sink can't send control events to it.
+	Control(to *ControlPlace) Config
 	// Client returns the configuration for another process, which does not embed a server.
 	Client() Config
 
@@ -51,6 +57,20 @@ type LetterPlace struct {
 	// The stream that has `subject`. It must not be the stream of the sink. With `nats.stream.create`, the bridge creates
 	// the dead-letter stream with the settings of the sink's stream.
 	Stream string `yaml:"stream" pattern:"^[^\\s.*>/\\\\]{1,255}$" example:"DEAD"`
+}
+
+// ControlPlace is the place on the sink's servers that control events are sent to.
+type ControlPlace struct {
+	// A topic of the sink's Kafka cluster. It is a template with the same variables as `kafka.topic`; `{name}` is `_gap` or
+	// `_synced`. With `kafka.createTopics`, the bridge creates the topic, with one partition and not compacted. Otherwise
+	// the topic must exist.
+	Topic string `yaml:"topic" oneOf:"true" example:"\"k8s-control\""`
+	// A subject on the sink's NATS servers. It is a template with the same variables as `nats.subject`; `{name}` is `_gap`
+	// or `_synced`. `stream` must name a stream that has this subject.
+	Subject string `yaml:"subject" oneOf:"true" example:"\"k8s-control.{cluster}.{group}.{resource}\""`
+	// The stream that has `subject`. It must not be the stream of a sink. With `nats.stream.create`, the bridge creates the
+	// stream with the settings of the sink's stream, except that it keeps all control events.
+	Stream string `yaml:"stream" pattern:"^[^\\s.*>/\\\\]{1,255}$" example:"K8S-CONTROL"`
 }
 
 // String returns a description such as "subject dead.letters".

@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -35,7 +39,8 @@ func (m *latestStates) stream() map[string]received {
 	return entries
 }
 
-// topic reads the topic from its start: the last record for each key, unless it is a tombstone.
+// topic reads the topic from its start: the last record for each key, unless it is a tombstone. There are no other
+// records than objects and tombstones.
 func (m *latestStates) topic() map[string]received {
 	m.t.Helper()
 	entries := map[string]received{}
@@ -46,6 +51,9 @@ func (m *latestStates) topic() map[string]received {
 				delete(entries, key)
 			} else {
 				entries[key] = partitions[p][n]
+				if !partitions[p][n].object() {
+					m.t.Errorf("the topic contains %s", record.Value)
+				}
 			}
 		}
 	}
@@ -80,11 +88,65 @@ func (m *latestStates) bucket() map[string]any {
 		if err := json.Unmarshal(e.Value(), &o); err != nil {
 			m.t.Fatal(err)
 		}
-		if metadata, ok := o["metadata"].(map[string]any); ok { // otherwise it is a gap or synced event
+		if metadata, ok := o["metadata"].(map[string]any); ok {
 			objects[metadata["name"].(string)] = o
+		} else {
+			m.t.Errorf("the bucket contains %s", e.Value())
 		}
 	}
 	return objects
+}
+
+// controlEvents reads the control events of the topic.
+func (m *latestStates) controlEvents() []received {
+	m.t.Helper()
+	return slices.Concat(readKafka(m.t, m.kafka, controlTopic)...)
+}
+
+// gapsAreApart: the topic and the stream of control events contain one synced event and then one gap event, whose
+// position separates the states of before the gap from those of after it.
+func (m *latestStates) gapsAreApart() {
+	m.t.Helper()
+	var gaps []*event.GapInfo
+	for where, records := range map[string][]received{"topic": m.controlEvents(), "stream": m.js.read(controlStream)} {
+		if len(records) != 2 || records[0].attributes["type"] != "dev.deltabridge.synced" {
+			m.t.Fatalf("control events of the %s: %v", where, records)
+		}
+		gap := new(event.GapInfo)
+		if err := json.Unmarshal(records[1].data, gap); err != nil || gap.Reason != event.ReasonRelist || gap.Position == nil {
+			m.t.Fatalf("%s: not a gap with a position: %s, %v", where, records[1].data, err)
+		}
+		gaps = append(gaps, gap)
+		if where != "topic" {
+			continue
+		}
+		before, after := 0, 0
+		for p, records := range kafka.ReadAll(m.t, m.kafka, latestTopic) {
+			events := readKafka(m.t, m.kafka, latestTopic)[p]
+			for n, record := range records {
+				at := revision(m.t, cmp.Or(events[n].resourceVersion(), "0"))
+				switch isBefore := record.Offset < gap.Position.Offsets[p]; {
+				case at == 0: // a tombstone
+				case isBefore && at > revision(m.t, gap.From):
+					m.t.Errorf("revision %d is before the gap from %s to %s", at, gap.From, gap.To)
+				case isBefore:
+					before++
+				default:
+					after++
+				}
+			}
+		}
+		m.t.Logf("%d events before the gap, %d after it: %+v", before, after, gap.Position)
+		if before < 100 || after < 10 {
+			m.t.Errorf("%d events before the gap and %d after it are too few to tell", before, after)
+		}
+	}
+	for _, g := range gaps {
+		g.Position = nil
+	}
+	if !reflect.DeepEqual(gaps[0], gaps[1]) {
+		m.t.Errorf("gaps %+v and %+v", gaps[0], gaps[1])
+	}
 }
 
 // present are the objects of a destination, by name.

@@ -34,7 +34,10 @@ type latestStates struct {
 	b         *bridge
 }
 
-const latestStream, latestTopic, latestBucket = "LATEST", "latest", "STATE"
+const (
+	latestStream, latestTopic, latestBucket = "LATEST", "latest", "STATE"
+	controlTopic, controlStream             = "latest-control", "CONTROL" // of the topic and of the bucket
+)
 
 func newLatestStates(t *testing.T) *latestStates {
 	t.Helper()
@@ -53,10 +56,12 @@ sinks:
   - name: jetstream
     nats: {url: %q, stream: {name: %s, create: true, lastPerSubject: true}}
   - name: kafka
+    controlEvents: {topic: %s}
     kafka: {brokers: [%q], topic: %s, tombstones: true, createTopics: {partitions: 3, replicationFactor: 1}}
   - name: bucket
+    controlEvents: {subject: "control.{resource}", stream: %s}
     nats: {url: %q, bucket: %s, stream: {create: true}}
-`, m.namespace, m.js.url(), latestStream, m.kafka, latestTopic, m.js.url(), latestBucket)
+`, m.namespace, m.js.url(), latestStream, controlTopic, m.kafka, latestTopic, controlStream, m.js.url(), latestBucket)
 	return m
 }
 
@@ -162,6 +167,7 @@ func TestLatestStates(t *testing.T) {
 		t.Error("nothing was listed again")
 	}
 	m.equal("after a re-list")
+	m.gapsAreApart()
 
 	m.purgeAndResync()
 	m.resyncUnderLoad()
@@ -325,7 +331,11 @@ func (m *latestStates) loseTheCheckpoint() {
 	m.resync()
 	m.settle()
 	want := m.cluster()
-	for where, entries := range map[string]map[string]received{"stream": m.stream(), "topic": m.topic()} {
+	topic := m.topic()
+	for _, r := range m.controlEvents() { // the last synced event counts
+		topic[r.attributes["type"]] = r
+	}
+	for where, entries := range map[string]map[string]received{"stream": m.stream(), "topic": topic} {
 		if held := len(present(entries)); held != len(want)+gone {
 			t.Errorf("the %s holds %d objects, want %d and %d that are gone", where, held, len(want), gone)
 		}

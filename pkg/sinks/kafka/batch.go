@@ -16,13 +16,16 @@ type batch struct {
 	structured []byte // the value of a message in structured mode
 	writer     string // identifies the sink in the records (sinks.Mark); empty if it does not read them back
 	marks      sinks.Marks
+	bare       bool // reports whether only the tombstones of messages are added
 }
 
 // add appends a message and, if tombstone is set, a tombstone after it. If the batch would become larger than limit,
 // add leaves the batch unchanged and returns false. It always accepts the first message.
 func (b *batch) add(m *event.Message, tombstone bool, limit int) bool {
 	before, n := b.Size(), b.Records()
-	b.appendEvent(m)
+	if !b.bare {
+		b.appendEvent(m)
+	}
 	if tombstone {
 		b.appendTombstone(m)
 	}

@@ -51,7 +51,7 @@ func (s *Sink) Check(ctx context.Context) []diagnose.Finding {
 	defer s.client.Close()
 	check := kafkacheck.Check{
 		Client: s.client, Topic: s.template, Create: s.create, Tombstones: s.cfg.Tombstones,
-		Letters: s.cfg.letters,
+		Letters: s.cfg.role == deadLetters, Control: s.control.template, CreateControl: s.control.create,
 	}
 	return check.Run(ctx)
 }
@@ -73,7 +73,11 @@ func (s *Sink) Survey(ctx context.Context) (diagnose.Survey, error) {
 
 // Read implements [diagnose.Reader].
 func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
-	return kafkaread.Read(ctx, s.client, s.template.String(), o, handle)
+	templates := []string{s.template.String()}
+	if s.control.template != nil {
+		templates = append(templates, s.control.template.String())
+	}
+	return kafkaread.Read(ctx, s.client, templates, o, handle)
 }
 
 // Destination implements [sinks.Identified]. It returns the id of the Kafka cluster and the topic template.

@@ -57,10 +57,20 @@ type Config struct {
 	Prober *reach.Prober
 	Logger *slog.Logger // If it is nil, slog.Default() is used.
 
-	letters bool // reports whether the messages are dead letters
+	control string // the template of the topic of control events; empty if they go to Topic
+	role    role   // which messages Topic is for
 	// If dial is nil, reach.Dial is used. Tests set dial.
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
+
+// role is what a topic is for.
+type role string
+
+const (
+	events        role = "" // all events, or those about objects if control events have a topic of their own
+	deadLetters   role = "dead letters"
+	controlEvents role = "control events"
+)
 
 // CreateTopics configures how topics are created.
 type CreateTopics = wire.NewTopic
@@ -100,13 +110,30 @@ func (cfg *Config) Letters(_ string, to *sinks.LetterPlace) sinks.Config {
 		return nil
 	}
 	c := *cfg
-	c.Topic, c.Tombstones, c.letters = to.Topic, false, true
+	c.Topic, c.Tombstones, c.control, c.role = to.Topic, false, "", deadLetters
 	if c.CreateTopics != nil { // A compacted topic would lose dead letters.
 		c.CreateTopics = &CreateTopics{
 			Partitions: 1, ReplicationFactor: c.CreateTopics.ReplicationFactor,
 			Config: map[string]string{"max.message.bytes": deadLetterRecord},
 		}
 	}
+	return &c
+}
+
+// Control implements [sinks.Config]. It returns the configuration for the topic of control events.
+func (cfg *Config) Control(to *sinks.ControlPlace) sinks.Config {
+	if to.Topic == "" {
+		return nil
+	}
+	c := *cfg
+	c.Topic, c.Tombstones, c.role = to.Topic, false, controlEvents
+	return &c
+}
+
+// WithControl implements [sinks.Config].
+func (cfg *Config) WithControl(to *sinks.ControlPlace) sinks.Config {
+	c := *cfg
+	c.control = to.Topic
 	return &c
 }
 
@@ -117,7 +144,13 @@ const deadLetterRecord = "16777216"
 func (cfg *Config) Client() sinks.Config { return cfg }
 
 // Describe implements [sinks.Config].
-func (cfg *Config) Describe() string { return strings.Join(cfg.Brokers, ",") + ", topic " + cfg.Topic }
+func (cfg *Config) Describe() string {
+	text := strings.Join(cfg.Brokers, ",") + ", topic " + cfg.Topic
+	if cfg.control != "" {
+		text += ", control events to topic " + cfg.control
+	}
+	return text
+}
 
 // Place implements [sinks.Config].
 func (cfg *Config) Place() *event.Template {

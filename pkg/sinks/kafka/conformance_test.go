@@ -12,6 +12,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
@@ -45,6 +46,7 @@ type destination struct {
 	broker *testkafka.Broker
 	topic  string
 	topics []string // if it was divided
+	apart  string   // the topic of control events, if it was separated
 
 	resumes bool // reports whether sinks read back what was written
 	sinks   int
@@ -65,6 +67,7 @@ func (d *destination) NewSink(t testing.TB) sinks.Sink {
 		Compression: "none", // the suite's oversize events shrink to almost nothing
 		Logger:      slog.New(slog.NewTextHandler(t.Output(), nil)),
 		dial:        d.dial,
+		control:     d.apart,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -103,6 +106,32 @@ func (d *destination) Add(t *testing.T, resource string) {
 	topic := d.topic + "-" + resource
 	testkafka.CreateTopic(t, d.broker.Addr(), topic, 4, nil)
 	d.topics = append(d.topics, topic)
+}
+
+// Separate implements sinktest.Separator.
+func (d *destination) Separate(*testing.T) { d.apart = d.topic + ".control" }
+
+// AddPlace implements sinktest.Separator.
+func (d *destination) AddPlace(t *testing.T) {
+	testkafka.CreateTopic(t, d.broker.Addr(), d.apart, 1, nil)
+}
+
+// ControlRecords implements sinktest.Separator.
+func (d *destination) ControlRecords(t testing.TB) []sinktest.Record { return d.read(t, d.apart) }
+
+// Before implements sinktest.Separator.
+func (d *destination) Before(t testing.TB, p event.Position) (n int) {
+	if p.Topic != d.topic {
+		t.Errorf("position in topic %s", p.Topic)
+	}
+	for id, records := range testkafka.ReadAll(t, d.broker.Addr(), d.topic) {
+		for _, r := range records {
+			if r.Offset < p.Offsets[id] {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // Takes implements sinktest.Observer.

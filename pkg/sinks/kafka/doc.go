@@ -97,6 +97,14 @@
 // defaults do. Control events have other keys. With Tombstones, the sink creates topics with cleanup.policy=compact
 // unless CreateTopics.Config contains another policy.
 //
+// # Control events
+//
+// Control events can have a topic of their own ([Config.WithControl]), which is a part of the destination like any
+// other topic: it is fenced, read back, created and parked for in the same way. A gap event then contains the ends of
+// the partitions of its resource, which the sink requests before it writes the gap event. All earlier events of the
+// resource are acknowledged by then, and no later one is sent. The gap event that replaces a rejected deletion is
+// written first, and then the tombstone: only the tombstone shows that the deletion needs no further work.
+//
 // # Topics
 //
 // If Config.CreateTopics is set, the sink creates missing topics, even a topic that is deleted later. Otherwise events

@@ -26,6 +26,14 @@ const (
 
 // Send delivers the batch. See [sinks.Sink].
 func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error) {
+	if s.control.template != nil {
+		s.sendApart(ctx, batch, results)
+	} else {
+		s.send(ctx, batch, results)
+	}
+}
+
+func (s *Sink) send(ctx context.Context, batch []*event.Message, results []error) {
 	for i := range results {
 		results[i] = sinks.ErrNotAttempted
 	}
@@ -40,6 +48,7 @@ func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error
 	defer clear(s.routes)
 	s.prepare(ctx)
 	batch = s.decidable(ctx, batch, results)
+	s.locate(ctx, batch)
 	for start := 0; start < len(batch); {
 		end := s.endOfRound(batch, start)
 		if !s.sendRound(ctx, batch, results, start, end) {
@@ -57,6 +66,7 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	for i, m := range batch {
 		s.buf = s.appendTopic(s.buf[:0], m)
 		t := s.topic(s.buf)
+		t.control = s.control.isApart(m)
 		if (t.stale || now.Sub(t.fetched) >= MetadataMaxAge) && !slices.Contains(due, t) {
 			due = append(due, t)
 		}
@@ -73,9 +83,11 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 }
 
 // tombstone reports whether a record without a value must follow the message. This is the case for a deletion, and for
-// a gap event that replaces a rejected deletion and has the object's key.
+// a gap event that replaces a rejected deletion and has the object's key. If the gap event goes to another topic, bury
+// writes the tombstone.
 func (s *Sink) tombstone(m *event.Message) bool {
-	return s.cfg.Tombstones && (m.Type == event.Deleted || m.GapInfo != nil && m.GapInfo.Deletion != nil)
+	return s.cfg.Tombstones && !s.control.isApart(m) &&
+		(m.Type == event.Deleted || m.GapInfo != nil && m.GapInfo.Deletion != nil)
 }
 
 // object returns the message that identifies the object of m. For a gap event with a tombstone this is the rejected
@@ -91,6 +103,9 @@ func (s *Sink) object(m *event.Message) *event.Message {
 // object's topic. If that name is too long, no event of the object was ever written, and the gap event goes to the
 // topic of other gap events.
 func (s *Sink) appendTopic(dst []byte, m *event.Message) []byte {
+	if s.control.isApart(m) {
+		return s.control.template.Append(dst, m)
+	}
 	start := len(dst)
 	dst = s.template.Append(dst, s.object(m))
 	if len(dst)-start > maxTopicName {
@@ -160,7 +175,7 @@ func (s *Sink) split(batch []*event.Message, results []error, start, end int) (w
 		p, leader := s.routes[i], ""
 		if p.isReady() && len(p.topic.unread) == 0 {
 			leader = p.leader
-			if s.fences.resume != nil && s.fences.has(batch[i], p.name) {
+			if s.control.announced[batch[i].ID] || s.fences.resume != nil && s.fences.has(batch[i], p.name) {
 				results[i] = sinks.ErrStored
 				continue
 			}
@@ -237,7 +252,7 @@ func (w *work) fill(p *partition) bool {
 	}
 	p.batch, p.n = w.s.batches.Get().(*batch), 0
 	p.batch.Reset(time.Now())
-	p.batch.writer = w.s.fences.writer()
+	p.batch.writer, p.batch.bare = w.s.fences.writer(), w.s.control.burying
 	for p.n < limit {
 		m := w.batch[p.queue[p.n]]
 		if !p.batch.add(m, w.s.tombstone(m), limitBytes) {

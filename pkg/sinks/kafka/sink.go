@@ -23,11 +23,12 @@ type Sink struct {
 	cfg      Config
 	template *event.Template
 	volatile bool // reports whether an object's events may go to several partitions
-	single   bool // reports whether all events go to one topic
+	single   bool // reports whether all objects go to one topic
 	parts    bool // reports whether all events of an object go to one topic
 	codec    compress.Codec
 	client   *wire.Client
 	create   *wire.NewTopic // If it is nil, missing topics are not created.
+	control  control
 
 	topics   map[string]*topic
 	producer int64 // the id of the producer for partitions that are not fenced, or -1 if the sink has none
@@ -63,6 +64,7 @@ func New(cfg Config) (*Sink, error) {
 	}
 	s.single = template.Wildcard() == template.String()
 	s.parts = !template.Uses("version") && !template.Uses("uid") && !template.Uses("operation")
+	s.control = newControl(&s.cfg, template)
 	s.client = wire.New(s.cfg.wire())
 	s.Names = kafkaread.Names{Client: s.client, Template: template.String()}
 	if s.create != nil {
@@ -71,7 +73,7 @@ func New(cfg Config) (*Sink, error) {
 	return s, nil
 }
 
-// Connect returns nil when a broker has answered and has authenticated the sink. If all events go to one topic, this
+// Connect returns nil when a broker has answered and has authenticated the sink. If all objects go to one topic, this
 // topic must also exist.
 func (s *Sink) Connect(ctx context.Context) error {
 	if _, err := s.client.Topics(ctx); err != nil {

@@ -24,6 +24,7 @@ type topic struct {
 	partitions []*partition
 	ids        []int // 0, 1, 2, …: the partition ids that the balancer chooses from
 	fetched    time.Time
+	control    bool  // reports whether the topic is only for control events
 	stale      bool  // reports whether a leader has moved or the topic is not known yet
 	err        error // why the topic was not writable at the last refresh, or nil
 	// deniedUntil is until when the sink does not try to fence partitions, because it must not read the topic.
@@ -77,7 +78,7 @@ func (p *partition) String() string {
 
 // unavailable marks err as specific to this topic, unless the sink has only one topic.
 func (s *Sink) unavailable(t *topic, err error) error {
-	if s.single || sinks.IsPermanent(err) {
+	if s.single && s.control.template == nil || sinks.IsPermanent(err) {
 		return err
 	}
 	return sinks.Unavailable(t.name, err)
@@ -119,10 +120,14 @@ func (p *producer) advance(n int32) {
 func (s *Sink) refresh(ctx context.Context, topics []*topic) {
 	s.fetch(ctx, topics)
 	for _, t := range topics {
-		if s.create == nil || !t.isMissing() {
+		create := s.create
+		if t.control {
+			create = s.control.create
+		}
+		if create == nil || !t.isMissing() {
 			continue
 		}
-		if err := s.client.CreateTopic(ctx, t.name, s.create, false); err != nil {
+		if err := s.client.CreateTopic(ctx, t.name, create, false); err != nil {
 			t.err = s.unavailable(t, err)
 			continue
 		}

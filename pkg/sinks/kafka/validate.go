@@ -63,19 +63,32 @@ func (cfg *Config) ValidateLetters(at *strictyaml.Section, to *sinks.LetterPlace
 	}
 }
 
-// Conflict implements [sinks.Config]. It reports an error if dead letters would be sent to a topic that contains
-// another sink's events.
+// ValidateControl implements [sinks.Config].
+func (cfg *Config) ValidateControl(at *strictyaml.Section, to *sinks.ControlPlace) {
+	switch {
+	case to.Subject != "":
+		at.Report("subject", "is only for a sink with nats", "write topic")
+	case to.Topic != "" && to.Topic == cfg.Topic:
+		at.Report("topic", "is the topic of the sink", "choose another topic")
+	}
+}
+
+// Conflict implements [sinks.Config]. It reports an error if dead letters or control events would be sent to a topic
+// for other messages.
 func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name string) bool {
 	theirs, ok := other.(*Config)
-	if !ok || !cfg.letters || theirs.letters || cfg.Topic != theirs.Topic {
+	if !ok || cfg.Topic != theirs.Topic || cfg.role == theirs.role && cfg.role != controlEvents {
 		return false
 	}
 	brokers := theirs.canonicalBrokers()
 	if !slices.ContainsFunc(cfg.canonicalBrokers(), func(broker string) bool { return slices.Contains(brokers, broker) }) {
 		return false
 	}
-	at.Report("topic", strictyaml.Quote(cfg.Topic)+" is the topic of "+name+
-		": its consumers would read dead letters as events", "choose another topic")
+	of, problem := name, ": its consumers would read "+string(cfg.role)+" as events"
+	if theirs.role != events {
+		of, problem = "the "+string(theirs.role)+" of "+name, ""
+	}
+	at.Report("topic", strictyaml.Quote(cfg.Topic)+" is the topic of "+of+problem, "choose another topic")
 	return true
 }
 

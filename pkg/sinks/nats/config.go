@@ -44,6 +44,10 @@ type Config struct {
 	// Nats-Msg-Id of a dead letter differs from that of its event, because the stream may already contain another message
 	// about the event.
 	LettersOf string
+	// ControlSink is the configuration of the sink for control events. It is nil if they go to Stream.
+	ControlSink *Config
+	// OnlyControl reports whether all messages are control events.
+	OnlyControl bool
 	// Prober detects when a server is available again. Sinks with the same servers should share it. If it is nil, the sink
 	// creates a prober.
 	Prober *reach.Prober
@@ -128,6 +132,26 @@ func (cfg *Config) Letters(sink string, to *sinks.LetterPlace) sinks.Config {
 	return &c
 }
 
+// Control implements [sinks.Config]. It returns the configuration of the sink with the subject and stream for control
+// events.
+func (cfg *Config) Control(to *sinks.ControlPlace) sinks.Config {
+	if to.Subject == "" || to.Stream == "" {
+		return nil
+	}
+	c := *cfg.Client().(*Config)
+	c.ControlSink, c.OnlyControl, c.Subject, c.Bucket = nil, true, to.Subject, ""
+	c.Stream.Name, c.Stream.Subjects = to.Stream, nil
+	c.Stream.LastPerSubject, c.Stream.DeletionsKeptFor = false, 0 // all control events are kept
+	return &c
+}
+
+// WithControl implements [sinks.Config].
+func (cfg *Config) WithControl(to *sinks.ControlPlace) sinks.Config {
+	c := *cfg
+	c.ControlSink, _ = cfg.Control(to).(*Config)
+	return &c
+}
+
 // Client implements [sinks.Config].
 func (cfg *Config) Client() sinks.Config {
 	c := *cfg
@@ -143,6 +167,9 @@ func (cfg *Config) Describe() string {
 	place := "stream " + cfg.Stream.Name
 	if cfg.Bucket != "" {
 		place = "bucket " + cfg.Bucket
+	}
+	if cfg.ControlSink != nil {
+		place += ", control events to stream " + cfg.ControlSink.Stream.Name
 	}
 	if cfg.Embedded != nil {
 		return "embedded server, " + place

@@ -23,7 +23,7 @@ func (s *Sink) Check(ctx context.Context) (findings []diagnose.Finding) {
 	if destination != "" {
 		s.destination = destination
 	}
-	return findings
+	return append(findings, s.checkControl(ctx)...)
 }
 
 // Preview implements [diagnose.Previewer]. It neither starts an embedded server nor sends requests to it.
@@ -58,6 +58,9 @@ func (s *Sink) Preview(ctx context.Context, m *event.Message, ask bool) (diagnos
 // Read implements [diagnose.Reader]. To read from the embedded server of a running bridge, use a sink that is
 // configured with [Config.Client].
 func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*diagnose.Record) error) error {
+	if s.control != nil {
+		return s.readBoth(ctx, o, handle)
+	}
 	return s.stream.Read(ctx, &s.client, o, handle)
 }
 

@@ -49,6 +49,12 @@
 // Deletions have a TTL if the stream allows TTLs. With Config.Bucket, the stream is a key-value bucket, and a deletion
 // deletes the key.
 //
+// # Control events
+//
+// Control events can have a stream of their own ([Config.WithControl]). The sink then contains a second sink, with its
+// own connection, position and read-back, to which it passes control events. That stream is a part of the destination:
+// if it is unavailable, only control events are parked.
+//
 // # Order
 //
 // Up to MaxInFlight messages wait for an acknowledgement at the same time, but never two messages of one object: the

@@ -11,8 +11,12 @@ import (
 )
 
 // Part implements [sinks.Sink]. It returns the subject with a wildcard in place of the object's name, so there are
-// fewer parts than objects. If all events have the same subject, the destination has no parts.
+// fewer parts than objects. If all objects have the same subject, there are no such parts. Another part is the stream
+// of control events, if they have one.
 func (s *Sink) Part(m *event.Message) string {
+	if s.isApart(m) {
+		return s.controlPart()
+	}
 	if s.subject.Wildcard() == s.subject.String() {
 		return ""
 	}

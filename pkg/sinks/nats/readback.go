@@ -45,10 +45,20 @@ var _ sinks.Resumer = (*Sink)(nil)
 // Resume implements [sinks.Resumer].
 func (s *Sink) Resume(from sinks.Resume) {
 	s.resume, s.headers.writer, s.latest.writer = &from, from.Writer, from.Writer
+	if s.control != nil {
+		s.control.Resume(from)
+	}
 }
 
-// Positions implements [sinks.Resumer]. The only part is the stream.
+// Positions implements [sinks.Resumer]. The parts are the streams.
 func (s *Sink) Positions(parked []string) sinks.Positions {
+	if s.control != nil {
+		return s.bothPositions(parked)
+	}
+	return s.positions(parked)
+}
+
+func (s *Sink) positions(parked []string) sinks.Positions {
 	s.found.Mark()
 	if s.progress.part == "" || len(parked) > 0 {
 		return nil
@@ -57,13 +67,18 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 }
 
 // Forget implements [sinks.Resumer].
-func (s *Sink) Forget() { s.found.Forget() }
+func (s *Sink) Forget() {
+	s.found.Forget()
+	if s.control != nil {
+		s.control.Forget()
+	}
+}
 
 // FoundNothing implements [sinks.Resumer].
 func (s *Sink) FoundNothing() bool { return s.found.Empty() }
 
 // Fenced implements [sinks.Resumer]. Only a latest-state stream has a fence: the expected sequences.
-func (s *Sink) Fenced() bool { return s.headers.expects() }
+func (s *Sink) Fenced() bool { return s.headers.expects() && s.control == nil }
 
 // settled returns the highest acknowledged sequence before all messages that were perhaps written.
 func (p *progress) settled() uint64 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -139,6 +140,14 @@ func (f *flight) giveUp(err error) {
 
 // Send implements sinks.Sink.
 func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error) {
+	if slices.ContainsFunc(batch, s.isApart) {
+		s.sendApart(ctx, batch, results)
+	} else {
+		s.send(ctx, batch, results)
+	}
+}
+
+func (s *Sink) send(ctx context.Context, batch []*event.Message, results []error) {
 	f := &s.flight
 	f.begin(batch, results)
 	defer f.end()

@@ -13,6 +13,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
@@ -126,6 +127,66 @@ func (b *broker) Add(t *testing.T, resource string) {
 	if _, err := b.js(t).UpdateStream(t.Context(), b.divided()); err != nil {
 		t.Fatal(err)
 	}
+}
+
+const controlStream = "K8S-CONTROL"
+
+// apart lets sinks send control events to a stream of their own.
+func apart(c *nats.Config) {
+	place := sinks.ControlPlace{Subject: "control.{cluster}.{resource}.{name}", Stream: controlStream}
+	*c = *c.WithControl(&place).(*nats.Config)
+}
+
+// Separate implements sinktest.Separator.
+func (b *broker) Separate(t *testing.T) {
+	t.Helper()
+	b.parts = []string{"k8s.>"}
+	if _, err := b.js(t).CreateStream(t.Context(), b.divided()); err != nil {
+		t.Fatal(err)
+	}
+	edit := b.edit
+	b.edit = func(c *nats.Config) {
+		if edit != nil {
+			edit(c)
+		}
+		c.Stream.Create = false
+		apart(c)
+	}
+}
+
+// AddPlace implements sinktest.Separator.
+func (b *broker) AddPlace(t *testing.T) {
+	t.Helper()
+	config := jetstream.StreamConfig{Name: controlStream, Subjects: []string{"control.>"}}
+	if _, err := b.js(t).CreateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ControlRecords implements sinktest.Separator.
+func (b *broker) ControlRecords(t testing.TB) []sinktest.Record {
+	t.Helper()
+	control := *b
+	control.name = controlStream
+	return control.Records(t)
+}
+
+// Before implements sinktest.Separator.
+func (b *broker) Before(t testing.TB, p event.Position) (n int) {
+	t.Helper()
+	if p.Stream != streamName {
+		t.Errorf("position in stream %s", p.Stream)
+	}
+	for _, m := range b.messages(t) {
+		meta, err := m.Metadata()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if meta.Sequence.Stream < p.Sequence {
+			n++
+		}
+	}
+	return n
 }
 
 // js is a client of the server's own, not through the proxy.

@@ -24,6 +24,7 @@ type Sink struct {
 	client  natsconn.Client
 	server  *embedded.Server // the running embedded server; nil without Config.Embedded
 	stream  natscheck.Stream // what the sink requires of the stream
+	control *Sink            // the sink for control events; nil if they go to the stream of the objects
 
 	answered *natsgo.Conn     // the connection whose answers are sent to acks
 	inbox    string           // prefix of the reply subjects
@@ -67,6 +68,7 @@ func New(cfg Config) *Sink {
 		acks:    make(chan *natsgo.Msg, 4*cfg.MaxInFlight),
 		warned:  make(map[string]bool),
 		headers: newHeaders(&cfg),
+		control: newControl(&cfg),
 	}
 	s.client.Access, s.client.Prober = cfg.Servers, cfg.Prober
 	s.client.Lost = make(chan error, 1)
@@ -100,6 +102,9 @@ func (s *Sink) prepare(ctx context.Context) error {
 			return fmt.Errorf("embedded nats-server: %w", err)
 		}
 		s.server, s.client.URLs = server, []string{server.ClientURL()}
+		if s.control != nil {
+			s.control.client.URLs = s.client.URLs
+		}
 	}
 	if err := s.client.Connect(ctx); err != nil {
 		return err
@@ -139,6 +144,9 @@ func discard[T any](ch chan T) {
 
 // Close implements sinks.Sink. It also stops the embedded server.
 func (s *Sink) Close(ctx context.Context) error {
+	if s.control != nil {
+		s.control.client.Close(ctx)
+	}
 	s.client.Close(ctx)
 	if s.server != nil {
 		s.server.Stop()

@@ -154,6 +154,20 @@ func (cfg *Config) ValidateLetters(at *strictyaml.Section, to *sinks.LetterPlace
 	}
 }
 
+// ValidateControl implements [sinks.Config].
+func (cfg *Config) ValidateControl(at *strictyaml.Section, to *sinks.ControlPlace) {
+	if to.Topic != "" {
+		at.Report("topic", "is only for a sink with kafka", "write subject and stream")
+	}
+	switch {
+	case to.Subject == "":
+	case to.Stream == "" && at.Fine("stream"):
+		at.Report("", "has a subject, but no stream", "add the stream that has the subject, as in stream: K8S-CONTROL")
+	case to.Stream == cfg.resolved().Stream.Name:
+		at.Report("stream", "is the stream of the sink", "use another stream")
+	}
+}
+
 // Conflict implements [sinks.Config].
 func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name string) bool {
 	theirs, ok := other.(*Config)
@@ -177,7 +191,7 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 // streamConflict reports a conflict between two streams on the same server. It returns false if there is no conflict.
 func (cfg *Config) streamConflict(at *strictyaml.Section, b *Config, name string) bool {
 	nameKey, subjectKey := "stream.name", "stream.subjects"
-	if cfg.LettersOf != "" {
+	if cfg.LettersOf != "" || cfg.OnlyControl {
 		nameKey, subjectKey = "stream", "subject"
 	}
 	// Messages pass from one domain or account to another, except those to buckets. So both streams would store the events

@@ -33,6 +33,8 @@ func Run(t *testing.T, h Harness) {
 		{"AwayAtStart", testAwayAtStart},
 		{"NoticedAtOnce", testNoticedAtOnce},
 		{"MissingPart", testMissingPart},
+		{"ControlEventsApart", testControlEventsApart},
+		{"MissingControlPlace", testMissingControlPlace},
 		{"RestartUnderLoad", testRestartUnderLoad},
 		{"StoppedBetweenSends", testStoppedBetweenSends},
 		{"CancelHangingSend", testCancelHangingSend},

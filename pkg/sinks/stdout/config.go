@@ -24,11 +24,24 @@ func (*Config) Validate(*strictyaml.Section) {}
 // ValidateLetters implements [sinks.Config].
 func (*Config) ValidateLetters(*strictyaml.Section, *sinks.LetterPlace) {}
 
+// ValidateControl implements [sinks.Config].
+func (*Config) ValidateControl(at *strictyaml.Section, _ *sinks.ControlPlace) {
+	for _, key := range at.Given("topic", "subject") {
+		at.Report(key, "is not possible for stdout, which is one sequence of events", "remove it")
+	}
+}
+
 // Conflict implements [sinks.Config]. Lines of several sinks never conflict.
 func (*Config) Conflict(*strictyaml.Section, sinks.Config, string) bool { return false }
 
 // Letters implements [sinks.Config].
 func (*Config) Letters(string, *sinks.LetterPlace) sinks.Config { return nil }
+
+// WithControl implements [sinks.Config].
+func (c *Config) WithControl(*sinks.ControlPlace) sinks.Config { return c }
+
+// Control implements [sinks.Config].
+func (*Config) Control(*sinks.ControlPlace) sinks.Config { return nil }
 
 // Client implements [sinks.Config].
 func (c *Config) Client() sinks.Config { return c }

@@ -19,6 +19,12 @@ type Check struct {
 	Create     *wire.NewTopic // If it is nil, missing topics are not created.
 	Tombstones bool           // reports whether deletions are followed by tombstones
 	Letters    bool           // reports whether the messages are dead letters, which are not read back
+
+	// Control is the topic of control events. It is nil if they go to Topic. CreateControl is Create for this topic.
+	Control       *event.Template
+	CreateControl *wire.NewTopic
+
+	control bool // reports whether Topic is for control events only
 }
 
 // Run implements [diagnose.Checker]. Its only side effect is that it requests a producer id, which uses up one id.
@@ -31,7 +37,16 @@ func (c *Check) Run(ctx context.Context) []diagnose.Finding {
 	if !c.Letters {
 		findings = append(findings, c.fence(ctx)...)
 	}
-	return append(findings, c.topics(ctx)...)
+	if c.Control == nil {
+		return append(findings, c.topics(ctx, nil)...)
+	}
+	control := &Check{Client: c.Client, Topic: c.Control, Create: c.CreateControl, control: true}
+	apart, err := c.Client.TopicsLike(ctx, c.Control.String())
+	if err != nil {
+		return append(findings, diagnose.Failed(sinks.StepTopic, c.Control.String(), err))
+	}
+	findings = append(findings, c.topics(ctx, apart)...)
+	return append(findings, control.topics(ctx, nil)...)
 }
 
 // Reach checks the files and the connections to all brokers. It reports whether the client can read the metadata of the

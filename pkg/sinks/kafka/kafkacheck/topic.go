@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,13 +29,16 @@ const (
 	uncleanElections = "unclean.leader.election.enable is true: acknowledged events, and fences, can be lost with a broker"
 )
 
-// topics checks the topic, or all existing topics that match the template.
-func (c *Check) topics(ctx context.Context) (findings []diagnose.Finding) {
+// topics checks the topic, or all existing topics that match the template, except others.
+func (c *Check) topics(ctx context.Context, others []wire.Topic) (findings []diagnose.Finding) {
 	name := c.Topic.String()
 	found, err := c.Client.TopicsLike(ctx, name)
 	if err != nil {
 		return []diagnose.Finding{diagnose.Failed(sinks.StepTopic, name, err)}
 	}
+	found = slices.DeleteFunc(found, func(t wire.Topic) bool {
+		return slices.ContainsFunc(others, func(o wire.Topic) bool { return o.Name == t.Name })
+	})
 	if c.Topic.Wildcard() != name {
 		f := diagnose.Finding{Step: sinks.StepTopic, Target: name}
 		f.Detail = fmt.Sprintf("%d existing topics match the template", len(found))
@@ -172,6 +176,9 @@ func (t *topic) checkReplication() {
 	replicas, inSync, leaderless := t.replication()
 	need := t.settings.Number("min.insync.replicas")
 	e := &sinks.ConnectError{Step: sinks.StepTopic, Key: "kafka.topic"}
+	if t.control {
+		e.Key = "controlEvents.topic"
+	}
 	switch {
 	case leaderless > 0:
 		e.Err = fmt.Errorf("%d of %d partitions have no leader and accept no events, and Kafka 4 can lose the markers of "+
@@ -220,7 +227,7 @@ func (t *topic) replication() (replicas, inSync int64, leaderless int) {
 
 // checkSettings compares the topic's settings with the expectations of consumers.
 func (t *topic) checkSettings() {
-	if limit := t.settings.Number("max.message.bytes"); limit >= 0 && limit < largestObject {
+	if limit := t.settings.Number("max.message.bytes"); limit >= 0 && limit < largestObject && !t.control {
 		t.warn("increase max.message.bytes of the topic",
 			"the topic accepts at most %d bytes (compressed), but objects can have up to %d bytes: "+
 				"see the sink's oversize setting for larger events",
@@ -232,6 +239,9 @@ func (t *topic) checkSettings() {
 	}
 	policy := t.settings["cleanup.policy"]
 	switch compacts := strings.Contains(policy, "compact"); {
+	case compacts && t.control:
+		t.warn("set cleanup.policy of the topic to delete",
+			"the topic is compacted: it keeps only the last control event of each type and resource")
 	case compacts && !t.Tombstones:
 		t.warn("set kafka.tombstones: true",
 			"the topic is compacted: the last event of each object stays forever, even if it is a deletion")

@@ -152,7 +152,7 @@ func TestOldestFirst(t *testing.T) {
 func TestReadNothing(t *testing.T) {
 	fake, client := newFake(t, kfake.SeedTopics(1, "other", "k8s.pods"))
 	read := func(ctx context.Context, template string, follow bool) error {
-		return Read(ctx, client, template, diagnose.ReadOptions{Follow: follow}, func(*diagnose.Record) error {
+		return Read(ctx, client, []string{template}, diagnose.ReadOptions{Follow: follow}, func(*diagnose.Record) error {
 			return errors.New("there is no record")
 		})
 	}

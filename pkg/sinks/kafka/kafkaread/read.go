@@ -3,7 +3,10 @@ package kafkaread
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
@@ -16,25 +19,26 @@ const (
 	lookEvery = 10 * time.Second
 )
 
-// reading is the state of one Read: the partitions of all topics that match the template.
+// reading is the state of one Read: the partitions of all topics that match the templates.
 type reading struct {
-	client   *wire.Client
-	template string
+	client    *wire.Client
+	templates []string
 	diagnose.ReadOptions
 	partitions map[string]*partition
 	looked     time.Time
 }
 
-// Read reads the topics that match the template. See [diagnose.Reader].
+// Read reads the topics that match the templates. There must be a topic that matches the first one. See
+// [diagnose.Reader].
 func Read(
-	ctx context.Context, c *wire.Client, template string, o diagnose.ReadOptions, handle func(*diagnose.Record) error,
+	ctx context.Context, c *wire.Client, templates []string, o diagnose.ReadOptions, handle func(*diagnose.Record) error,
 ) error {
-	r := &reading{client: c, template: template, ReadOptions: o, partitions: map[string]*partition{}}
+	r := &reading{client: c, templates: templates, ReadOptions: o, partitions: map[string]*partition{}}
 	if err := r.look(ctx, o.Since); err != nil {
 		return unlessEnded(ctx, err)
 	}
 	if len(r.partitions) == 0 && !o.Follow {
-		return wire.NoTopic(template)
+		return wire.NoTopic(templates[0])
 	}
 	for ctx.Err() == nil {
 		progress, err := r.fetch(ctx)
@@ -81,9 +85,18 @@ func wait(ctx context.Context, d time.Duration) {
 
 // look updates the topics, partitions and leaders. It reads new partitions starting at since.
 func (r *reading) look(ctx context.Context, since time.Time) error {
-	topics, err := r.client.TopicsLike(ctx, r.template)
-	if err != nil {
-		return err
+	var topics []wire.Topic
+	for n, template := range r.templates {
+		found, err := r.client.TopicsLike(ctx, template)
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			found = slices.DeleteFunc(found, func(t wire.Topic) bool {
+				return errors.Is(t.Err, kafkago.UnknownTopicOrPartition)
+			})
+		}
+		topics = append(topics, found...)
 	}
 	r.looked = time.Now()
 	for _, t := range topics {

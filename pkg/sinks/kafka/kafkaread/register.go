@@ -95,7 +95,7 @@ func (n *Names) record(cluster, uid string, value []byte) protocol.Record {
 // partition returns the partition of RegisterTopic. If the topic does not exist, the error wraps
 // kafkago.UnknownTopicOrPartition.
 func (n *Names) partition(ctx context.Context) (*partition, error) {
-	r := &reading{client: n.Client, template: RegisterTopic, partitions: map[string]*partition{}}
+	r := &reading{client: n.Client, templates: []string{RegisterTopic}, partitions: map[string]*partition{}}
 	if err := r.look(ctx, time.Time{}); err != nil {
 		return nil, noRegister(err)
 	}
@@ -119,7 +119,7 @@ func noRegister(err error) error {
 // entries returns the entries of the clusters that registered this name, in the order of registration.
 func (n *Names) entries(ctx context.Context, cluster string) (entries []entry, err error) {
 	prefix := n.Template + "/" + cluster + "/"
-	err = Read(ctx, n.Client, RegisterTopic, diagnose.ReadOptions{}, func(r *diagnose.Record) error {
+	err = Read(ctx, n.Client, []string{RegisterTopic}, diagnose.ReadOptions{}, func(r *diagnose.Record) error {
 		uid, ours := strings.CutPrefix(r.Key, prefix)
 		at := slices.IndexFunc(entries, func(e entry) bool { return e.UID == uid })
 		switch {
