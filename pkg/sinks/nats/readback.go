@@ -75,7 +75,9 @@ func (s *Sink) Forget() {
 }
 
 // FoundNothing implements [sinks.Resumer].
-func (s *Sink) FoundNothing() bool { return s.found.Empty() }
+func (s *Sink) FoundNothing() bool {
+	return s.found.Empty() && (s.control == nil || s.control.found.Empty())
+}
 
 // Fenced implements [sinks.Resumer]. Only a latest-state stream has a fence: the expected sequences.
 func (s *Sink) Fenced() bool { return s.headers.expects() && s.control == nil }
