@@ -58,7 +58,7 @@ func (s *Status) findings() (all []finding) {
 	if p := s.Configuration.Error; p != nil {
 		all = append(
 			all,
-			finding{Failing, "The configuration file is not in use, but the one before it: " + p.Text, p.Remedy},
+			finding{Failing, "The changed configuration was refused, and the earlier one stays in use: " + p.Text, p.Remedy},
 		)
 	}
 	if s.Checkpoint != nil && s.Checkpoint.Problem != nil {

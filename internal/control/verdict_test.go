@@ -107,7 +107,7 @@ func TestJudge(t *testing.T) {
 		},
 		"a wrong file": {
 			Status{Replica: leader, Configuration: Configuration{Error: &Problem{Text: "line 3", Remedy: "fix it"}}},
-			Failing, "The configuration file is not in use, but the one before it: line 3.", "fix it",
+			Failing, "The changed configuration was refused, and the earlier one stays in use: line 3.", "fix it",
 		},
 		"the checkpoint": {
 			Status{Replica: leader, Checkpoint: &Checkpoint{Problem: &Problem{Text: "checkpoint: disk full", Remedy: "make room"}}},
