@@ -29,8 +29,8 @@ func ParseChanged(name string, data []byte, running *Config) (*Config, error) {
 	return c, nil
 }
 
-// FixedValues returns the values of the keys that cannot change while the bridge runs. If one of them changes, the chart
-// replaces the Pod (`deltabridge.fixedConfig`).
+// FixedValues returns the values of the keys that cannot change while the bridge runs. If one of them changes, the
+// chart replaces the Pod (`deltabridge.fixedConfig`).
 func FixedValues(c *Config) map[string]any {
 	return map[string]any{
 		"cluster":     c.Cluster,

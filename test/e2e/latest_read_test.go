@@ -113,7 +113,11 @@ func (m *latestStates) gapsAreApart() {
 			m.t.Fatalf("control events of the %s: %v", where, records)
 		}
 		gap := new(event.GapInfo)
-		if err := json.Unmarshal(records[1].data, gap); err != nil || gap.Reason != event.ReasonRelist || gap.Position == nil {
+		if err := json.Unmarshal(
+			records[1].data,
+			gap,
+		); err != nil || gap.Reason != event.ReasonRelist ||
+			gap.Position == nil {
 			m.t.Fatalf("%s: not a gap with a position: %s, %v", where, records[1].data, err)
 		}
 		gaps = append(gaps, gap)
