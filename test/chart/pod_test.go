@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // The Pod has a token unless the bridge has a kubeconfig; the account itself gives none away.
@@ -148,7 +149,7 @@ func TestEmbeddedServer(t *testing.T) {
 }
 
 // The Pod of `helm test` is like that of the bridge: NetworkPolicies, admission and workload identity treat both alike.
-// A failed test prints its log.
+// Only the Service does not select it: it would count as a replica. A failed test prints its log.
 func TestTestPod(t *testing.T) {
 	out := template(t, "--values", chartDir+"/examples/everything.yaml")
 	bridge := statefulSet(t, out).Spec.Template
@@ -158,6 +159,19 @@ func TestTestPod(t *testing.T) {
 			o.decode(t, &pod)
 		}
 	}
+	for _, o := range objects(t, out) {
+		var service corev1.Service
+		if o.Kind != "Service" {
+			continue
+		}
+		o.decode(t, &service)
+		selector := labels.SelectorFromSet(service.Spec.Selector)
+		if !selector.Matches(labels.Set(bridge.Labels)) || selector.Matches(labels.Set(pod.Labels)) {
+			t.Errorf("the Service selects %v", service.Spec.Selector)
+		}
+	}
+	const component = "app.kubernetes.io/component"
+	pod.Labels[component] = bridge.Labels[component]
 	if diff := cmp.Diff(bridge.Labels, pod.Labels); diff != "" {
 		t.Errorf("labels: %s", diff)
 	}

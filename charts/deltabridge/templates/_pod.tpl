@@ -1,7 +1,8 @@
 {{/* The Pod of the bridge and the Pod of `helm test` share these parts, so that the test shows what the bridge can do. */}}
 
 {{- define "deltabridge.podLabels" -}}
-{{- toYaml (merge (include "deltabridge.selectorLabels" . | fromYaml) .Values.podLabels .Values.commonLabels) }}
+{{- $own := set (include "deltabridge.selectorLabels" .root | fromYaml) "app.kubernetes.io/component" .component }}
+{{- toYaml (merge $own .root.Values.podLabels .root.Values.commonLabels) }}
 {{- end }}
 
 {{- define "deltabridge.podSpec" -}}
@@ -122,7 +123,7 @@ volumeMounts:
 {{- define "deltabridge.podTemplate" -}}
 metadata:
   labels:
-    {{- include "deltabridge.podLabels" . | nindent 4 }}
+    {{- include "deltabridge.podLabels" (dict "root" . "component" "bridge") | nindent 4 }}
   annotations:
     {{- $config := include (ternary "deltabridge.fixedConfig" "deltabridge.config" .Values.reloadConfig) . }}
     {{- $own := dict "kubectl.kubernetes.io/default-container" "bridge" "checksum/config" (sha256sum $config) }}

@@ -47,7 +47,7 @@ func TestReplication(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			one := &topic{settings: map[string]string{"min.insync.replicas": c.insync}}
+			one := &topic{Check: &Check{}, settings: map[string]string{"min.insync.replicas": c.insync}}
 			one.Partitions = c.partitions
 			one.checkReplication()
 			wantFindings(t, one.findings, c.want)
