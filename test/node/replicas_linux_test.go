@@ -194,7 +194,8 @@ func isReady(pod *corev1.Pod) bool {
 func (n *node) standby(t *testing.T) {
 	leader, standby := n.awaitReplicas(t)
 	for pod, want := range map[*corev1.Pod][2]string{
-		leader: {"200 ready\n", "\ndeltabridge_leader 1\n"}, standby: {"200 ready: standby", "\ndeltabridge_leader 0\n"},
+		leader:  {"200 ready\n", "\ndeltabridge_leader 1\n"},
+		standby: {"200 ready\nwithout effect on readiness:\n- standby, the leader is ", "\ndeltabridge_leader 0\n"},
 	} {
 		if ready, metrics := get(t, pod, "/readyz"), get(t, pod, "/metrics"); !strings.HasPrefix(ready, want[0]) ||
 			!strings.Contains(metrics, want[1]) {
