@@ -21,8 +21,9 @@ type Resumer interface {
 	// Forget is called, like Positions, while no message is in flight. It means that no event comes again that was sent
 	// before the last call of Positions. The sink can forget what it had read back until then (see Found.Forget).
 	Forget()
-	// FoundNothing reports whether the sink has read back no record of an earlier process. Then all events that earlier
-	// processes have sent were committed. Like Send, it is called by the goroutine of the drain.
+	// FoundNothing reports whether the sink has read back everything that it must, and that was no record of an earlier
+	// process. Then all events that earlier processes have sent were committed. Like Send, it is called by the goroutine
+	// of the drain.
 	FoundNothing() bool
 	// Fenced reports whether the destination rejects what this process writes after another process with the same Writer
 	// has begun to write. Like Send, it is called by the goroutine of the drain.

@@ -31,6 +31,8 @@ func TestPartitions(t *testing.T) {
 			StoreDir:  t.TempDir(),
 			NoLog:     true,
 			NoSigs:    true,
+
+			JetStreamMaxStore: 1 << 40, // the usual limit depends on the room on the disk
 		},
 	)
 	if err != nil {

@@ -36,6 +36,7 @@ type progress struct {
 	// acknowledged before that message was sent.
 	doubtful map[event.Key]uint64
 	unsure   bool      // a message was perhaps written since the stream was read back
+	nothing  bool      // the stream had no message after the position of the earlier process
 	read     uint64    // the sequence up to which the stream was read back
 	failing  time.Time // since when the stream cannot be read; zero if it can
 }
@@ -76,7 +77,7 @@ func (s *Sink) Forget() {
 
 // FoundNothing implements [sinks.Resumer].
 func (s *Sink) FoundNothing() bool {
-	return s.found.Empty() && (s.control == nil || s.control.found.Empty())
+	return s.progress.nothing && (s.control == nil || s.control.progress.part == "" || s.control.progress.nothing)
 }
 
 // Fenced implements [sinks.Resumer]. Only a latest-state stream has a fence: the expected sequences.
@@ -157,7 +158,7 @@ func (s *Sink) begin(ctx context.Context, last uint64) error {
 			return fmt.Errorf("the position in stream %s was not stored: %w", s.cfg.Stream.Name, err)
 		}
 	}
-	s.progress = progress{part: s.destination, acked: next - 1, read: last}
+	s.progress = progress{part: s.destination, acked: next - 1, read: last, nothing: next > last}
 	return nil
 }
 

@@ -154,6 +154,26 @@ func TestConsumersRemoveMessages(t *testing.T) {
 	}
 }
 
+// A process that follows another one has found nothing only if the stream ends at the stored position, in a stream of
+// last messages too.
+func TestFoundNothing(t *testing.T) {
+	for name, edit := range map[string]func(*nats.Config){"plain": shortWindow, "latest": asMirror(0)} {
+		t.Run(name, func(t *testing.T) {
+			in := install(newBroker(t))
+			in.edit = edit
+			first := in.start(t)
+			send(t, first, sinktest.Message("a", 1, 100))
+			if in.start(t).FoundNothing() {
+				t.Error("there is a message after the stored position")
+			}
+			in.commit(first)
+			if !in.start(t).FoundNothing() {
+				t.Error("there is no message after the stored position")
+			}
+		})
+	}
+}
+
 // The connection breaks again and again while 50,000 messages are read back.
 func TestReadingBackIsInterrupted(t *testing.T) {
 	in := install(newBroker(t))
