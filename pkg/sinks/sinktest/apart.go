@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // Separator is implemented by a Destination whose sinks can send control events to another place.
@@ -105,7 +106,7 @@ func testMissingControlPlace(t *testing.T, _ Harness, d Destination) {
 	s.AddPlace(t)
 	await(t, "delivery of the control event", r.Parked.Empty)
 	r.finish(t)
-	if want := r.Sink.Part(Gap()); parts[0].Destination != want {
+	if want := r.Sink.Part(Gap()); !sinks.Overlap(parts[0].Destination, want) {
 		t.Errorf("parked for %s, want %s", parts[0].Destination, want)
 	}
 	expect(t, d.Records(t), all, false)
