@@ -120,16 +120,21 @@ func (s *Sink) validateDeadLetter(at *strictyaml.Section) {
 	case len(given) == 0:
 		at.Report("", "has no destination", "add file: {}")
 	}
-	if d.Topic != "" {
-		sinks.CheckTemplate(at, "topic", d.Topic, event.EscapeTopic, "dead-letters.{cluster}")
-	}
-	if d.Subject != "" {
-		sinks.CheckTemplate(at, "subject", d.Subject, event.EscapeSubject, "dead.{cluster}.{resource}")
-	} else if d.Stream != "" {
-		at.Report("stream", "has no effect without subject", "remove it, or add subject")
-	}
+	validatePlace(at, sinks.ControlPlace(d.LetterPlace), "dead-letters.{cluster}", "dead.{cluster}.{resource}")
 	if destination := s.Destination(); destination != nil {
 		destination.ValidateLetters(at, &d.LetterPlace)
+	}
+}
+
+// validatePlace checks the templates of a place. topic and subject are examples of valid ones.
+func validatePlace(at *strictyaml.Section, place sinks.ControlPlace, topic, subject string) {
+	if place.Topic != "" {
+		sinks.CheckTemplate(at, "topic", place.Topic, event.EscapeTopic, topic)
+	}
+	if place.Subject != "" {
+		sinks.CheckTemplate(at, "subject", place.Subject, event.EscapeSubject, subject)
+	} else if place.Stream != "" {
+		at.Report("stream", "has no effect without subject", "remove it, or add subject")
 	}
 }
 
@@ -148,14 +153,7 @@ func (s *Sink) validateControlEvents(sink *strictyaml.Section) {
 		at.Warn("none", "consumers cannot see the end of a resync, so they cannot delete what it did not contain",
 			"remove resync or none")
 	}
-	if c.Topic != "" {
-		sinks.CheckTemplate(at, "topic", c.Topic, event.EscapeTopic, "k8s-control")
-	}
-	if c.Subject != "" {
-		sinks.CheckTemplate(at, "subject", c.Subject, event.EscapeSubject, "k8s-control.{cluster}.{group}.{resource}")
-	} else if c.Stream != "" {
-		at.Report("stream", "has no effect without subject", "remove it, or add subject")
-	}
+	validatePlace(at, c.ControlPlace, "k8s-control", "k8s-control.{cluster}.{group}.{resource}")
 	if destination := s.Destinations.Destination(); destination != nil {
 		destination.ValidateControl(at, &c.ControlPlace)
 	}
