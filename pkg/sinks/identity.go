@@ -63,9 +63,8 @@ var ErrNameTaken = errors.New("the cluster's name is taken")
 // *ConnectError that wraps ErrNameTaken and mentions the name of the sink.
 func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 	found, err := d.Registered(ctx, owner.Cluster)
-	elsewhere := found.State != "" && found.State != owner.State
-	if err == nil &&
-		(found.UID == "" || found.UID == owner.UID && found.State != owner.State && !(elsewhere && owner.New)) {
+	moves := found.UID == owner.UID && found.State != owner.State && (found.State == "" || !owner.New)
+	if err == nil && (found.UID == "" || moves) {
 		if err = d.Register(ctx, owner, found.UID); err == nil {
 			found, err = d.Registered(ctx, owner.Cluster) // another cluster may have registered the name first
 		}
