@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -46,10 +47,20 @@ func startChanges(
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &randomChanges{stopped: cancel, ended: make(chan struct{})}
 	limiter := rate.NewLimiter(rate.Limit(perSecond), max(1, perSecond/4))
+	// A change is not interrupted: nobody would know whether it happens.
+	next := func() bool { return limiter.Wait(ctx) == nil }
+	var group sync.WaitGroup
+	workers := min(names, 1+perSecond/25) // each with objects of its own, so that hardly any request is in vain
+	for w := range workers {
+		var own []string
+		for n := w; n < names; n += workers {
+			own = append(own, fmt.Sprintf("c-%d", n))
+		}
+		group.Go(func() { r.run(t.Context(), next, cs, namespace, own, resources) })
+	}
 	go func() {
 		defer close(r.ended)
-		// A change is not interrupted: nobody would know whether it happens.
-		r.run(t.Context(), func() bool { return limiter.Wait(ctx) == nil }, cs, namespace, names, resources)
+		group.Wait()
 	}()
 	t.Cleanup(r.stop)
 	return r
@@ -60,14 +71,13 @@ func (r *randomChanges) run(
 	next func() bool,
 	cs kubernetes.Interface,
 	namespace string,
-	names int,
-	resources []string,
+	names, resources []string,
 ) {
 	api := cs.CoreV1().RESTClient()
 	payload := strings.Repeat("x", 600)
 	exists := map[string]bool{} // by resource and name
 	for n := 0; next(); n++ {
-		name, resource := fmt.Sprintf("c-%d", rand.IntN(names)), resources[rand.IntN(len(resources))]
+		name, resource := names[rand.IntN(len(names))], resources[rand.IntN(len(resources))]
 		var request *rest.Request
 		key := resource + "/" + name
 		remains := true
@@ -87,7 +97,7 @@ func (r *randomChanges) run(
 		case err == nil:
 			r.made.Add(1)
 			exists[key] = remains
-		case apierrors.IsAlreadyExists(err): // others change the same objects
+		case apierrors.IsAlreadyExists(err): // an earlier attempt was not answered
 			exists[key] = true
 		case apierrors.IsNotFound(err):
 			exists[key] = false

@@ -151,7 +151,7 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 		return
 	}
 	run("hand-overs", func(next *replicated) {
-		next.takeOver(next.jetStreamLog(), 560, slices.Repeat([]string{"stopped"}, 30))
+		next.takeOver(next.jetStreamLog(), 500, slices.Repeat([]string{"stopped"}, 30))
 	})
 	run("kills", func(next *replicated) {
 		kinds := slices.Repeat([]string{"killed", "killed", "killed", "killed", "killed", "killed", "hangs"}, 5)
@@ -170,10 +170,7 @@ func (r *replicated) takeOver(log stateLog, perSecond int, kinds []string) {
 	all := newReplicas(t, r.c.Kubeconfig(), r.namespace, log.config, r.configWithWindow())
 	leader := all.start()
 	leader.waitLeader()
-	var changes []*randomChanges
-	for range 8 {
-		changes = append(changes, startChanges(t, r.cs, r.namespace, 60, perSecond/8, r.resources...))
-	}
+	changes := startChanges(t, r.cs, r.namespace, 60, perSecond, r.resources...)
 	started := time.Now()
 	delivered, probed := watchPauses(t, r.js[0], "k8s.>"), watchProbe(t, r.js[0])
 	standby := all.start()
@@ -206,9 +203,7 @@ func (r *replicated) takeOver(log stateLog, perSecond int, kinds []string) {
 		pauses[kind] = append(pauses[kind], max(0, delivered.longest(began)-probed.longest(began)))
 	}
 	leader.waitLeader()
-	for _, c := range changes {
-		c.stop()
-	}
+	changes.stop()
 	lasted := time.Since(started)
 	truth := r.upTo(leader)
 	leader.stop()
