@@ -53,7 +53,7 @@ func run(t *testing.T, dir, program string, args ...string) (out string, err err
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for _, pattern := range []string{"*.md", "docs/*.md", "charts/deltabridge/README.md", "examples/consumers/README.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/integrations/*.md", "charts/deltabridge/README.md", "examples/consumers/README.md"} {
 		paths, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("%s: %v, %v", pattern, paths, err)

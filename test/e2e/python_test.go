@@ -24,15 +24,21 @@ var noIndex = regexp.MustCompile(
 	`NewConnectionError|ProxyError|ConnectTimeout|Failed to establish|Name or service not known|Temporary failure in name resolution|Network is unreachable`,
 )
 
-// pythonForExamples is a Python that has what the examples require, in .work/. The test is skipped where there is no
-// Python, or no way to its packages.
+// pythonForExamples is a Python that has what the examples require.
 func pythonForExamples(t *testing.T) string {
+	t.Helper()
+	return pythonWith(t, filepath.Join(pythonExamples, "requirements.txt"))
+}
+
+// pythonWith is a Python that has the packages of a file, in .work/. The test is skipped where there is no Python, or no
+// way to its packages.
+func pythonWith(t *testing.T, requirements string) string {
 	t.Helper()
 	system, err := exec.LookPath("python3")
 	if err != nil {
 		t.Skip("the Python examples need python3")
 	}
-	pins, err := os.ReadFile(filepath.Join(pythonExamples, "requirements.txt"))
+	pins, err := os.ReadFile(requirements)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +84,7 @@ func pythonForExamples(t *testing.T) string {
 		"--retries=1",
 		"--only-binary=:all:",
 		"-r",
-		filepath.Join(pythonExamples, "requirements.txt"),
+		requirements,
 	)
 	if out, err := install.CombinedOutput(); noIndex.Match(out) {
 		t.Skipf("the Python examples need an index of packages: %s", out)

@@ -4,7 +4,7 @@
 // # What it needs
 //
 // Java 17 or newer and Maven. The first use copies the jars that pom.xml names into .work/kafka in the
-// repository (about 45 MB, once; a lock file keeps test packages that run at once from doing it twice).
+// repository (about 45 MB, once; see package maven).
 // Where Java or Maven are missing, tests are skipped with the reason; with the environment variable CI set
 // they fail instead.
 //

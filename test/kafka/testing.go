@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"testing"
+
+	"github.com/deltabridge/deltabridge/test/maven"
 )
 
 // shared is the broker of a test binary: a start costs seconds, so its tests have one in common.
@@ -77,7 +79,7 @@ func skipOrFail(t testing.TB, err error) {
 	t.Helper()
 	switch {
 	case err == nil:
-	case errors.Is(err, errNoTools) && os.Getenv("CI") == "":
+	case errors.Is(err, maven.ErrNoTools) && os.Getenv("CI") == "":
 		t.Skip(err)
 	default:
 		t.Fatal(err)
