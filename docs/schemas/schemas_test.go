@@ -56,6 +56,9 @@ func TestSchemas(t *testing.T) {
 		if compiled.DraftVersion != 2020 {
 			t.Errorf("%s is of draft %d", name, compiled.DraftVersion)
 		}
+		if id := parsed(t, name)["$id"]; id != BaseURL+name+suffix || !strings.HasSuffix(BaseURL, "/docs/schemas/"+dir+"/") {
+			t.Errorf("%s: $id %s", name, id)
+		}
 	}
 	if _, ok := Get("none"); ok {
 		t.Error("a schema that is not there was found")
@@ -67,8 +70,9 @@ func TestSharedDefinitions(t *testing.T) {
 	all := map[string]any{}
 	for _, name := range Names() {
 		schema := parsed(t, name)
-		delete(schema, "$schema")
-		delete(schema, "$defs")
+		for _, key := range []string{"$schema", "$id", "$defs"} {
+			delete(schema, key)
+		}
 		all[name] = schema
 	}
 	for _, name := range Names() {

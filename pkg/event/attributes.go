@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/deltabridge/deltabridge/docs/schemas"
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 )
 
@@ -62,6 +63,7 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		yieldSet(yield, "subject", m.Subject()) &&
 		yieldSet(yield, "time", m.Time.UTC().Format(time.RFC3339Nano)) &&
 		yieldSet(yield, "datacontenttype", dataContentType) &&
+		yieldSet(yield, "dataschema", m.dataSchema()) &&
 		yieldSet(yield, "cluster", m.Cluster) &&
 		yieldSet(yield, "clusteruid", m.ClusterUID) &&
 		yieldSet(yield, "operation", operation) &&
@@ -80,6 +82,26 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		(m.Marks == nil || m.Marks.attributes(yield)) &&
 		(m.Context == nil || m.Context.attributes(yield)) &&
 		yieldSet(yield, "partitionkey", m.PartitionKey)
+}
+
+// dataSchema returns the URL of the JSON Schema of Data. It is empty for an object, because Kubernetes defines its form
+// (ADR 37).
+func (m *Message) dataSchema() string {
+	switch {
+	case m.Type == Gap:
+		return schemas.BaseURL + "gap.json"
+	case m.Type == Synced:
+		return schemas.BaseURL + "synced.json"
+	}
+	switch m.Payload {
+	case PayloadChange:
+		return schemas.BaseURL + "change.json"
+	case PayloadMetadata:
+		return schemas.BaseURL + "metadata.json"
+	case PayloadDebezium:
+		return schemas.BaseURL + "debezium.json"
+	}
+	return ""
 }
 
 func yieldSet(yield func(name, value string) bool, name, value string) bool {

@@ -62,6 +62,15 @@ func BenchmarkAttributes(b *testing.B) {
 			m.Attributes(func(name, value string) bool { size += len(name) + len(value); return true })
 		}
 	})
+	change := *m
+	change.Payload = PayloadChange
+	b.Run("binary with a dataschema", func(b *testing.B) {
+		b.ReportAllocs()
+		size := 0
+		for b.Loop() {
+			change.Attributes(func(name, value string) bool { size += len(name) + len(value); return true })
+		}
+	})
 	b.Run("structured", func(b *testing.B) {
 		b.ReportAllocs()
 		var buf []byte

@@ -292,7 +292,7 @@ func TestEnrichmentPage(t *testing.T) {
 func TestSchemasPage(t *testing.T) {
 	section := eventsPage(t, "Schemas")
 	for _, name := range schemas.Names() {
-		if !strings.Contains(section, "[`"+name+"`](schemas/"+name+".json)") {
+		if !strings.Contains(section, "[`"+name+"`](schemas/v1/"+name+".json)") {
 			t.Errorf("the page does not link %q", name)
 		}
 	}

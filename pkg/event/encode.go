@@ -85,6 +85,9 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		m.Identity.ResourceVersion = ev.LeftAt
 	}
 	m.ID = objectID(m, ev.Selected, ev.Change)
+	if e.Payload != PayloadObject {
+		m.Payload = e.Payload
+	}
 	if e.PartitionKey != nil {
 		m.PartitionKey = e.PartitionKey.Expand(m)
 	}

@@ -13,7 +13,7 @@ func TestStoredMessagesComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &Encoder{Cluster: "prod", Content: ContentStructured, PartitionKey: key}
+	e := &Encoder{Cluster: "prod", Content: ContentStructured, Payload: PayloadChange, PartitionKey: key}
 	for _, ev := range []Event{
 		{Type: Added, Resource: pods, Object: podAt(t, "17"), InitialList: true},
 		{Type: Deleted, Resource: pods, Object: podAt(t, "17"), LeftAt: "18"},

@@ -66,6 +66,8 @@ type Message struct {
 	ID string `json:"id"`
 	// PartitionKey is the Kafka key. It is empty for sinks without keys.
 	PartitionKey string `json:"pk,omitempty"`
+	// Payload is the form of Data, for the attribute dataschema. It is empty for PayloadObject and for control events.
+	Payload Payload `json:"pl,omitempty"`
 	// Data is the payload, a JSON document. It can share memory with the informer's index and with other sinks.
 	Data []byte `json:"-"`
 	// Structured selects the structured content mode. Sinks must send Body, never Data.

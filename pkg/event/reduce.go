@@ -61,6 +61,9 @@ func Reduce(m *Message, marks Marks) (*Message, error) {
 	}
 	reduced := *m
 	reduced.Data, reduced.Marks = data, &marks
+	if reduced.Payload == "" {
+		reduced.Payload = PayloadMetadata
+	}
 	return &reduced, nil
 }
 

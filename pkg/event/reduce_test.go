@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/docs/schemas"
 )
 
 const (
@@ -100,6 +102,9 @@ func TestReduce(t *testing.T) {
 				want["dataomitted"], want["datasize"], want["dataref"], want["datadigest"] = "oversize", jsonNumber(
 					len(whole),
 				), "r", "d"
+				if test.payload == PayloadObject {
+					want["dataschema"] = schemas.BaseURL + "metadata.json"
+				}
 				if diff := cmp.Diff(want, attributes(reduced)); diff != "" {
 					t.Errorf("attributes (-want +got):\n%s", diff)
 				}

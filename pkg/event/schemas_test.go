@@ -142,6 +142,19 @@ func dataSchema(typ Type, payload Payload) string {
 	return string(payload)
 }
 
+// checkDataSchema: the attribute dataschema names the schema, except that of the object, which Kubernetes defines.
+func checkDataSchema(t *testing.T, m *Message, name string) {
+	t.Helper()
+	want := ""
+	if name != "object" {
+		text, _ := schemas.Get(name)
+		want = unmarshal(t, []byte(text)).(map[string]any)["$id"].(string)
+	}
+	if got := attributes(m)["dataschema"]; got != want {
+		t.Errorf("%s with the schema %q has the dataschema %q", m.ID, name, got)
+	}
+}
+
 // Whatever is encoded is valid, and has no member that its schema does not name.
 func TestWhatIsEncodedIsValid(t *testing.T) {
 	compiled := map[string]*jsonschema.Schema{}
@@ -176,6 +189,7 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 						m := encode(t, e, ev)
 						m.ClusterUID = "k1"
 						check(dataSchema(ev.Type, payload), m.Data)
+						checkDataSchema(t, m, dataSchema(ev.Type, payload))
 						check("cloudevent", structured(m))
 						if content == ContentStructured && !bytes.Equal(m.Body(), structured(m)) {
 							t.Errorf("the body is %s", m.Body())
@@ -200,6 +214,7 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 								name = "metadata"
 							}
 							check(name, reduced.Data)
+							checkDataSchema(t, reduced, name)
 							check("cloudevent", structured(reduced))
 							reduced.Attributes(func(name, _ string) bool { attributesSeen[name] = true; return true })
 						}

@@ -231,7 +231,7 @@ var testName = regexp.MustCompile("`(Test[A-Z]\\w*)`")
 // TestNamesOfTests: each test that a page names exists.
 func TestNamesOfTests(t *testing.T) {
 	exist := map[string]bool{}
-	for _, dir := range []string{"bench", "cmd", "examples", "internal", "pkg", "test", "tools"} {
+	for _, dir := range []string{"bench", "cmd", "docs", "examples", "internal", "pkg", "test", "tools"} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") {
 				return err

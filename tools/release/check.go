@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,29 @@ func (r *release) check(ctx context.Context) (changes string, err error) {
 	if changes = strings.TrimSpace(changes); changes == "" {
 		errs = append(errs, fmt.Errorf("CHANGELOG.md must have a section %q with text", "## "+r.Tag()+" - YYYY-MM-DD"))
 	}
-	return changes, errors.Join(errs...)
+	return changes, errors.Join(append(errs, r.checkSchemas())...)
+}
+
+// checkSchemas returns an error unless the schemas of events are stored as those of the last release, with which the
+// tests compare all later ones.
+func (r *release) checkSchemas() error {
+	const dir = "docs/schemas"
+	paths, err := filepath.Glob(filepath.Join(r.Dir, dir, "v*", "*.json"))
+	if err != nil || len(paths) == 0 {
+		return errors.Join(err, errors.New("there are no schemas in "+dir))
+	}
+	for _, path := range paths {
+		schema, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		version, name := filepath.Base(filepath.Dir(path)), filepath.Base(path)
+		stored, err := os.ReadFile(filepath.Join(r.Dir, dir, "testdata", "released", version, name))
+		if err != nil || !bytes.Equal(schema, stored) {
+			return fmt.Errorf("%s/%s/%s must be stored as released: go test ./%s -update", dir, version, name, dir)
+		}
+	}
+	return nil
 }
 
 // checkTree returns an error unless the working tree is the commit, and the version is a tag of the commit.

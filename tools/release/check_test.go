@@ -27,7 +27,7 @@ const changelog = `# Changelog
 - Something old.
 `
 
-// A release is refused if the tag, the chart, CHANGELOG.md and the working tree do not agree.
+// A release is refused if the tag, the chart, CHANGELOG.md, the schemas and the working tree do not agree.
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -79,11 +79,22 @@ func TestCheck(t *testing.T) {
 			edit(t, r, "CHANGELOG.md", "### Added\n\n- Something new.\n", "")
 			commit(t, r, "v1.2.3")
 		}, `CHANGELOG.md must have a section "## 1.2.3 - YYYY-MM-DD" with text`},
+		{"schema that is not stored", func(t *testing.T, r *release) {
+			write(t, filepath.Join(r.Dir, "docs/schemas/v2/gap.json"), "{}")
+			commit(t, r, "v1.2.3")
+		}, "docs/schemas/v2/gap.json must be stored as released"},
+		{"schema that has changed", func(t *testing.T, r *release) {
+			write(t, filepath.Join(r.Dir, "docs/schemas/v1/gap.json"), "{}\n")
+			commit(t, r, "v1.2.3")
+		}, "docs/schemas/v1/gap.json must be stored as released"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &release{Build: artifact.Build{Dir: t.TempDir(), Version: "v1.2.3"}}
 			write(t, filepath.Join(r.Dir, "CHANGELOG.md"), changelog)
 			write(t, filepath.Join(r.Dir, chartDir, "Chart.yaml"), "name: deltabridge\nversion: 1.2.3\nappVersion: 1.2.3\n")
+			for _, dir := range []string{"v1", "testdata/released/v1"} {
+				write(t, filepath.Join(r.Dir, "docs/schemas", dir, "gap.json"), "{}")
+			}
 			git(t, r.Dir, "init", "--quiet")
 			commit(t, r, "v1.2.3")
 			c.change(t, r)

@@ -6,8 +6,8 @@
 // Contract:
 //
 //   - The tag vX.Y.Z is the only version: the chart's version and appVersion must be X.Y.Z, and CHANGELOG.md must have
-//     a section "X.Y.Z - DATE". The working tree must be the commit of the tag. If not, nothing is written. With
-//     -check, the command checks only this.
+//     a section "X.Y.Z - DATE". The working tree must be the commit of the tag, and the schemas of events must be stored
+//     as released. If not, nothing is written. With -check, the command checks only this.
 //   - -bin contains OS_ARCH/bridge for each platform, and -image is the output of tools/image.
 //   - OUT/assets are the files to upload: for each platform an archive and an SBOM; the chart; the manifest for krew;
 //     the provenance; and the checksums of all of them.

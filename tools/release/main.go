@@ -39,7 +39,7 @@ func main() {
 	flag.StringVar(&r.image, "image", "", "`directory` that tools/image has written")
 	flag.StringVar(&r.helm, "helm", "helm", "`path` of Helm")
 	flag.StringVar(&r.out, "out", "", "output `directory`: assets, chart and notes.md in it are replaced")
-	checkOnly := flag.Bool("check", false, "only check that the tag, the chart, CHANGELOG.md and the working tree agree")
+	checkOnly := flag.Bool("check", false, "only check what can prevent the release")
 	flag.Parse()
 	ctx := context.Background()
 	notes, err := r.check(ctx)

@@ -120,6 +120,11 @@ func project(t *testing.T) *release {
 	// Whatever CHANGELOG.md contains: it can already have this section, or nothing that is not released.
 	edit(t, r, "CHANGELOG.md", "## Unreleased\n", "## Unreleased\n\n- Nothing yet.\n\n## "+r.Tag()+
 		" - 2026-01-02\n\n- See [upgrading](docs/operations.md#upgrading), or [this](https://example.com/a).\n\n## Earlier\n")
+	schemas := filepath.Join(r.Dir, "docs", "schemas")
+	stored := filepath.Join(schemas, "testdata", "released", "v1")
+	if err := errors.Join(os.RemoveAll(stored), os.CopyFS(stored, os.DirFS(filepath.Join(schemas, "v1")))); err != nil {
+		t.Fatal(err)
+	}
 	git(t, r.Dir, "init", "--quiet")
 	commit(t, r, r.Version)
 	if _, err := output(exec.CommandContext(t.Context(), "make", "-s", "-C", "../..", "bin/tools/helm")); err != nil {

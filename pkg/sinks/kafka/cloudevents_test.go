@@ -89,7 +89,7 @@ func TestCloudEventsSDK(t *testing.T) {
 	s := connected(t, Config{Brokers: []string{broker.Addr()}, Topic: "cloudevents"})
 
 	m := sinktest.Message(`system:odd "name"/ü%`, 1, 400)
-	m.Type, m.FinalStateUnknown = event.Deleted, true
+	m.Type, m.FinalStateUnknown, m.Payload = event.Deleted, true, event.PayloadDebezium
 	structured := *m
 	structured.Structured = true
 	gap := sinktest.Gap()
@@ -120,6 +120,9 @@ func attributesOfEvent(ev *ce.Event) map[string]string {
 	all := map[string]string{
 		"specversion": ev.SpecVersion(), "id": ev.ID(), "source": ev.Source(), "type": ev.Type(), "subject": ev.Subject(),
 		"time": ev.Time().Format(time.RFC3339Nano), "datacontenttype": ev.DataContentType(),
+	}
+	if s := ev.DataSchema(); s != "" {
+		all["dataschema"] = s
 	}
 	for name, value := range ev.Extensions() {
 		all[name] = fmt.Sprint(value)

@@ -15,6 +15,7 @@ import (
 	ce "github.com/cloudevents/sdk-go/v2/event"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
 
@@ -106,6 +107,9 @@ func attributesOf(ev *ce.Event) (map[string]string, []byte) {
 	if s := ev.Subject(); s != "" {
 		out["subject"] = s
 	}
+	if s := ev.DataSchema(); s != "" {
+		out["dataschema"] = s
+	}
 	for name, value := range ev.Extensions() {
 		out[name] = fmt.Sprint(value)
 	}
@@ -119,6 +123,7 @@ func TestCloudEventsSDKReadsBothContents(t *testing.T) {
 	binary, structured := sinktest.Message("odd name/ü%", 1, 400), sinktest.Message("odd name/ü%", 1, 400)
 	structured.Structured = true
 	structured.ID += "s" // or the stream would drop it
+	binary.Payload, structured.Payload = event.PayloadChange, event.PayloadChange
 	plain := sinktest.Message("b", 1, 100)
 	plain.Identity.Manager = ""
 	send(t, sink, binary, structured, plain, sinktest.Message("c", 1, 100))

@@ -56,6 +56,9 @@ func (f *file) Records(t testing.TB) (out []sinktest.Record) {
 			"specversion": ev.SpecVersion(), "id": ev.ID(), "source": ev.Source(), "type": ev.Type(), "subject": ev.Subject(),
 			"time": ev.Time().Format(time.RFC3339Nano), "datacontenttype": ev.DataContentType(),
 		}
+		if s := ev.DataSchema(); s != "" {
+			attributes["dataschema"] = s
+		}
 		for name, value := range ev.Extensions() {
 			attributes[name] = fmt.Sprint(value)
 		}
