@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/internal/guard"
 	"github.com/deltabridge/deltabridge/internal/page"
 	"github.com/deltabridge/deltabridge/internal/reload"
@@ -26,7 +27,10 @@ func newTestFrontend(t *testing.T) *frontend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := reload.New(reload.Options{Config: config.Default(), Level: new(slog.LevelVar)})
+	r, err := reload.New(reload.Options{
+		Config: config.Default(), Level: new(slog.LevelVar),
+		Build: func(*config.Config) (engine.Options, error) { return engine.Options{}, nil },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ type engines struct {
 // runEngines runs engines with the configuration in a file with a text, in a bubble. The function ends them.
 func runEngines(t *testing.T, text string, edit func(*fakeEngine)) (e *engines, end func() error) {
 	t.Helper()
-	e = &engines{t: t, edit: edit, ended: make(chan error, 1)}
+	e = &engines{t: t, edit: edit, ended: make(chan error, 1), builds: 1} // New has built the parts of the first engine
 	e.Reloader, e.write = reloadingFrom(t, text)
 	e.opts.Build = func(*config.Config) (engine.Options, error) {
 		e.builds++

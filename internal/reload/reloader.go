@@ -73,14 +73,17 @@ type Reloader struct {
 	changed chan struct{}    // has an element after pending was set
 }
 
-// New returns a Reloader. It returns an error if the file cannot be read.
+// New returns a Reloader. It returns an error if the file cannot be read, or if the parts of an engine cannot be built.
 func New(o Options) (*Reloader, error) {
 	if o.Peers == nil {
 		o.Peers = control.ReadStatus
 	}
-	first := &Loaded{Config: o.Config}
+	parts, err := o.Build(o.Config)
+	if err != nil {
+		return nil, err
+	}
+	first := &Loaded{Config: o.Config, parts: &parts}
 	if o.File != "" {
-		var err error
 		if first.Hash, err = HashFile(o.File); err != nil {
 			return nil, err
 		}

@@ -56,6 +56,20 @@ func writeFile(t *testing.T, path, text string) {
 	}
 }
 
+// A configuration whose parts cannot be built is refused at the start, as at a reload.
+func TestRefusedAtTheStart(t *testing.T) {
+	refused := errors.New("no parts")
+	build := func(*config.Config) (engine.Options, error) { return engine.Options{}, refused }
+	if _, err := New(
+		Options{Config: config.Default(), Level: new(slog.LevelVar), Build: build},
+	); !errors.Is(
+		err,
+		refused,
+	) {
+		t.Error(err)
+	}
+}
+
 // A valid file is used, and everything else changes nothing and is reported.
 func TestReload(t *testing.T) {
 	for name, c := range map[string]struct {
