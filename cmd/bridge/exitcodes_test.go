@@ -19,7 +19,10 @@ func TestExitCodes(t *testing.T) {
 	good := writeFile(t, filepath.Join(dir, "good.yaml"), lines)
 	broken := writeFile(t, filepath.Join(dir, "broken.yaml"), "kubeconfig: broken.yaml\n"+lines)
 	bad := writeFile(t, filepath.Join(dir, "bad.yaml"), "clutser: a")
+	key := writeFile(t, filepath.Join(dir, "key"), "short")
 	failing := writeFile(t, filepath.Join(dir, "a_test.yaml"), testFile)
+	short, valid := runFile(t, "127.0.0.1:0")
+	writeFile(t, short, "redactionKeyFile: "+key+"\n"+valid)
 	part := answering(t, `{"sink":"a","resources":2,"objects":5,"skipped":["pods: forbidden"]}`)
 	seen := map[int]bool{}
 	for _, tt := range []struct {
@@ -56,6 +59,7 @@ func TestExitCodes(t *testing.T) {
 		{exitUsage, []string{"dead-letters", "list", "-c", good, "--sink", "none"}},
 		{exitConfig, []string{"check", "-c", bad}},
 		{exitConfig, []string{"run", "-c", bad}},
+		{exitConfig, []string{"run", "-c", short}}, // the key is too short
 		{exitConfig, []string{"doctor", "-c", filepath.Join(dir, "none.yaml")}},
 		{exitConfig, []string{"rbac"}},
 	} {

@@ -24,10 +24,7 @@ import (
 )
 
 func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
-	var (
-		lines    bool
-		profiles string
-	)
+	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Stream changes until SIGINT or SIGTERM",
@@ -41,34 +38,53 @@ func newRunCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	file := newConfigFile(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		cfg, err := file.load()
-		if errors.Is(err, errNoConfig) {
-			cfg, err = config.Default(), nil
-			lines = lines || !cmd.Flags().Changed("print")
-		}
-		if err != nil {
-			return err
-		}
-		var out io.Writer
-		if lines {
-			out = stdout
-		}
-		if profiles != "" {
-			stop, err := servePprof(cmd.Context(), profiles, stderr)
+		if f.profiles != "" {
+			stop, err := servePprof(cmd.Context(), f.profiles, stderr)
 			if err != nil {
 				return err
 			}
 			defer stop()
 		}
-		path, _, _ := file.find()
-		return run(cmd.Context(), cfg, path, out, stderr)
+		f.printSet = cmd.Flags().Changed("print")
+		start := func() error { return f.start(cmd.Context(), file, stdout, stderr) }
+		if !f.wait {
+			return start()
+		}
+		return untilAccepted(cmd.Context(), file, stderr, start)
 	}
-	cmd.Flags().BoolVar(&lines, "print", false,
+	cmd.Flags().BoolVar(&f.print, "print", false,
 		"print a line for each acknowledged event, and one for an initial list (default without a configuration file)")
+	cmd.Flags().BoolVar(&f.wait, "wait-for-config", false, "if the configuration is refused at the start, do not exit: "+
+		"serve the reason over HTTP, and start when the file is corrected")
 	cmd.Flags().
-		StringVar(&profiles, "pprof", "", "serve profiles of this process at this `address`, without authentication")
+		StringVar(&f.profiles, "pprof", "", "serve profiles of this process at this `address`, without authentication")
 	_ = cmd.Flags().MarkHidden("pprof") // only benchmarks use this flag
 	return cmd
+}
+
+// runFlags are the flags of `bridge run`.
+type runFlags struct {
+	print, printSet, wait bool
+	profiles              string
+}
+
+// start reads the configuration and runs the bridge.
+func (f *runFlags) start(ctx context.Context, file *configFile, stdout, stderr io.Writer) error {
+	cfg, err := file.load()
+	lines := f.print
+	if errors.Is(err, errNoConfig) {
+		cfg, err = config.Default(), nil
+		lines = lines || !f.printSet
+	}
+	if err != nil {
+		return err
+	}
+	var out io.Writer
+	if lines {
+		out = stdout
+	}
+	path, _, _ := file.find()
+	return run(ctx, cfg, path, out, stderr)
 }
 
 // run builds and runs the bridge. file is the configuration file, or empty. If out is not nil, run prints each
@@ -96,7 +112,7 @@ func run(ctx context.Context, cfg *config.Config, file string, out, stderr io.Wr
 		File: file, Config: cfg, Name: name, Level: level, Logger: log,
 		Build: func(cfg *config.Config) (engine.Options, error) { return assemble.Options(cfg, kube, version, log) },
 	}); err != nil {
-		return err
+		return &exitError{err, exitConfig}
 	}
 	if b.server, err = newFrontend(cfg, name, kube, b.reload, log); err != nil {
 		return err
@@ -121,15 +137,19 @@ func newFrontend(
 	if err != nil {
 		return nil, err
 	}
-	role := control.Single
-	if cfg.State.Log != nil {
-		role = control.Standby
-	}
-	f, err := listen(cfg.HTTP.Listen, name, role, g, reloader)
+	f, err := listen(cfg.HTTP.Listen, name, roleOf(cfg), g, reloader)
 	if err == nil && cfg.HTTP.UI {
 		f.page = newPage(f, log)
 	}
 	return f, err
+}
+
+// roleOf returns the role of a process that has just started.
+func roleOf(cfg *config.Config) control.Role {
+	if cfg.State.Log != nil {
+		return control.Standby
+	}
+	return control.Single
 }
 
 // newPage returns the live page of a frontend.

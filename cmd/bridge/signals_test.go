@@ -15,26 +15,29 @@ import (
 	"github.com/creack/pty"
 )
 
-// started is a process of `bridge run`.
+// started is a process of the bridge.
 type started struct {
 	*exec.Cmd
 
 	log *bufio.Scanner
 }
 
-// startRun starts `bridge run` in a process. With terminal, this is its standard input.
-func startRun(t *testing.T, terminal *os.File) started {
+// runFile writes a configuration file with which `bridge run` starts, although it finds no API server. It returns the
+// file and its text.
+func runFile(t *testing.T, address string) (file, text string) {
 	t.Helper()
 	dir := t.TempDir()
 	kubeconfig := writeFile(t, filepath.Join(dir, "kubeconfig"), "apiVersion: v1\nkind: Config\ncurrent-context: c\n"+
 		"contexts: [{name: c, context: {cluster: c, user: u}}]\nclusters: [{name: c, cluster: {server: \"http://127.0.0.1:1\"}}]\n"+
 		"users: [{name: u, user: {}}]\n")
-	file := writeFile(
-		t,
-		filepath.Join(dir, "bridge.yaml"),
-		"kubeconfig: "+kubeconfig+"\nhttp: {listen: \"127.0.0.1:0\"}\n"+
-			"state: {path: "+filepath.Join(dir, "state")+"}\nsinks: [{name: lines, stdout: {}}]\n",
-	)
+	text = "kubeconfig: " + kubeconfig + "\nhttp: {listen: \"" + address + "\"}\n" +
+		"state: {path: " + filepath.Join(dir, "state") + "}\nsinks: [{name: lines, stdout: {}}]\n"
+	return writeFile(t, filepath.Join(dir, "bridge.yaml"), text), text
+}
+
+// startProcess starts the bridge in a process. terminal, if it is not nil, is its standard input.
+func startProcess(t *testing.T, terminal *os.File, args ...string) started {
+	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +47,7 @@ func startRun(t *testing.T, terminal *os.File) started {
 	t.Cleanup(func() { signal.Stop(hangups) })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, program, "run", "--config", file)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = append(os.Environ(), asCommand+"=1")
 	if terminal != nil {
 		cmd.Stdin, cmd.SysProcAttr = terminal, &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -56,9 +59,16 @@ func startRun(t *testing.T, terminal *os.File) started {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s := started{cmd, bufio.NewScanner(log)}
+	return started{cmd, bufio.NewScanner(log)}
+}
+
+// startRun starts `bridge run` with a configuration file. terminal, if it is not nil, is its standard input.
+func startRun(t *testing.T, terminal *os.File) (s started, file, text string) {
+	t.Helper()
+	file, text = runFile(t, "127.0.0.1:0")
+	s = startProcess(t, terminal, "run", "--config", file)
 	s.expect(t, `msg="starting bridge" version=dev config=`+file)
-	return s
+	return s, file, text
 }
 
 // expect reads the log up to a line with some text.
@@ -85,18 +95,13 @@ func (s started) end(t *testing.T) {
 
 // A daemon reads its configuration again after SIGHUP. It goes on with the earlier one if the file has a mistake.
 func TestHangup(t *testing.T) {
-	s := startRun(t, nil)
-	file := s.Args[len(s.Args)-1]
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, file, text := startRun(t, nil)
 	for _, change := range []struct{ append, want string }{
 		{"", `msg="SIGHUP received" answer="the configuration has not changed"`},
 		{"shutdownTimeout: 1h1\n", "changed configuration refused, continuing with the earlier one"},
 		{"shutdownTimeout: 1h\n", "changed configuration is in use"},
 	} {
-		writeFile(t, file, string(text)+change.append)
+		writeFile(t, file, text+change.append)
 		if err := s.Process.Signal(syscall.SIGHUP); err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +121,7 @@ func TestClosedTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer terminal.Close()
-	s := startRun(t, terminal)
+	s, _, _ := startRun(t, terminal)
 	if err := control.Close(); err != nil {
 		t.Fatal(err)
 	}

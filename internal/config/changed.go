@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 
@@ -46,3 +47,11 @@ func FixedValues(c *Config) map[string]any {
 
 // Same reports whether two configurations have the same values.
 func Same(a, b *Config) bool { return reflect.DeepEqual(a, b) }
+
+// Readable returns what can be read of the configuration file at path, which may have mistakes. Everything else has its
+// default.
+func Readable(path string) *Config {
+	data, _ := os.ReadFile(path) // without a file, everything has its default
+	c, _ := strictyaml.DecodeOffline[Config](path, data)
+	return c
+}

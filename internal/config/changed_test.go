@@ -2,6 +2,7 @@ package config
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -39,5 +40,27 @@ func TestParseChanged(t *testing.T) {
 		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
+	}
+}
+
+// Mistakes elsewhere in the file do not hide a value.
+func TestReadable(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bridge.yaml")
+	for text, want := range map[string]string{
+		"http: {listen: \":1\"}\nsinks: [{nam: a}]\nstate: {log: {}}": ":1",
+		"http: {listen: 1, ui: yes}":                                  ":8080",
+		"http: [":                                                     ":8080",
+		"":                                                            ":8080",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := Readable(path)
+		if c.HTTP.Listen != want || (c.State.Log != nil) != strings.Contains(text, "log:") {
+			t.Errorf("%q: %q, %+v", text, c.HTTP.Listen, c.State)
+		}
+	}
+	if c := Readable(path + ".none"); c.HTTP.Listen != ":8080" {
+		t.Errorf("without a file: %q", c.HTTP.Listen)
 	}
 }

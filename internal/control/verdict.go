@@ -43,10 +43,14 @@ func (s *Status) Judge() {
 
 // findings returns what is not in order.
 func (s *Status) findings() (all []finding) {
-	r := &s.Replica
+	r, refused := &s.Replica, s.Configuration.Error
 	switch {
 	case slices.Contains(r.NotReady, ShuttingDown):
 		return []finding{{Stopping, "The bridge is shutting down", ""}}
+	case refused != nil && s.Configuration.Loaded.IsZero():
+		return []finding{
+			{Failing, "The configuration is refused, so the bridge has not started: " + refused.Text, refused.Remedy},
+		}
 	case r.Role == Standby && r.Ready:
 		return []finding{{
 			Unknown, "This replica is a standby that can take over; the leader knows whether everything is delivered",
@@ -55,11 +59,10 @@ func (s *Status) findings() (all []finding) {
 	case r.Role == Standby:
 		return []finding{{Waiting, "This standby cannot take over: " + strings.Join(r.NotReady, "; "), ""}}
 	}
-	if p := s.Configuration.Error; p != nil {
-		all = append(
-			all,
-			finding{Failing, "The changed configuration was refused, and the earlier one stays in use: " + p.Text, p.Remedy},
-		)
+	if refused != nil {
+		all = append(all, finding{
+			Failing, "The changed configuration was refused, and the earlier one stays in use: " + refused.Text, refused.Remedy,
+		})
 	}
 	if s.Checkpoint != nil && s.Checkpoint.Problem != nil {
 		p := s.Checkpoint.Problem

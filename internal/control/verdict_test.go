@@ -106,8 +106,15 @@ func TestJudge(t *testing.T) {
 			Failing, "pods and 1 more: list: forbidden (and 2 more problems).", "bridge rbac",
 		},
 		"a wrong file": {
-			Status{Replica: leader, Configuration: Configuration{Error: &Problem{Text: "line 3", Remedy: "fix it"}}},
+			Status{Replica: leader, Configuration: Configuration{Loaded: now, Error: &Problem{Text: "line 3", Remedy: "fix it"}}},
 			Failing, "The changed configuration was refused, and the earlier one stays in use: line 3.", "fix it",
+		},
+		"a wrong file at the start": {
+			Status{
+				Replica:       Replica{Role: Standby, NotReady: []string{"refused"}},
+				Configuration: Configuration{Error: &Problem{Text: "line 3", Remedy: "fix it"}},
+			},
+			Failing, "The configuration is refused, so the bridge has not started: line 3.", "fix it",
 		},
 		"the checkpoint": {
 			Status{Replica: leader, Checkpoint: &Checkpoint{Problem: &Problem{Text: "checkpoint: disk full", Remedy: "make room"}}},

@@ -140,8 +140,11 @@ func (t *text) state(s *control.Status) {
 	if c.File == "" {
 		return
 	}
-	t.line("configuration: %s %s, in use since %s", console.Clean(c.File), console.Clean(c.Hash),
-		c.Loaded.Local().Format(time.DateTime))
+	use := ", not in use"
+	if !c.Loaded.IsZero() {
+		use = " " + console.Clean(c.Hash) + ", in use since " + c.Loaded.Local().Format(time.DateTime)
+	}
+	t.line("configuration: %s%s", console.Clean(c.File), use)
 	t.problem(c.Error)
 	if c.Waits != "" {
 		t.line("  a changed file waits: %s", console.Clean(c.Waits))

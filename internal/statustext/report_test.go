@@ -146,6 +146,20 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
+// A bridge that has refused its configuration at the start has none in use.
+func TestRefusedAtTheStart(t *testing.T) {
+	var out strings.Builder
+	s := &control.Status{Configuration: control.Configuration{
+		File: "bridge.yaml", Error: &control.Problem{Text: "line 3", Remedy: "correct it"},
+	}}
+	if err := (&Report{Replicas: []control.Answer{{Status: s}}}).WriteTable(&out, console.Style{}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(out.String(), "\nconfiguration: bridge.yaml, not in use\n  line 3\n    -> correct it\n") {
+		t.Error(out.String())
+	}
+}
+
 func TestNumbers(t *testing.T) {
 	for _, test := range []struct{ got, want string }{
 		{size(0), "0B"},
