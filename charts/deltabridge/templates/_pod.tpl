@@ -144,6 +144,7 @@ spec:
       args:
         - run
         - --config=/etc/deltabridge/config/bridge.yaml
+        - --wait-for-config
         {{- range .Values.extraArgs }}
         - {{ . | quote }}
         {{- end }}
