@@ -59,6 +59,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		rows{ch, labels}.collectInformer(s)
 	}
 	for source, sinks := range c.tracker.Lags() {
+		delete(sinks, eventCounts)
 		for sink, lag := range sinks {
 			rows{ch, prometheus.Labels{"source": source, "sink": sink}}.collectLag(lag)
 		}

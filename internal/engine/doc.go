@@ -6,9 +6,9 @@
 //
 //	options.go     the options of an engine: its sinks, scopes, buffers and other parts
 //	engine.go      Engine: opens all parts, starts them, and stops them in stages
-//	http.go        the HTTP endpoints for metrics, liveness and readiness
 //	set.go         the API server client and the set of informers
 //	enrichment.go  the index of facts from which events are enriched; it sees every change before the pipelines
+//	kubernetesevents.go  counts the occurrences of Kubernetes Events
 //	listener.go    listener: the handler that connects one informer to one pipeline; it filters, encodes and pushes
 //	refilter.go    the events that a listener sends after the filter of its sink was changed
 //	queue.go       the queue of a pipeline, in memory and on disk

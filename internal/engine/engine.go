@@ -29,7 +29,8 @@ type Engine struct {
 	options    Options
 	metrics    *metrics.Metrics
 	tracker    *tracker.Tracker
-	enrichment *enrichment // nil if no sink requires enrichment
+	enrichment *enrichment   // nil if no sink requires enrichment
+	events     *eventCounter // nil if Kubernetes Events are not counted
 	pipelines  []*pipeline
 	set        *fleet.Fleet
 	resyncs    *resyncer
@@ -52,6 +53,9 @@ func New(o Options) (*Engine, error) {
 	e := &Engine{options: o, metrics: o.Metrics, replaced: make(chan struct{}), undelivered: map[string]int64{}}
 	e.reading, e.stopReading = context.WithCancel(context.Background())
 	e.tracker = e.newTracker()
+	if o.KubernetesEvents {
+		e.events = &eventCounter{total: o.Metrics.KubernetesEvents(), bytes: o.FactBytes}
+	}
 	for _, build := range []func() error{e.buildPipelines, e.buildSet} {
 		if err := build(); err != nil {
 			return nil, err
@@ -69,12 +73,15 @@ func (e *Engine) newTracker() *tracker.Tracker {
 	o := &e.options
 	of := tracker.Options{
 		Store: o.Store, Watch: o.Watch, Queues: queues{e}, Reading: e.reading, Logger: o.Logger,
-		EachSecond: e.sample,
+		EachSecond: func() { e.events.committed(e.tracker.NotReady()); e.sample() },
 	}
 	for n := range o.Sinks {
 		s := &o.Sinks[n]
 		sink := tracker.Sink{Name: s.Name, Filter: filterText(s.Rules), Lossy: s.Buffer.Overflow != Block}
 		of.Sinks = append(of.Sinks, sink)
+	}
+	if o.KubernetesEvents {
+		of.Sinks = append(of.Sinks, tracker.Sink{Name: eventCounts})
 	}
 	return tracker.New(of)
 }
@@ -141,6 +148,10 @@ func (e *Engine) attach(i *informer.Informer) {
 // attachTo is attach with the ledger of the source and a function that returns what a sink knows of the source.
 func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge) {
 	e.enrichment.attach(i)
+	if e.events != nil {
+		to.FinishList(eventCounts) // it does not wait for anything
+		e.events.attach(i, known(eventCounts).Floor)
+	}
 	for _, p := range e.pipelines {
 		if i.Auxiliary() {
 			to.FinishList(p.Name) // sinks are not sent objects that are watched only for enrichment
@@ -244,7 +255,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	failure = errors.Join(failure, finish(ending, timeout))
 	e.notePositions(ending)
 	stopBackground()
-	failure = errors.Join(failure, checkpoint.Wait())
+	err := checkpoint.Wait()
+	e.events.finish(err)
+	failure = errors.Join(failure, err)
 	for _, p := range ending {
 		e.undelivered[p.Name] = p.undelivered()
 	}

@@ -43,7 +43,9 @@ type Options struct {
 	// are.
 	Transform func(schema.GroupVersionResource, *object.Object)
 	Enrichment
-	Sinks []Sink
+	// KubernetesEvents reports whether the occurrences of Kubernetes Events are counted as a metric.
+	KubernetesEvents bool
+	Sinks            []Sink
 	// Linger, if it is not nil, lets the engine continue to deliver after the context of Run has ended, until Linger is
 	// closed or no event waits.
 	Linger <-chan struct{}

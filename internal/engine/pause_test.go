@@ -43,7 +43,9 @@ func engineWith(t *testing.T, state string, destinations map[string]sinks.Sink) 
 	return engineOf(t, openStore(t, state), state, destinations)
 }
 
-func engineOf(t *testing.T, store *checkpoint.Store, state string, destinations map[string]sinks.Sink) *Engine {
+func engineOf(
+	t *testing.T, store *checkpoint.Store, state string, destinations map[string]sinks.Sink, edit ...func(*Options),
+) *Engine {
 	t.Helper()
 	o := Options{
 		Cluster: "c", State: state, Store: store,
@@ -58,6 +60,9 @@ func engineOf(t *testing.T, store *checkpoint.Store, state string, destinations 
 			Name: name, Encoder: &event.Encoder{}, Destination: destinations[name], Buffer: roomy,
 			Disconnect: func(context.Context) error { return nil },
 		})
+	}
+	for _, change := range edit {
+		change(&o)
 	}
 	e, err := New(o)
 	if err != nil {

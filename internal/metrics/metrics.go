@@ -28,6 +28,9 @@ type Metrics struct {
 	started time.Time
 	gaps    gaps
 	state   stateReader
+
+	registerEvents sync.Once
+	events         KubernetesEvents // see the method KubernetesEvents
 }
 
 // stateReader is a collector that can be replaced.
