@@ -29,7 +29,7 @@ func (r *Reloader) RunEngines(
 	ctx context.Context, start func(*Loaded, engine.Options) (Engine, error), change func(*config.Config) error,
 ) error {
 	current := r.begin()
-	defer r.end()
+	defer r.end(context.WithoutCancel(ctx))
 	var kept *engine.Kept
 	for {
 		e, err := r.start(current, kept, start)
@@ -40,7 +40,7 @@ func (r *Reloader) RunEngines(
 		if kept = e.Kept(); err != nil || next == nil || ctx.Err() != nil {
 			return errors.Join(err, kept.Close())
 		}
-		if err := r.switchTo(e, next, change); err != nil {
+		if err := r.switchTo(ctx, e, next, change); err != nil {
 			return errors.Join(err, kept.Close())
 		}
 		current = r.InUse()
@@ -97,7 +97,9 @@ func (r *Reloader) replace(ctx context.Context, e Engine, cfg *config.Config) *L
 
 // switchTo is called between two engines. It records that the configuration is in use, unless removed sinks could not
 // deliver all events. Then the next engine has the same configuration as the last one.
-func (r *Reloader) switchTo(last Engine, next *Loaded, change func(*config.Config) error) error {
+func (r *Reloader) switchTo(
+	ctx context.Context, last Engine, next *Loaded, change func(*config.Config) error,
+) error {
 	if err := removedWithEvents(last.Undelivered(), next.Config); err != nil {
 		r.refuse(err)
 		return nil
@@ -105,7 +107,7 @@ func (r *Reloader) switchTo(last Engine, next *Loaded, change func(*config.Confi
 	if err := change(next.Config); err != nil {
 		return err
 	}
-	r.use(next)
+	r.use(ctx, next)
 	return nil
 }
 
@@ -118,13 +120,13 @@ func (r *Reloader) begin() *Loaded {
 }
 
 // end is called when no engine runs any more. What was accepted meanwhile is in use now.
-func (r *Reloader) end() {
+func (r *Reloader) end(ctx context.Context) {
 	r.mu.Lock()
 	r.running = false
 	next := r.pending
 	r.mu.Unlock()
 	if next != nil {
-		r.use(next)
+		r.use(ctx, next)
 	}
 }
 

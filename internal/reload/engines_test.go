@@ -98,7 +98,7 @@ func (e *engines) start(current *Loaded, o engine.Options) (Engine, error) {
 func (e *engines) load(text string) {
 	e.t.Helper()
 	e.write(text)
-	if _, err := e.examine(false); err != nil {
+	if _, err := e.examine(e.t.Context(), false); err != nil {
 		e.t.Fatal(err)
 	}
 	synctest.Wait()
@@ -260,7 +260,7 @@ func TestRunEnginesWaitsForPeers(t *testing.T) {
 			}
 		}
 		next, waits := e.accepted().Hash, e.Status().Waits
-		if _, err := e.examine(true); err != nil {
+		if _, err := e.examine(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * peersInterval)
@@ -319,11 +319,11 @@ func TestFollow(t *testing.T) {
 	write(oneSink + "shutdownTimeout: 1s")
 	want := "the checkpoint contains events for sinks that are not in the configuration: b; restore these sinks with " +
 		"their old names until their events are delivered"
-	if _, err := r.examine(false); err == nil || err.Error() != want {
+	if _, err := r.examine(t.Context(), false); err == nil || err.Error() != want {
 		t.Error(err)
 	}
 	write(twoSinks)
-	if _, err := r.examine(false); err != nil || r.Status().Error != nil {
+	if _, err := r.examine(t.Context(), false); err != nil || r.Status().Error != nil {
 		t.Errorf("%v, %+v", err, r.Status().Error)
 	}
 	if in := c.Store().Copy().Point().Claim.Configuration; in != r.InUse().Hash || in == "" {
@@ -331,7 +331,7 @@ func TestFollow(t *testing.T) {
 	}
 	r.begin()
 	write(oneSink)
-	if _, err := r.examine(false); err != nil || r.accepted() == nil {
+	if _, err := r.examine(t.Context(), false); err != nil || r.accepted() == nil {
 		t.Errorf("with an engine: %v", err)
 	}
 }

@@ -44,7 +44,7 @@ func TestLeaderIsLast(t *testing.T) {
 				cfg.HTTP.Peers = c.peers
 				next := &Loaded{Config: cfg, Hash: "new"}
 				r.begin()
-				r.accept(next)
+				r.accept(t.Context(), next)
 				time.AfterFunc(time.Second/2, func() {
 					if waits := r.Status().Waits; (waits != "") != (c.took > 0) {
 						t.Errorf("waits for %q", waits)

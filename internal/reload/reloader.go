@@ -109,9 +109,9 @@ func (r *Reloader) Watch(ctx context.Context, hangups <-chan os.Signal) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
-			_, _ = r.examine(false) // an error is logged
+			_, _ = r.examine(ctx, false) // an error is logged
 		case <-hangups:
-			if answer, err := r.examine(true); err == nil {
+			if answer, err := r.examine(ctx, true); err == nil {
 				r.opts.Logger.Info("SIGHUP received", "answer", answer)
 			}
 		}
@@ -119,8 +119,8 @@ func (r *Reloader) Watch(ctx context.Context, hangups <-chan os.Signal) {
 }
 
 // ServeHTTP reads the file now. The answer says whether it is accepted, which is before it is in use.
-func (r *Reloader) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	answer, err := r.examine(true)
+func (r *Reloader) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	answer, err := r.examine(request.Context(), true)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusConflict)
 		return
@@ -130,7 +130,7 @@ func (r *Reloader) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 // examine reads the file and checks it, if it has changed, if it was rejected before, or if always is true. The answer
 // says what follows.
-func (r *Reloader) examine(always bool) (answer string, err error) {
+func (r *Reloader) examine(ctx context.Context, always bool) (answer string, err error) {
 	if r.opts.File == "" {
 		return "", errors.New("the bridge runs without a configuration file")
 	}
@@ -156,7 +156,7 @@ func (r *Reloader) examine(always bool) (answer string, err error) {
 		r.keep()
 		return "the configuration has not changed", nil
 	}
-	r.accept(next)
+	r.accept(ctx, next)
 	return "the changed configuration is valid and is loaded", nil
 }
 
@@ -216,7 +216,7 @@ func (r *Reloader) keep() {
 }
 
 // accept uses a configuration, or leaves it to the engine that runs.
-func (r *Reloader) accept(next *Loaded) {
+func (r *Reloader) accept(ctx context.Context, next *Loaded) {
 	r.mu.Lock()
 	if r.pending == nil || !config.Same(r.pending.Config, next.Config) { // otherwise its wait goes on
 		r.pending = next
@@ -230,11 +230,11 @@ func (r *Reloader) accept(next *Loaded) {
 		return
 	}
 	r.mu.Unlock()
-	r.use(next)
+	r.use(ctx, next)
 }
 
 // use records that a configuration is in use.
-func (r *Reloader) use(next *Loaded) {
+func (r *Reloader) use(ctx context.Context, next *Loaded) {
 	r.mu.Lock()
 	r.current, r.since, r.problem, r.waits = next, time.Now(), nil, ""
 	if r.pending == next {
@@ -247,7 +247,7 @@ func (r *Reloader) use(next *Loaded) {
 	if c == nil {
 		return
 	}
-	if err := c.SetConfiguration(context.Background(), next.Hash); err != nil {
+	if err := c.SetConfiguration(ctx, next.Hash); err != nil && ctx.Err() == nil {
 		r.opts.Logger.Warn("state log does not name the changed configuration yet, trying again", "err", err)
 	}
 }

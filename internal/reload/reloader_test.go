@@ -97,7 +97,7 @@ func TestReload(t *testing.T) {
 			}
 			before := r.InUse()
 			write(c.text)
-			answer, err := r.examine(false)
+			answer, err := r.examine(t.Context(), false)
 			if !strings.Contains(answer, c.want) || (err == nil) != (c.refused == "") {
 				t.Fatalf("%q, %v", answer, err)
 			}
@@ -113,7 +113,7 @@ func TestReload(t *testing.T) {
 			}
 			expectSuccessful(t, r, c.refused == "")
 			write(oneSink)
-			if _, err := r.examine(false); err != nil || r.Status().Error != nil {
+			if _, err := r.examine(t.Context(), false); err != nil || r.Status().Error != nil {
 				t.Errorf("the earlier file: %v, %+v", err, r.Status().Error)
 			}
 		})
@@ -150,7 +150,7 @@ func TestReloadWithAnEngine(t *testing.T) {
 	r, write := reloading(t)
 	first := r.begin()
 	write(oneSink + "shutdownTimeout: 1s")
-	if _, err := r.examine(false); err != nil || r.InUse() != first {
+	if _, err := r.examine(t.Context(), false); err != nil || r.InUse() != first {
 		t.Fatalf("%v, in use at once: %t", err, r.InUse() != first)
 	}
 	next := r.next(t.Context())
@@ -158,7 +158,7 @@ func TestReloadWithAnEngine(t *testing.T) {
 		t.Fatalf("next: %+v", next)
 	}
 	write(oneSink)
-	if _, err := r.examine(false); err != nil || r.accepted() != nil {
+	if _, err := r.examine(t.Context(), false); err != nil || r.accepted() != nil {
 		t.Errorf("%v, still accepted: %+v", err, r.accepted())
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -167,10 +167,10 @@ func TestReloadWithAnEngine(t *testing.T) {
 		t.Error("there is a next configuration")
 	}
 	write(oneSink + "shutdownTimeout: 2s")
-	if _, err := r.examine(false); err != nil {
+	if _, err := r.examine(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	if r.end(); r.InUse().ShutdownTimeout != 2*time.Second {
+	if r.end(t.Context()); r.InUse().ShutdownTimeout != 2*time.Second {
 		t.Error("what was accepted is not in use after the last engine")
 	}
 }
@@ -187,24 +187,24 @@ func TestReloadAgain(t *testing.T) {
 	}
 	write(oneSink + "shutdownTimeout: 1s")
 	for range 2 {
-		if _, err := r.examine(false); err == nil {
+		if _, err := r.examine(t.Context(), false); err == nil {
 			t.Fatal("accepted")
 		}
 	}
-	if answer, err := r.examine(false); err != nil || answer == "" || r.Status().Error != nil {
+	if answer, err := r.examine(t.Context(), false); err != nil || answer == "" || r.Status().Error != nil {
 		t.Errorf("%q, %v, %+v", answer, err, r.Status().Error)
 	}
-	if answer, err := r.examine(false); answer != "" || err != nil || attempts != 3 {
+	if answer, err := r.examine(t.Context(), false); answer != "" || err != nil || attempts != 3 {
 		t.Errorf("examined without a reason: %q, %v", answer, err)
 	}
 	if err := os.Remove(r.opts.File); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.examine(false); err == nil || r.Status().Error == nil {
+	if _, err := r.examine(t.Context(), false); err == nil || r.Status().Error == nil {
 		t.Error("a file that is gone was accepted")
 	}
 	r.opts.File = ""
-	if _, err := r.examine(true); err == nil {
+	if _, err := r.examine(t.Context(), true); err == nil {
 		t.Error("without a file")
 	}
 }
