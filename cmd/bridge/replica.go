@@ -92,7 +92,7 @@ func (b *bridge) openCopy(name string, lease config.Lease) (*replica.Copy, error
 		return nil, err
 	}
 	c, err := replica.Open(replica.Options{
-		Checkpoint: state, Log: log, Patience: patience * b.cfg.Election.RetryPeriod,
+		Checkpoint: state, Log: log, Patience: patience * b.cfg.Election.RetryPeriod(),
 		Claim: statelog.Claim{
 			Lease: lease.Namespace + "/" + lease.Name, Holder: name, Started: time.Now(),
 			Configuration: b.reload.InUse().Hash,
@@ -110,7 +110,7 @@ func (b *bridge) candidate(name string, lease config.Lease, eligible func() bool
 	kube.UserAgent = "deltabridge/" + version
 	return election.New(election.Config{
 		Lease: election.Lease{Namespace: lease.Namespace, Name: lease.Name}, LeaseDuration: e.LeaseDuration,
-		RenewDeadline: e.RenewDeadline, RetryPeriod: e.RetryPeriod, Eligible: eligible,
+		RenewDeadline: e.RenewDeadline(), RetryPeriod: e.RetryPeriod(), Eligible: eligible,
 	}, kube, name, b.log)
 }
 

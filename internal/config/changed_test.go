@@ -28,14 +28,14 @@ func TestParseChanged(t *testing.T) {
 		t.Errorf("what can change: %v", err)
 	}
 	for text, want := range map[string]string{
-		"cluster: b":                      "a.yaml:1:10: cluster: cannot change while the bridge runs",
-		"\nstate: {path: b}":              "a.yaml:2:15: state.path: cannot change",
-		"state: {log: {}}":                "state.log: has no broker",
-		"kubeconfig: a.yaml":              "kubeconfig",
-		"election: {retryPeriod: 1500ms}": "election: cannot change",
-		"http: {listen: \":1\"}":          "http.listen: cannot change",
-		"http: {ui: true}":                "http.ui: cannot change",
-		"log: {format: json}":             "log.format: cannot change",
+		"cluster: b":                     "a.yaml:1:10: cluster: cannot change while the bridge runs",
+		"\nstate: {path: b}":             "a.yaml:2:15: state.path: cannot change",
+		"state: {log: {}}":               "state.log: has no broker",
+		"kubeconfig: a.yaml":             "kubeconfig",
+		"election: {leaseDuration: 11s}": "election: cannot change",
+		"http: {listen: \":1\"}":         "http.listen: cannot change",
+		"http: {ui: true}":               "http.ui: cannot change",
+		"log: {format: json}":            "log.format: cannot change",
 	} {
 		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

@@ -7,10 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var defaultElection = Election{
-	Lease: Lease{Name: "deltabridge"}, LeaseDuration: 10 * time.Second, RenewDeadline: 7 * time.Second,
-	RetryPeriod: 500 * time.Millisecond,
-}
+var defaultElection = Election{Lease: Lease{Name: "deltabridge"}, LeaseDuration: 10 * time.Second}
 
 func TestStateLog(t *testing.T) {
 	c, err := Load("testdata/state-log.yaml")
@@ -24,6 +21,9 @@ func TestStateLog(t *testing.T) {
 	}
 	if diff := cmp.Diff(defaultElection, c.Election); diff != "" {
 		t.Error(diff)
+	}
+	if e := c.Election; e.RenewDeadline() != 7*time.Second || e.RetryPeriod() != 500*time.Millisecond {
+		t.Errorf("renew deadline %s, retry period %s", e.RenewDeadline(), e.RetryPeriod())
 	}
 
 	c = mustParse(t, `{state: {log: {nats: {url: "nats://a"}}}, redactionKeyFile: testdata/full.yaml,

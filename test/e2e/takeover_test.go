@@ -38,11 +38,10 @@ func newReplicas(t *testing.T, kubeconfig, lease, log, config string) *replicas 
 	if err := os.WriteFile(key, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := leaseDuration()
 	return &replicas{
 		t: t, kubeconfig: kubeconfig, state: ", log: {" + log + "}",
-		config: fmt.Sprintf("redactionKeyFile: %q\nelection: {lease: {name: %s, namespace: default}, leaseDuration: %s, "+
-			"renewDeadline: %s, retryPeriod: %s}\n%s", key, lease, d, d*7/10, d/20, config),
+		config: fmt.Sprintf("redactionKeyFile: %q\nelection: {lease: {name: %s, namespace: default}, leaseDuration: %s}\n%s",
+			key, lease, leaseDuration(), config),
 	}
 }
 
