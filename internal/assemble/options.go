@@ -115,8 +115,8 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 	return engine.Sink{
 		Name: s.Name, Kind: s.Kind(), Place: s.Destination().Describe(), Seen: Seen(r.ForSink(s)),
 		Destination: d.Sink, Disconnect: d.Close, Resync: s.Resync,
-		NoSynced: s.ControlEvents != nil && s.ControlEvents.None != nil,
-		Enrich:   s.Enrich.Needs, Rules: s.Filters,
+		NoSynced: s.ControlEvents != nil && s.ControlEvents.None != nil, Progress: s.Progress,
+		Enrich: s.Enrich.Needs, Rules: s.Filters,
 		Encoder: &event.Encoder{
 			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Redactor: r.ForSink(s),
 			ContextInData: s.Enrich.As == config.EnrichData, Patch: s.Patch, PartitionKey: d.Key,

@@ -52,6 +52,11 @@ type Sink struct {
 	// resync restores data that the destination has lost. With 0s, there are no periodic resyncs. Otherwise the minimum is
 	// 1m. The command `bridge resync` starts a resync at any time.
 	Resync time.Duration `yaml:"resync" default:"0s" min:"0s" example:"6h"`
+	// The interval at which the bridge sends progress events: for each resource, the resourceVersion up to which the
+	// destination has every change. They arrive in the order of the other events, also while nothing happens, so consumers
+	// can use them as watermarks and heartbeats: see docs/events.md#progress. With 0s, there are none. Otherwise the
+	// minimum is 1s. On Kafka, they are written to every partition of the topic of the resource.
+	Progress time.Duration `yaml:"progress" default:"0s" min:"0s" example:"10s"`
 	// What the bridge does with an event that is larger than the destination accepts. `metadata`: sends the event with
 	// only the metadata of the object, and marks it as incomplete. `claimCheck`: does the same, and stores the complete
 	// data in an object store. `deadLetter`: stores the event as configured by `deadLetter`, and sends a gap event
@@ -64,7 +69,7 @@ type Sink struct {
 	// deadLetter`, too large. If this is not set, rejected events are not stored. In both cases the bridge sends a gap
 	// event instead.
 	DeadLetter *DeadLetter `yaml:"deadLetter"`
-	// Where the bridge sends the sink's control events (gap and synced events). If this is not set, it sends them with the
+	// Where the bridge sends the sink's control events (gap, synced and progress events). If this is not set, it sends them with the
 	// other events.
 	ControlEvents *ControlEvents `yaml:"controlEvents"`
 	// Adds information about related objects to events: see docs/events.md.
@@ -134,8 +139,8 @@ type DeadLetterFile struct {
 // one of `topic`, `subject` and `none`. A consumer can then read a gap event later than the events that follow the gap:
 // see docs/events.md.
 type ControlEvents struct {
-	// Sends no synced events. Gap events are sent with the other events, because a consumer must know of gaps. It has no
-	// keys: write `none: {}`.
+	// Sends no synced events, and cannot be used together with `progress`. Gap events are sent with the other events,
+	// because a consumer must know of gaps. It has no keys: write `none: {}`.
 	None               *NoControlEvents `yaml:"none"    oneOf:"true"`
 	sinks.ControlPlace `                 yaml:",inline"`
 }

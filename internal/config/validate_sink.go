@@ -28,12 +28,32 @@ func (s *Sink) validate(at *strictyaml.Section) {
 		at.Report("resync", fmt.Sprintf("is less than %v: the bridge would re-send all objects continuously", leastResync),
 			"write 6h, or 0s for never")
 	}
+	s.validateProgress(at)
 	s.validateRejections(at)
 	if s.ControlEvents != nil && at.Fine("controlEvents") {
 		s.validateControlEvents(at)
 	}
 	s.validateEnrich(at)
 	s.validateDestinations(at)
+}
+
+// leastProgress is the minimum interval of progress events.
+const leastProgress = time.Second
+
+func (s *Sink) validateProgress(at *strictyaml.Section) {
+	if s.Progress == 0 || !at.Fine("progress") {
+		return
+	}
+	if s.Progress < leastProgress {
+		at.Report("progress", fmt.Sprintf("is less than %v", leastProgress), "write 10s, or 0s for never")
+	}
+	if c := s.ControlEvents; c != nil && c.None != nil {
+		at.Report("progress", "cannot be used together with controlEvents.none, with which no progress events are sent",
+			"keep one of them")
+	}
+	if destination := s.Destinations.Destination(); destination != nil {
+		destination.ValidateProgress(at)
+	}
 }
 
 func (s *Sink) validateDestinations(at *strictyaml.Section) {

@@ -32,6 +32,8 @@ type delivery struct {
 
 	// destinations contains the latest destination that the sink reported, until the destination is read from the channel.
 	destinations chan string
+	// current is the latest destination that the sink reported. Only the goroutine of the drain uses it.
+	current string
 	// introducing is set while a new destination does not have its whole initial list. Until then, the positions in the
 	// destination do not advance, so that the next process finds the part of the list that was sent.
 	introducing atomic.Bool
@@ -79,6 +81,7 @@ func (d *delivery) hooks() sinks.Hooks {
 			p.onSettled(p.Name, m)
 		}
 	}
+	hooks.Progress = func() ([]*event.Message, time.Duration) { return d.user.Load().progressEvents() }
 	return hooks
 }
 

@@ -13,8 +13,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
-// arrived records the destination that the sink writes to. It is called when the sink reports a destination.
+// arrived records the destination that the sink writes to. It is called when the sink reports a destination, by the
+// goroutine of the drain.
 func (p *pipeline) arrived(name string) {
+	p.current = name
 	select {
 	case <-p.destinations: // only the latest destination counts
 	default:

@@ -174,6 +174,9 @@ func (l *listener) OnPosition(resourceVersion string) {
 	if tracker.Past(l.floor, resourceVersion) {
 		l.floor = ""
 	}
+	if l.refilter == nil && !l.partial { // otherwise the sink does not have the whole difference or initial list
+		l.pipeline.progress.reached(&l.source, resourceVersion)
+	}
 }
 
 // isBehind reports whether the informer has not reached the floor.
@@ -191,6 +194,7 @@ func (l *listener) OnGap(from, to, why string) {
 	switch {
 	case tracker.WentBack(from, to):
 		l.position, l.floor = "", ""
+		l.pipeline.progress.startOver(&l.source)
 	case l.refilter != nil:
 		l.floor = ""
 	case l.hasSettledUpTo(to):

@@ -94,6 +94,7 @@ type Sink struct {
 	Disconnect func(context.Context) error
 	Resync     time.Duration // interval between resyncs; if it is 0, the sink is resynced only on request
 	NoSynced   bool          // the sink is sent no synced events
+	Progress   time.Duration // interval between progress events; if it is 0, the sink is sent none
 }
 
 // Buffer sets the bounds of a sink's queue.

@@ -45,6 +45,7 @@ type pipeline struct {
 	// enrich returns the context of an object for enriched events. It is nil if the sink does not require enrichment.
 	enrich    func(schema.GroupVersionResource, *object.Object) *event.Context
 	restating chan struct{} // contains an element while objects are re-sent to the sink
+	progress  progress
 
 	// clusterUID and epoch are copied to the messages that listeners encode. They are set before the first listener
 	// exists.
@@ -73,6 +74,7 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		onSettled: e.options.OnSettled,
 		old:       map[string]*filter.Filter{},
 		run:       randomName() + "-",
+		progress:  progress{every: s.Progress, sources: e.progressSources, positions: map[string]position{}},
 	}
 	if !p.adopt(e.options.Kept) {
 		p.delivery = newDelivery(e.metrics.ForSink(s.Name), e.options.Store, e.options.Logger.With("sink", s.Name))
@@ -204,6 +206,7 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 		ledger.FinishList(p.Name) // none of the resource's objects are sent to this sink
 		return
 	}
+	p.progress.attach(i.Source())
 	l := newListener(ctx, p, i.Source(), ledger, i.ResumesAt())
 	l.informer, l.inList = i, l.inList || i.Relists()
 	l.watchChange, l.entering = known.WatchChange, i.Relists() || !known.Knows()

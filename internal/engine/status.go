@@ -42,10 +42,13 @@ func (e *Engine) Status() control.Status {
 	return s
 }
 
-// sample takes a sample of the counters from which Status and the fuses compute rates. The tracker calls it once a
-// second.
+// sample takes a sample of the counters from which Status and the fuses compute rates, and the cuts that are due. The
+// tracker calls it once a second.
 func (e *Engine) sample() {
 	now := time.Now()
+	for _, p := range e.pipelines {
+		p.progress.cut(now, p.queue)
+	}
 	if !e.rates.due(now) {
 		return
 	}

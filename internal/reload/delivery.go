@@ -21,7 +21,7 @@ func deliveryOf(cfg *config.Config, sink string) *config.Sink {
 		return nil
 	}
 	s := cfg.Sinks[n]
-	s.Filters, s.Resync, s.Enrich = nil, 0, config.Enrich{}
+	s.Filters, s.Resync, s.Progress, s.Enrich = nil, 0, 0, config.Enrich{}
 	s.Payload, s.Patch, s.Content, s.Secrets = "", "", "", ""
 	if c := s.ControlEvents; c != nil && c.None != nil {
 		s.ControlEvents = nil

@@ -55,23 +55,39 @@ func notes(r *diagnose.Record) string {
 	return "(" + strings.Join(all, ", ") + ")"
 }
 
-// control renders the content of a gap event or synced event.
+// control renders the content of a control event.
 func control(r *diagnose.Record) string {
-	if r.Type() == event.Synced {
-		var info event.SyncedInfo
+	switch r.Type() {
+	case event.Synced:
+		return synced(r)
+	case event.Progress:
+		var info event.ProgressInfo
 		if json.Unmarshal(r.Data, &info) != nil {
 			return r.Resource()
 		}
-		what := "objects"
-		if info.Resync {
-			what = "objects re-sent"
-		}
-		resource := info.Resource
-		if info.Namespace != "" {
-			resource += " in " + info.Namespace
-		}
-		return fmt.Sprintf("%s  %s %s at %s", resource, console.Count(int64(info.Objects)), what, info.ResourceVersion)
+		at := info.AsOf.Local().Format(time.TimeOnly)
+		return fmt.Sprintf("%s  everything up to %s, as of %s", info.Resource, info.ResourceVersion, at)
 	}
+	return gap(r)
+}
+
+func synced(r *diagnose.Record) string {
+	var info event.SyncedInfo
+	if json.Unmarshal(r.Data, &info) != nil {
+		return r.Resource()
+	}
+	what := "objects"
+	if info.Resync {
+		what = "objects re-sent"
+	}
+	resource := info.Resource
+	if info.Namespace != "" {
+		resource += " in " + info.Namespace
+	}
+	return fmt.Sprintf("%s  %s %s at %s", resource, console.Count(int64(info.Objects)), what, info.ResourceVersion)
+}
+
+func gap(r *diagnose.Record) string {
 	var info event.GapInfo
 	if json.Unmarshal(r.Data, &info) != nil {
 		return r.Resource()
@@ -126,6 +142,8 @@ func operation(r *diagnose.Record) (word string, color console.Color) {
 		return "GAP", console.Alarm
 	case event.Restated: // restated events are not changes
 		return "again", console.Dim
+	case event.Progress:
+		return "PROGRESS", console.Dim
 	}
 	return "SYNCED", console.Cyan
 }

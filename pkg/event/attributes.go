@@ -10,7 +10,7 @@ import (
 
 const (
 	dataContentType   = "application/json"
-	controlNamePrefix = "_" // prefix of a control event's name in templates: _gap, _synced
+	controlNamePrefix = "_" // prefix of a control event's name in templates: _gap, _synced, _progress
 )
 
 // CloudEventsType returns the value of the attribute "type".
@@ -26,6 +26,7 @@ func (t Type) CloudEventsType() string {
 		Gap:      "dev.deltabridge.gap",
 		Synced:   "dev.deltabridge.synced",
 		Restated: "dev.deltabridge.object.restated",
+		Progress: "dev.deltabridge.progress",
 	}[t]
 }
 

@@ -2,6 +2,7 @@ package event
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
 )
@@ -9,6 +10,13 @@ import (
 // gapID returns the id of a gap event. Gaps with the same resourceVersions and reason have the same id.
 func gapID(cluster string, g *GapInfo) string {
 	return "gap." + cluster + "." + g.Resource + "." + g.Reason + "." + g.From + "." + g.To
+}
+
+// progressID returns the id of a progress event. It contains the time, because the event is sent again while nothing
+// happens, and a destination that recognizes repetitions by their ids must not drop it.
+func progressID(m *Message, p *ProgressInfo) string {
+	return "progress." + m.Cluster + "." + p.Resource + "." + p.ResourceVersion + "." +
+		m.Time.UTC().Format(time.RFC3339Nano)
 }
 
 // RefusalGap returns a small gap event that replaces a message that the destination rejected, so that consumers of the
@@ -73,15 +81,23 @@ func gapMessage(m *Message, info *GapInfo) *Message {
 	return gap
 }
 
-// Apart returns a copy of a gap event for a destination that has no objects: with the key of a control event, and with
-// the position of the gap in the destination of the objects, which may be nil.
-func Apart(gap *Message, p *Position) *Message {
-	apart, info := *gap, *gap.GapInfo
-	info.Position = p
-	apart.GapInfo = &info
-	apart.Data, _ = json.Marshal(&info) // it contains only strings and numbers
-	if gap.PartitionKey != "" {
-		apart.PartitionKey = controlKey(gap)
+// Apart returns a copy of a gap or progress event for a destination that has no objects: with the key of a control
+// event, and with its position in the destination of the objects, which may be nil.
+func Apart(m *Message, p *Position) *Message {
+	apart := *m
+	var info any
+	if m.Type == Progress {
+		progress := *m.ProgressInfo
+		progress.Position = p
+		apart.ProgressInfo, info = &progress, &progress
+	} else {
+		gap := *m.GapInfo
+		gap.Position = p
+		apart.GapInfo, info = &gap, &gap
+	}
+	apart.Data, _ = json.Marshal(info) // it contains only strings, numbers and a time
+	if m.PartitionKey != "" {
+		apart.PartitionKey = controlKey(m)
 	}
 	return &apart
 }

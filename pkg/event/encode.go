@@ -73,6 +73,8 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		Final:       ev.Final,
 		Structured:  e.Content == ContentStructured,
 		GapInfo:     ev.GapInfo,
+
+		ProgressInfo: ev.ProgressInfo,
 	}
 	if ev.Type.IsControl() {
 		m.encodeControl(ev.SyncedInfo, e.PartitionKey != nil)
@@ -126,12 +128,17 @@ func objectID(m *Message, selected bool, change string) string {
 	return id
 }
 
-// encodeControl sets what a control event contains in addition to its GapInfo. synced is the data of a synced event.
+// encodeControl sets what a control event contains in addition to its GapInfo or ProgressInfo. synced is the data of a
+// synced event.
 func (m *Message) encodeControl(synced *SyncedInfo, hasKey bool) {
 	var info any
-	if m.Type == Synced {
+	switch m.Type {
+	case Synced:
 		m.Identity.ResourceVersion, m.ID, info = synced.ResourceVersion, syncedID(m.Cluster, synced), synced
-	} else {
+	case Progress:
+		p := m.ProgressInfo
+		m.Identity.ResourceVersion, m.ID, info = p.ResourceVersion, progressID(m, p), p
+	default:
 		m.Identity.ResourceVersion, m.ID, info = m.GapInfo.To, gapID(m.Cluster, m.GapInfo), m.GapInfo
 	}
 	if hasKey {

@@ -11,8 +11,8 @@ import (
 // Type is the type of an event. The zero value is not valid.
 type Type uint8
 
-// The event types. Gap and Synced are control events, which are about a resource rather than an object. The numeric
-// values are stored on disk, so new types must be added at the end.
+// The event types. Gap, Synced and Progress are control events, which are about a resource rather than an object. The
+// numeric values are stored on disk, so new types must be added at the end.
 const (
 	Added Type = iota + 1
 	Updated
@@ -21,8 +21,10 @@ const (
 	Synced
 	// Restated is not a change. A restated event re-sends the current state of an object.
 	Restated
+	// Progress says up to which resourceVersion the destination has everything. Progress events are never stored.
+	Progress
 
-	lastType = Restated
+	lastType = Progress
 )
 
 // String returns the value of the attribute "operation" for changes, and the last segment of the attribute "type" for
@@ -33,7 +35,7 @@ func (t Type) String() string {
 }
 
 // IsControl reports whether this is the type of a control event.
-func (t Type) IsControl() bool { return t == Gap || t == Synced }
+func (t Type) IsControl() bool { return t == Gap || t == Synced || t == Progress }
 
 // Event is a change or a control event that is not yet encoded for a sink.
 type Event struct {
@@ -70,9 +72,10 @@ type Event struct {
 	// Final marks a leave that no other event follows: see Message.Final.
 	Final bool
 
-	// GapInfo is set for Gap events, and SyncedInfo for Synced events.
-	GapInfo    *GapInfo
-	SyncedInfo *SyncedInfo
+	// GapInfo is set for Gap events, SyncedInfo for Synced events, and ProgressInfo for Progress events.
+	GapInfo      *GapInfo
+	SyncedInfo   *SyncedInfo
+	ProgressInfo *ProgressInfo
 }
 
 // GapInfo describes where states may be missing from the stream, and the reason. It is the data of a gap event.
@@ -103,8 +106,8 @@ type GapInfo struct {
 	Deletion *Message `json:"-"`
 }
 
-// Position is the end of the destination of a resource's objects at the time when a gap event is sent: either of a
-// topic or of a stream.
+// Position is the end of the destination of a resource's objects at the time when a gap or progress event is sent:
+// either of a topic or of a stream.
 type Position struct {
 	Topic string `json:"topic,omitempty"`
 	// Offsets contains the offset of the next record, by partition. Partitions whose end is not known are missing.
@@ -135,4 +138,16 @@ type SyncedInfo struct {
 	Resync bool `json:"resync,omitempty"`
 	// Since is the time at which the resync of the resource began. It is nil if Resync is false.
 	Since *time.Time `json:"since,omitempty"`
+}
+
+// ProgressInfo reports that the destination has every change of a resource up to a resourceVersion, or a gap event in
+// its place. It is the data of a progress event.
+type ProgressInfo struct {
+	Resource        string `json:"resource"`
+	ResourceVersion string `json:"resourceVersion"`
+	// AsOf is the time at which the API server last reported that it had sent everything up to ResourceVersion.
+	AsOf time.Time `json:"asOf"`
+	// Position is a place in the destination of the objects that follows all events up to ResourceVersion. It is set only
+	// if control events are sent to another topic or stream, by the sink.
+	Position *Position `json:"position,omitempty"`
 }

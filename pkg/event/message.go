@@ -78,6 +78,8 @@ type Message struct {
 
 	// GapInfo is set for gap events, so that a queue can extend the gap.
 	GapInfo *GapInfo `json:"gap,omitempty"`
+	// ProgressInfo is set for progress events, so that a sink can add the position.
+	ProgressInfo *ProgressInfo `json:"-"`
 
 	// Origin is the message's position in its source, for the checkpoint. A sink that reads back uses only one part of
 	// it: a message without Seq was left on disk.

@@ -160,8 +160,8 @@ func (t *Template) Wildcard() string {
 	return strings.Join(tokens, ".")
 }
 
-// Expand replaces the variables by values from m. For a control event, {namespace} is empty and {name} is "_gap" or
-// "_synced".
+// Expand replaces the variables by values from m. For a control event, {namespace} is empty and {name} is "_gap",
+// "_synced" or "_progress".
 func (t *Template) Expand(m *Message) string {
 	var buf [160]byte
 	return string(t.Append(buf[:0], m))

@@ -73,7 +73,8 @@ type Observer interface {
 }
 
 // Positioner is an optional interface of handlers. OnPosition is called after each change, each list and each bookmark,
-// when all changes up to resourceVersion have been delivered to all handlers.
+// when all changes up to resourceVersion have been delivered to all handlers. It is also called for a bookmark with the
+// same resourceVersion as before, which shows that nothing has happened.
 type Positioner interface {
 	OnPosition(resourceVersion string)
 }

@@ -119,9 +119,11 @@ func (s *store) Bookmark(string) error {
 // UpdateResourceVersion is called after each event, bookmark and list.
 func (s *store) UpdateResourceVersion(resourceVersion string) {
 	s.mu.Lock()
-	if s.position != resourceVersion && !s.skipped {
-		s.position = resourceVersion
-		s.record.Reached(resourceVersion)
+	if !s.skipped {
+		if s.position != resourceVersion {
+			s.position = resourceVersion
+			s.record.Reached(resourceVersion)
+		}
 		notify(s.handlers, func(p Positioner) { p.OnPosition(resourceVersion) })
 		s.fetcher.forget()
 	}

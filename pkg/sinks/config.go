@@ -18,6 +18,9 @@ type Config interface {
 	ValidateLetters(at *strictyaml.Section, to *LetterPlace)
 	// ValidateControl reports why control events can't be sent to a place.
 	ValidateControl(at *strictyaml.Section, to *ControlPlace)
+	// ValidateProgress reports why progress events can't be sent. at is the section of the sink, whose key `progress` is
+	// set. The configuration may be invalid.
+	ValidateProgress(at *strictyaml.Section)
 	// Conflict reports in at whether messages of this sink would interfere with the messages of another sink, and returns
 	// whether they would. name is the name of the other sink. One of the two configurations may come from Letters or
 	// Control. Either may be invalid.
@@ -61,12 +64,12 @@ type LetterPlace struct {
 
 // ControlPlace is the place on the sink's servers that control events are sent to.
 type ControlPlace struct {
-	// A topic of the sink's Kafka cluster. It is a template with the same variables as `kafka.topic`; `{name}` is `_gap` or
-	// `_synced`. With `kafka.createTopics`, the bridge creates the topic, with one partition and not compacted. Otherwise
+	// A topic of the sink's Kafka cluster. It is a template with the same variables as `kafka.topic`; `{name}` is `_gap`,
+	// `_synced` or `_progress`. With `kafka.createTopics`, the bridge creates the topic, with one partition and not compacted. Otherwise
 	// the topic must exist.
 	Topic string `yaml:"topic" oneOf:"true" example:"\"k8s-control\""`
-	// A subject on the sink's NATS servers. It is a template with the same variables as `nats.subject`; `{name}` is `_gap`
-	// or `_synced`. `stream` must name a stream that has this subject.
+	// A subject on the sink's NATS servers. It is a template with the same variables as `nats.subject`; `{name}` is
+	// `_gap`, `_synced` or `_progress`. `stream` must name a stream that has this subject.
 	Subject string `yaml:"subject" oneOf:"true" example:"\"k8s-control.{cluster}.{group}.{resource}\""`
 	// The stream that has `subject`. It must not be the stream of a sink. With `nats.stream.create`, the bridge creates the
 	// stream with the settings of the sink's stream, except that it keeps all control events.

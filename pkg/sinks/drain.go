@@ -64,6 +64,9 @@ type Drain struct {
 	away        *backoff.ExponentialBackOff // the pause after any other failure
 	rejectedLog rate.Sometimes
 	lostLog     rate.Sometimes
+	progressLog rate.Sometimes
+	progressAt  time.Time // when sendProgress must be called again; zero if it need not be
+	checkAt     time.Time // when the destination is checked next; zero if there are messages to send
 
 	// These buffers are reused by all Send calls.
 	taken   []*event.Message
@@ -95,6 +98,7 @@ func (d *Drain) Run(ctx context.Context) error {
 	}
 	for {
 		d.retryParked(ctx)
+		d.sendProgress(ctx)
 		batch, err := d.take(ctx)
 		if errors.Is(err, fifo.ErrClosed) {
 			return nil
@@ -119,6 +123,7 @@ func (d *Drain) init() {
 	d.rejected, d.away = doubling(MaxBackoff), doubling(RetryInterval)
 	d.rejectedLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}
 	d.lostLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}
+	d.progressLog = rate.Sometimes{First: 1, Interval: relogInterval}
 	d.parking.mu.Lock() // Unavailable may have been called already
 	defer d.parking.mu.Unlock()
 	d.parking.parts = make(map[string]*part)
@@ -171,9 +176,7 @@ func (d *Drain) connect(ctx context.Context) error {
 
 // check records whether the destination is available, unless the sink is paused. The next message is sent in any case.
 func (d *Drain) check(ctx context.Context) {
-	ended, cancel := context.WithCancel(ctx)
-	cancel() // enter must not wait: the queue can be closed during a pause
-	if d.gate.enter(ended) != nil {
+	if !d.gate.tryEnter() { // the queue can be closed during a pause
 		return
 	}
 	defer d.gate.leave()

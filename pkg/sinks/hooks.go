@@ -15,6 +15,10 @@ type Hooks struct {
 	OnSettled func(m *event.Message, sent time.Time, latency time.Duration)
 	// OnStored is called instead of OnSettled for a message that was not sent because the destination already had it.
 	OnStored func(m *event.Message)
+	// Progress returns the progress events that can be sent now, and how long the drain may wait until it calls Progress
+	// again; 0 means that it need not. It is called while every event that was taken from the queue is settled or parked.
+	// The events are sent once, or not at all if the destination does not accept them now.
+	Progress func() (events []*event.Message, again time.Duration)
 	// Between is called between two attempts, and before the destination is checked, while no message is in flight.
 	Between func()
 	// OnRetry is called every time a message will be tried again, with the error of the sink.

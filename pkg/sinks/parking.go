@@ -172,31 +172,38 @@ func (d *Drain) park() error {
 	return nil
 }
 
-// take takes a batch from the queue. It returns without messages when parked events have to be tried again. While there
-// are no messages at all, it checks the destination every checkInterval.
+// take takes a batch from the queue. It returns without messages when parked events have to be tried again, when
+// progress events may be due, and after a check of the destination. While there are no messages at all, it checks the
+// destination every checkInterval.
 func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
-	for {
-		at, waiting := d.nextRetry()
-		if d.Queue.Stats().Items > 0 {
-			return d.Queue.Take(ctx, d.taken, d.MaxBatch, maxBatchBytes)
-		}
-		if !waiting {
-			at = time.Now().Add(checkInterval)
-		}
-		short, cancel := context.WithDeadline(ctx, at)
-		batch, err := d.Queue.Take(short, d.taken, d.MaxBatch, maxBatchBytes)
-		late := short.Err() != nil
-		cancel()
-		switch {
-		case err == nil || errors.Is(err, fifo.ErrClosed) || !late:
-			return batch, err
-		case ctx.Err() != nil: // err can be that of short, which ended at the same moment
-			return batch, ctx.Err()
-		case waiting:
-			return batch, nil
-		}
-		d.check(ctx)
+	at, waiting := d.nextRetry()
+	if d.Queue.Stats().Items > 0 {
+		d.checkAt = time.Time{}
+		return d.Queue.Take(ctx, d.taken, d.MaxBatch, maxBatchBytes)
 	}
+	if !waiting {
+		if d.checkAt.IsZero() {
+			d.checkAt = time.Now().Add(checkInterval)
+		}
+		at = d.checkAt
+	}
+	if !d.progressAt.IsZero() && d.progressAt.Before(at) {
+		at, waiting = d.progressAt, true
+	}
+	short, cancel := context.WithDeadline(ctx, at)
+	batch, err := d.Queue.Take(short, d.taken, d.MaxBatch, maxBatchBytes)
+	late := short.Err() != nil
+	cancel()
+	switch {
+	case err == nil || errors.Is(err, fifo.ErrClosed) || !late:
+		return batch, err
+	case ctx.Err() != nil: // err can be that of short, which ended at the same moment
+		return batch, ctx.Err()
+	case !waiting:
+		d.check(ctx)
+		d.checkAt = time.Time{}
+	}
+	return batch, nil
 }
 
 // nextRetry returns the time when the next parked events have to be tried again.

@@ -35,6 +35,13 @@ func (g *gate) enter(ctx context.Context) error {
 	}
 }
 
+// tryEnter is enter without waiting. It returns false if the sink is paused.
+func (g *gate) tryEnter() bool {
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	return g.enter(ended) == nil
+}
+
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -61,8 +61,12 @@ const MarkHeader = "deltabridge"
 
 // Mark returns the value of the header that shows who wrote a record, and how its event relates to other events: the
 // writer, and the event's History, Epoch and Delivery, separated by spaces. The part of the epoch that follows a dot
-// says nothing about the configuration.
+// says nothing about the configuration. A progress event has no mark, because it is not read back: it is never sent
+// again.
 func Mark(writer string, m *event.Message) string {
+	if m.Type == event.Progress {
+		return ""
+	}
 	return strings.TrimRight(writer+" "+m.History+" "+configuration(m.Epoch)+" "+m.Delivery, " ")
 }
 
@@ -78,6 +82,9 @@ type Marks struct{ history, epoch, delivery, text string }
 
 // Of returns the mark of a message.
 func (k *Marks) Of(writer string, m *event.Message) string {
+	if m.Type == event.Progress {
+		return ""
+	}
 	if k.text == "" || k.history != m.History || k.epoch != m.Epoch || k.delivery != m.Delivery {
 		*k = Marks{m.History, m.Epoch, m.Delivery, Mark(writer, m)}
 	}

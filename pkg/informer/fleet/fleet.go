@@ -295,6 +295,24 @@ func (s *Fleet) Informers() []*informer.Informer {
 	return informers
 }
 
+// Sources returns the names of the sources that are watched and served. Unlike Informers, it never waits: it returns
+// false if it does not know all of them, because informers are being launched or no discovery has succeeded yet.
+func (s *Fleet) Sources() (names map[string]bool, ok bool) {
+	if !s.launching.TryLock() {
+		return nil, false
+	}
+	defer s.launching.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names = map[string]bool{}
+	for _, r := range s.running {
+		if !r.absent && !r.ending {
+			names[r.informer.Source().Name] = true
+		}
+	}
+	return names, s.discovered
+}
+
 // Statuses returns the statuses of the running informers, in any order.
 func (s *Fleet) Statuses() []informer.Status {
 	s.mu.Lock()

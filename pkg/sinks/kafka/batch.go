@@ -49,8 +49,8 @@ func (b *batch) appendEvent(m *event.Message) {
 // headers calls add for each header of a message's record.
 func headers(m *event.Message, writer string, marks *sinks.Marks, add wire.AddHeader) {
 	add("", kafkaread.HeaderContentType, m.ContentType())
-	if writer != "" {
-		add("", sinks.MarkHeader, marks.Of(writer, m))
+	if mark := marks.Of(writer, m); writer != "" && mark != "" {
+		add("", sinks.MarkHeader, mark)
 	}
 	if m.Structured {
 		if writer != "" {

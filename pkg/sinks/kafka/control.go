@@ -30,7 +30,7 @@ func newControl(cfg *Config, objects *event.Template) (c control) {
 		return c
 	}
 	c.template, _ = event.ParseTemplate(cfg.control, event.EscapeTopic) // the configuration is valid
-	c.located = !slices.ContainsFunc([]string{"namespace", "name", "uid", "kind", "version", "operation"}, objects.Uses)
+	c.located = located(objects)
 	c.announced = make(map[string]bool)
 	if cfg.CreateTopics != nil {
 		how := cfg.newTopics() // a copy
@@ -39,6 +39,11 @@ func newControl(cfg *Config, objects *event.Template) (c control) {
 		c.create = how
 	}
 	return c
+}
+
+// located reports whether all objects of a resource go to one topic.
+func located(topic *event.Template) bool {
+	return !slices.ContainsFunc([]string{"namespace", "name", "uid", "kind", "version", "operation"}, topic.Uses)
 }
 
 // isApart reports whether m goes to the topic of control events.
@@ -65,33 +70,39 @@ func (s *Sink) locate(ctx context.Context, batch []*event.Message) {
 	if !s.control.located || s.control.burying {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
+	defer cancel()
 	for i, m := range batch {
 		if m.GapInfo != nil && s.routes[i].isReady() {
-			batch[i] = event.Apart(m, s.position(ctx, m))
+			position, _ := s.position(ctx, m)
+			batch[i] = event.Apart(m, position)
 		}
 	}
 }
 
 // position returns the ends of the partitions that objects of the resource of m are written to. All earlier events of
-// the sink are before them. It returns nil if the topic is not known.
-func (s *Sink) position(ctx context.Context, m *event.Message) *event.Position {
-	ctx, cancel := context.WithTimeout(ctx, positionTimeout)
-	defer cancel()
+// the sink are before them. It returns nil if the topic is not known. all reports whether it contains all partitions.
+func (s *Sink) position(ctx context.Context, m *event.Message) (position *event.Position, all bool) {
 	t := s.topic(s.template.Append(nil, m))
-	if t.stale || len(t.partitions) == 0 {
+	if t.stale || time.Since(t.fetched) >= MetadataMaxAge {
 		s.fetch(ctx, []*topic{t})
 	}
 	if t.err != nil || len(t.partitions) == 0 {
-		return nil
+		return nil, false
 	}
-	position := &event.Position{Topic: t.name, Offsets: make(map[int]int64)}
+	position = &event.Position{Topic: t.name, Offsets: make(map[int]int64)}
 	for _, p := range t.partitions {
-		at := wire.Partition{Topic: t.name, ID: p.id, Leader: p.leader}
-		if end, err := at.Offset(ctx, s.client, wire.Latest); err == nil {
-			position.Offsets[int(p.id)] = end
+		if p.end < 0 {
+			at := wire.Partition{Topic: t.name, ID: p.id, Leader: p.leader}
+			if end, err := at.Offset(ctx, s.client, wire.Latest); err == nil {
+				p.end = end
+			}
+		}
+		if p.end >= 0 {
+			position.Offsets[int(p.id)] = p.end
 		}
 	}
-	return position
+	return position, len(position.Offsets) == len(t.partitions)
 }
 
 // bury writes the tombstones of the rejected deletions that gap events in the batch replace, if the gap events are

@@ -146,6 +146,9 @@ func (w *work) noteWritten(p *partition, base int64) {
 	}
 	p.queue, p.inDoubt = p.queue[p.n:], nil
 	p.producer.advance(p.batch.Records())
+	if p.end = -1; base >= 0 {
+		p.end = base + int64(p.batch.Records())
+	}
 	if base < 0 || !p.fenced {
 		return
 	}

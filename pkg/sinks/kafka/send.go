@@ -26,9 +26,12 @@ const (
 
 // Send delivers the batch. See [sinks.Sink].
 func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error) {
-	if s.control.template != nil {
+	switch {
+	case sinks.IsProgress(batch):
+		s.sendProgress(ctx, batch, results)
+	case s.control.template != nil:
 		s.sendApart(ctx, batch, results)
-	} else {
+	default:
 		s.send(ctx, batch, results)
 	}
 }

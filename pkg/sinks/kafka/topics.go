@@ -53,6 +53,9 @@ type partition struct {
 	fencedAt  time.Time // when the partition was fenced or the fence was renewed
 	unsettled bool      // reports whether a fence must settle whether a batch was written
 	next      int64     // the offset after the last record or marker that was acknowledged while the partition was fenced
+	// end is an offset after all records that were acknowledged, or -1 if it is not known. It is found out only for
+	// positions in gap and progress events.
+	end int64
 
 	// batchBytes is the maximum size of an uncompressed record batch. It is reduced if the broker rejects a batch as
 	// too large.
@@ -179,7 +182,7 @@ func (s *Sink) learn(t *topic, leaders []string) {
 		t.ids = append(t.ids, len(t.partitions))
 		t.partitions = append(t.partitions, &partition{
 			topic: t, id: int32(len(t.partitions)), name: t.name + "/" + strconv.Itoa(len(t.partitions)),
-			producer: producer{id: -1},
+			producer: producer{id: -1}, end: -1,
 		})
 	}
 	for _, p := range t.partitions[len(leaders):] {
@@ -188,6 +191,7 @@ func (s *Sink) learn(t *topic, leaders []string) {
 	t.partitions, t.ids = t.partitions[:len(leaders)], t.ids[:len(leaders)]
 	for i, p := range t.partitions {
 		// The size is reset occasionally, because the topic's limit may have been raised.
+		p.end = -1 // the topic may have been created again
 		if p.leader = leaders[i]; !t.stale || p.batchBytes == 0 {
 			p.batchBytes = defaultBatchBytes
 		}

@@ -73,6 +73,14 @@ func (cfg *Config) ValidateControl(at *strictyaml.Section, to *sinks.ControlPlac
 	}
 }
 
+// ValidateProgress implements [sinks.Config]. The sink must know all topics of a resource.
+func (cfg *Config) ValidateProgress(at *strictyaml.Section) {
+	if topic := cfg.Place(); topic != nil && !located(topic) {
+		at.Report("progress", "requires that all objects of a resource go to one topic, but the topic is "+
+			strictyaml.Quote(cfg.Topic), "in kafka.topic, use only {cluster}, {group} and {resource}, or remove progress")
+	}
+}
+
 // Conflict implements [sinks.Config]. It reports an error if dead letters or control events would be sent to a topic
 // for other messages.
 func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name string) bool {

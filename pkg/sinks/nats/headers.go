@@ -71,8 +71,8 @@ func (h *headers) set(m *event.Message, before uint64) natsgo.Header {
 	} else {
 		h.put("", jetstream.MsgIDHeader, h.messageID(m))
 	}
-	if h.writer != "" {
-		h.put("", sinks.MarkHeader, h.marks.Of(h.writer, m))
+	if mark := h.marks.Of(h.writer, m); h.writer != "" && mark != "" {
+		h.put("", sinks.MarkHeader, mark)
 	}
 	if h.latest && m.Type == event.Deleted {
 		if h.ttl != "" {

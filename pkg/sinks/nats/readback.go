@@ -96,6 +96,7 @@ func (p *progress) settled() uint64 {
 func (p *progress) note(batch []*event.Message, results []error, before uint64) {
 	for i, err := range results {
 		switch {
+		case batch[i].Type == event.Progress: // it is not sent again
 		case err == nil, errors.Is(err, sinks.ErrStored), sinks.IsPermanent(err):
 			if len(p.doubtful) > 0 {
 				delete(p.doubtful, batch[i].Key())

@@ -140,10 +140,39 @@ func (f *flight) giveUp(err error) {
 
 // Send implements sinks.Sink.
 func (s *Sink) Send(ctx context.Context, batch []*event.Message, results []error) {
-	if slices.ContainsFunc(batch, s.isApart) {
+	switch {
+	case sinks.IsProgress(batch):
+		s.sendProgress(ctx, batch, results)
+	case slices.ContainsFunc(batch, s.isApart):
 		s.sendApart(ctx, batch, results)
-	} else {
+	default:
 		s.send(ctx, batch, results)
+	}
+}
+
+// errNewStream means that the stream does not have the events that were sent before.
+var errNewStream = errors.New("the stream was created again")
+
+// sendProgress sends progress events, after it has checked that the stream of the objects is the one to which earlier
+// events were sent.
+func (s *Sink) sendProgress(ctx context.Context, batch []*event.Message, results []error) {
+	before := s.destination
+	s.recheck = true
+	err := s.prepare(ctx)
+	if err == nil && s.destination != before {
+		err = errNewStream
+	}
+	switch {
+	case err != nil:
+		results[0] = err
+	case s.control == nil:
+		s.send(ctx, batch, results)
+	default:
+		apart := make([]*event.Message, len(batch))
+		for i, m := range batch {
+			apart[i] = event.Apart(m, s.position())
+		}
+		s.control.send(ctx, apart, results)
 	}
 }
 

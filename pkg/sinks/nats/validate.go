@@ -168,6 +168,9 @@ func (cfg *Config) ValidateControl(at *strictyaml.Section, to *sinks.ControlPlac
 	}
 }
 
+// ValidateProgress implements [sinks.Config]. A stream is one sequence, whatever its subjects are.
+func (*Config) ValidateProgress(*strictyaml.Section) {}
+
 // Conflict implements [sinks.Config].
 func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name string) bool {
 	theirs, ok := other.(*Config)

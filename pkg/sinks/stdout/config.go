@@ -31,6 +31,9 @@ func (*Config) ValidateControl(at *strictyaml.Section, _ *sinks.ControlPlace) {
 	}
 }
 
+// ValidateProgress implements [sinks.Config].
+func (*Config) ValidateProgress(*strictyaml.Section) {}
+
 // Conflict implements [sinks.Config]. Lines of several sinks never conflict.
 func (*Config) Conflict(*strictyaml.Section, sinks.Config, string) bool { return false }
 
