@@ -98,7 +98,9 @@ func startReporter(t *testing.T, buffer Buffer, sources ...informer.Source) *rep
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.p.drain = &sinks.Drain{Sink: r, Queue: r.p.queue, Parked: parking, Hooks: r.p.hooks(), Logger: r.p.log}
+	r.p.drain = &sinks.Drain{
+		Sink: r, Queue: r.p.queue, MaxBatch: 3, Parked: parking, Hooks: r.p.hooks(), Logger: r.p.log,
+	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- r.p.drain.Run(ctx) }()
@@ -322,7 +324,7 @@ func TestProgressEventsWhileBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startReporter(t, Buffer{Events: 1000, Bytes: 1 << 20, Overflow: Block}, podsSource)
 		synctest.Wait()
-		r.p.drain.MaxBatch, r.takes = 10, 300*time.Millisecond // longer than the queue waits to store acknowledgements
+		r.takes = 300 * time.Millisecond // longer than the queue waits to store acknowledgements
 		r.stuck = make(chan struct{})
 		for rv := 1; rv <= 40; rv++ {
 			r.change("pods", "a", rv)
@@ -331,7 +333,7 @@ func TestProgressEventsWhileBehind(t *testing.T) {
 		}
 		r.expect()
 		close(r.stuck)
-		time.Sleep(5 * time.Second)
+		time.Sleep(9 * time.Second)
 		got := r.taken()
 		if got[len(got)-1] != "progress 40" || len(got) < 43 {
 			t.Errorf("%d: %v", len(got), got)
@@ -354,6 +356,33 @@ func TestProgressEventsWhileBehind(t *testing.T) {
 		close(r.stuck)
 		time.Sleep(time.Minute)
 		if got := r.taken(); got[len(got)-1] != "progress 500" {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// A state that was merged into a later one is delivered later than the events around it.
+func TestProgressEventsAfterMerges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startReporter(t, Buffer{Events: 8, Bytes: 1 << 20, Overflow: Compact, DiskBytes: 1}, podsSource)
+		synctest.Wait()
+		r.takes, r.stuck = 300*time.Millisecond, make(chan struct{})
+		for n, name := range []string{"x", "y", "a", "b", "c", "d", "e", "f", "a"} {
+			r.change("pods", name, n+1)
+			synctest.Wait()
+			if n == 2 {
+				time.Sleep(reportEvery)
+				r.p.progress.cut(time.Now(), r.p.queue)
+			}
+		}
+		if n := r.p.queue.Stats().Merged; n != 1 || len(r.p.progress.cuts) != 1 {
+			t.Fatalf("%d merged, %d cuts", n, len(r.p.progress.cuts))
+		}
+		close(r.stuck)
+		time.Sleep(2 * reportEvery)
+		got := r.taken()
+		if n := slices.Index(got, "progress 9"); n < 0 || slices.Index(got, "updated 9") > n ||
+			slices.Contains(got, "progress 3") {
 			t.Errorf("%v", got)
 		}
 	})
@@ -466,8 +495,8 @@ func (m *model) heal() { m.refuses = func(string) error { return nil } }
 // is delivered, it is not behind either.
 func TestProgressIsNeverAhead(t *testing.T) {
 	for name, buffer := range map[string]Buffer{
-		"block":                {Events: 1000, Bytes: 1 << 20, Overflow: Block},
-		"spill":                {Events: 12, Bytes: 1 << 20, Overflow: Block, DiskBytes: 1 << 20},
+		"block":                    {Events: 1000, Bytes: 1 << 20, Overflow: Block},
+		"spill":                    {Events: 12, Bytes: 1 << 20, Overflow: Block, DiskBytes: 1 << 20},
 		"compact on a full disk":   {Events: 40, Bytes: 1 << 20, Overflow: Compact, DiskBytes: 1},
 		"drop on a full disk":      {Events: 12, Bytes: 1 << 20, Overflow: DropOldest, DiskBytes: 1},
 		"compact with enough room": {Events: 1000, Bytes: 1 << 20, Overflow: Compact},
@@ -479,7 +508,7 @@ func TestProgressIsNeverAhead(t *testing.T) {
 					m := &model{last: map[string]int{}}
 					m.reporter = startReporter(t, buffer,
 						informer.Source{Name: "pods in a", Resource: pods}, informer.Source{Name: "pods in b", Resource: pods})
-					m.onMark = m.check
+					m.onMark, m.takes = m.check, 250*time.Millisecond
 					random := rand.New(rand.NewPCG(seed, 1))
 					for range 60 {
 						m.step(random)
