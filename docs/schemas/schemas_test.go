@@ -32,6 +32,7 @@ func TestSchemas(t *testing.T) {
 		"gap",
 		"metadata",
 		"object",
+		"progress",
 		"synced",
 	}; !slices.Equal(
 		Names(),

@@ -89,6 +89,9 @@ func TestEventsPageExamples(t *testing.T) {
 		"The end of a resync": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
 			Resource: "configmaps", ResourceVersion: "51377", Objects: 97, Resync: true, Since: &since,
 		}}),
+		"Progress of a resource": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Progress, ProgressInfo: &event.ProgressInfo{
+			Resource: "configmaps", ResourceVersion: "51377", AsOf: time.Date(2026, 11, 20, 12, 25, 22, 104201733, time.UTC),
+		}}),
 		"A change that was too large, payload `change`": large,
 	} {
 		page = withExample(t, page, heading, "json", wrapped(m.AppendStructured(nil)))

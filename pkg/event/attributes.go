@@ -93,6 +93,8 @@ func (m *Message) dataSchema() string {
 		return schemas.BaseURL + "gap.json"
 	case m.Type == Synced:
 		return schemas.BaseURL + "synced.json"
+	case m.Type == Progress:
+		return schemas.BaseURL + "progress.json"
 	}
 	switch m.Payload {
 	case PayloadChange:

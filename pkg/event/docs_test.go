@@ -73,7 +73,10 @@ func TestTypesPage(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("types (-code +page):\n%s", diff)
 	}
-	for typ, info := range map[Type]reflect.Type{Gap: reflect.TypeFor[GapInfo](), Synced: reflect.TypeFor[SyncedInfo]()} {
+	for typ, info := range map[Type]reflect.Type{
+		Gap: reflect.TypeFor[GapInfo](), Synced: reflect.TypeFor[SyncedInfo](),
+		Progress: reflect.TypeFor[ProgressInfo](),
+	} {
 		var keys []string
 		for f := range info.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -120,6 +123,7 @@ func TestAttributesPage(t *testing.T) {
 		{Type: Deleted, Object: o, LeftAt: o.ResourceVersion},
 		{Type: Gap, GapInfo: &GapInfo{Resource: "r"}},
 		{Type: Synced, SyncedInfo: &SyncedInfo{Resource: "r"}},
+		{Type: Progress, ProgressInfo: &ProgressInfo{Resource: "r"}},
 	} {
 		ev.Resource = resource
 		m := encode(t, e, ev)
@@ -358,7 +362,7 @@ func TestTemplatesPage(t *testing.T) {
 	gap := &Message{Type: Gap, Resource: pods}
 	synced := &Message{Type: Synced, Resource: pods}
 	for text, m := range map[string]*Message{
-		"kube-root-ca%2Ecrt.core._": encode(t, &Encoder{}, Event{Type: Added, Resource: pods, Object: ca}), "_gap.core._": gap, "_synced.core._": synced,
+		"kube-root-ca%2Ecrt.core._": encode(t, &Encoder{}, Event{Type: Added, Resource: pods, Object: ca}), "_gap.core._": gap, "_synced.core._": synced, "_progress.core._": {Type: Progress, Resource: pods},
 	} {
 		if got := subject.Expand(m); got != text {
 			t.Errorf("%q, the page says %q", got, text)

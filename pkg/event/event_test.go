@@ -155,6 +155,17 @@ func TestIDs(t *testing.T) {
 			"synced.prod.nodes.9.2026-11-20T12:00:00Z",
 			map[string]string{"type": "dev.deltabridge.synced", "resourceversion": "9"},
 		},
+		{
+			"progress",
+			Event{
+				Type:         Progress,
+				Time:         resyncedSince,
+				Resource:     deployments,
+				ProgressInfo: &ProgressInfo{Resource: "deployments.apps", ResourceVersion: "9", AsOf: resyncedSince},
+			},
+			"progress.prod.deployments.apps.9.2026-11-20T12:00:00Z",
+			map[string]string{"type": "dev.deltabridge.progress", "subject": "deployments.apps", "resourceversion": "9"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -126,6 +126,7 @@ func schemaEvents(t testing.TB) (all []Event) {
 			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: GroupResource(resource), ResourceVersion: "100", Objects: 3}},
 			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: GroupResource(resource), Namespace: "shop", ResourceVersion: "100", Objects: 3}},
 			{Type: Synced, SyncedInfo: &SyncedInfo{Resource: GroupResource(resource), ResourceVersion: "100", Objects: 3, Resync: true, Since: &seen}},
+			{Type: Progress, ProgressInfo: &ProgressInfo{Resource: GroupResource(resource), ResourceVersion: "100", AsOf: seen}},
 		} {
 			ev.Resource = resource
 			all = append(all, ev)
@@ -195,6 +196,12 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 							t.Errorf("the body is %s", m.Body())
 						}
 						m.Attributes(func(name, _ string) bool { attributesSeen[name] = true; return true })
+						if ev.Type == Progress {
+							for _, p := range []*Position{{Topic: "t", Offsets: map[int]int64{0: 0, 11: 7}}, {Stream: "S", Sequence: 1}} {
+								check("progress", Apart(m, p).Data)
+								check("cloudevent", structured(Apart(m, p)))
+							}
+						}
 						if ev.Type.IsControl() {
 							continue
 						}
@@ -300,6 +307,10 @@ func TestSchemasRefuse(t *testing.T) {
 	unseen.FinalStateUnknown = true
 	deleted := encode(t, e, Event{Type: Deleted, Resource: deployments, Object: &unseen})
 
+	progress := encode(t, e, Event{Type: Progress, Resource: deployments, ProgressInfo: &ProgressInfo{
+		Resource: "deployments.apps", ResourceVersion: "9", AsOf: seen,
+	}})
+
 	debezium := &Encoder{Cluster: "prod", Payload: PayloadDebezium}
 	row := encode(t, debezium, Event{Type: Updated, Resource: deployments, Object: states[1], Old: states[0]})
 	gone := encode(t, debezium, Event{Type: Deleted, Resource: deployments, Object: states[1]})
@@ -330,6 +341,8 @@ func TestSchemasRefuse(t *testing.T) {
 		{"debezium", gone.Data, []string{`set /before null`, `set /after {}`, `set /op "u"`}},
 		{"gap", gap.Data, []string{"remove /resource", "remove /from", "remove /to", "remove /reason", `set /reason "bored"`, `set /events 0`, `set /events "2"`, `set /from 7`, `set /to "x"`, `set /message 1`, `set /resource ""`, `set /position {"sequence":0}`, `set /position {"offsets":{"x":1}}`, `set /position {"offsets":{"1":-1}}`, `set /position ""`}},
 		{"synced", synced.Data, []string{"remove /resource", "remove /resourceVersion", "remove /objects", `set /objects -1`, `set /objects 1.5`, `set /resourceVersion ""`}},
+		{"progress", progress.Data, []string{"remove /resource", "remove /resourceVersion", "remove /asOf", `set /resourceVersion 7`, `set /asOf "now"`, `set /position {"sequence":0}`}},
+		{"cloudevent", structured(progress), []string{`set /data/asOf 1`, `set /uid "u"`, `set /type "dev.deltabridge.synced"`}},
 		{"cloudevent", structured(update), []string{
 			"remove /specversion", "remove /id", "remove /source", "remove /type", "remove /subject", "remove /time", "remove /datacontenttype", "remove /cluster", "remove /operation",
 			"remove /apiversion", "remove /kind", "remove /resource", "remove /name", "remove /uid", "remove /resourceversion", "remove /data",

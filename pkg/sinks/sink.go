@@ -23,6 +23,9 @@ type Sink interface {
 	// the same key must not be attempted; their result is ErrNotAttempted. This includes Permanent failures, because a
 	// replacement of the failed message may have to be sent first.
 	//
+	// A batch of progress events (IsProgress) contains nothing else. Each of them is written to every sequence of the
+	// destination, such as a partition, that can contain events of its resource. Their results are only logged.
+	//
 	// Send returns when every message has a result, or soon after ctx ends. In the latter case, messages that are not
 	// known to be acknowledged have an error. Send does not keep batch or results.
 	Send(ctx context.Context, batch []*event.Message, results []error)

@@ -134,6 +134,15 @@ func (d *destination) Before(t testing.TB, p event.Position) (n int) {
 	return n
 }
 
+// Sequences implements sinktest.Sequencer.
+func (d *destination) Sequences(t testing.TB) (names []string) {
+	t.Helper()
+	for p := range testkafka.ReadAll(t, d.broker.Addr(), d.topic) {
+		names = append(names, d.topic+"/"+strconv.Itoa(p))
+	}
+	return names
+}
+
 // Takes implements sinktest.Observer.
 func (d *destination) Takes(ctx context.Context) error {
 	client, err := kgo.NewClient(

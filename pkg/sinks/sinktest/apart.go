@@ -37,19 +37,26 @@ func separator(t *testing.T, d Destination) Separator {
 func synced(t *testing.T) *event.Message {
 	t.Helper()
 	m := Message("o0", 1, 0)
+	control := controlEvent(t, event.Event{Type: event.Synced, Time: m.Time, SyncedInfo: &event.SyncedInfo{
+		Resource: event.GroupResource(m.Resource), ResourceVersion: "1009", Objects: 10,
+	}})
+	control.Origin.Seq = 1
+	return control
+}
+
+// controlEvent encodes a control event for the same resource as Message.
+func controlEvent(t *testing.T, ev event.Event) *event.Message {
+	t.Helper()
+	m := Message("o0", 1, 0)
 	key, err := event.ParseTemplate("{uid}", event.EscapeNone)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := event.Encoder{Cluster: m.Cluster, PartitionKey: key}
-	ev := event.Event{Type: event.Synced, Time: m.Time, Resource: m.Resource, SyncedInfo: &event.SyncedInfo{
-		Resource: event.GroupResource(m.Resource), ResourceVersion: "1009", Objects: 10,
-	}}
-	control, err := e.Encode(ev)
+	ev.Resource = m.Resource
+	control, err := (&event.Encoder{Cluster: m.Cluster, PartitionKey: key}).Encode(ev)
 	if err != nil {
 		t.Fatal(err)
 	}
-	control.Origin.Seq = 1
 	return control
 }
 

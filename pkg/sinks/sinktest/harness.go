@@ -17,7 +17,7 @@ type Harness struct {
 
 // Destination is the stream, topic or file that the suite sends messages to.
 //
-// It may also implement Stopper, Freezer, Divider, Separator and Observer.
+// It may also implement Stopper, Freezer, Divider, Separator, Sequencer and Observer.
 type Destination interface {
 	// NewSink returns a new sink for this destination that is not connected yet. The suite closes the sink.
 	NewSink(t testing.TB) sinks.Sink

@@ -35,6 +35,8 @@ func Run(t *testing.T, h Harness) {
 		{"MissingPart", testMissingPart},
 		{"ControlEventsApart", testControlEventsApart},
 		{"MissingControlPlace", testMissingControlPlace},
+		{"ProgressEverywhere", testProgressEverywhere},
+		{"ProgressApart", testProgressApart},
 		{"RestartUnderLoad", testRestartUnderLoad},
 		{"StoppedBetweenSends", testStoppedBetweenSends},
 		{"CancelHangingSend", testCancelHangingSend},
