@@ -162,15 +162,18 @@ func (s *Sink) sendProgress(ctx context.Context, batch []*event.Message, results
 	if err == nil && s.destination != before {
 		err = errNewStream
 	}
+	position := s.position()
 	switch {
 	case err != nil:
 		results[0] = err
 	case s.control == nil:
 		s.send(ctx, batch, results)
+	case position == nil:
+		results[0] = errors.New("the end of the stream of the objects is not known")
 	default:
 		apart := make([]*event.Message, len(batch))
 		for i, m := range batch {
-			apart[i] = event.Apart(m, s.position())
+			apart[i] = event.Apart(m, position)
 		}
 		s.control.send(ctx, apart, results)
 	}
