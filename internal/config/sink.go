@@ -69,8 +69,8 @@ type Sink struct {
 	// deadLetter`, too large. If this is not set, rejected events are not stored. In both cases the bridge sends a gap
 	// event instead.
 	DeadLetter *DeadLetter `yaml:"deadLetter"`
-	// Where the bridge sends the sink's control events (gap, synced and progress events). If this is not set, it sends them with the
-	// other events.
+	// Where the bridge sends the sink's control events (gap, synced and progress events). If this is not set, it sends
+	// them with the other events.
 	ControlEvents *ControlEvents `yaml:"controlEvents"`
 	// Adds information about related objects to events: see docs/events.md.
 	Enrich Enrich `yaml:"enrich"`

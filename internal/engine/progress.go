@@ -24,8 +24,8 @@ const (
 // progress determines up to which resourceVersion a sink's destination has everything of each resource, and when the
 // sink is sent progress events about it. It is safe for concurrent use. It never waits for a handler or a destination.
 //
-// At every interval, it takes a cut: first the positions of the sink's listeners, and then the number of the newest item
-// in the queue. What the listeners pushed up to these positions is in the queue up to this item. When the queue no
+// At every interval, it takes a cut: first the positions of the sink's listeners, and then the number of the newest
+// item in the queue. What the listeners pushed up to these positions is in the queue up to this item. When the queue no
 // longer has these items, the destination has all of them, except those that are parked.
 type progress struct {
 	every time.Duration // 0 if the sink is sent no progress events
@@ -148,8 +148,8 @@ func (g *progress) lowest(names map[string]bool, leaving map[schema.GroupResourc
 }
 
 // take returns the positions of the last cut whose items the queue no longer has, and how long it takes until the next
-// cut is due. It must be called by the consumer of the queue, while no item is taken. A cut does not count if items were
-// merged since: the older one can be part of an item behind the cut.
+// cut is due. It must be called by the consumer of the queue, while no item is taken. A cut does not count if items
+// were merged since: the older one can be part of an item behind the cut.
 func (g *progress) take(queue *fifo.Queue[*event.Message]) (upTo []position, due time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,5 +1,5 @@
-// This program prints the changes in a topic of Kafka in the order in which they happened, although the topic has several
-// partitions: see README.md in the directory above. The sink must have progress events (progress: 2s).
+// This program prints the changes in a topic of Kafka in the order in which they happened, although the topic has
+// several partitions: see README.md in the directory above. The sink must have progress events (progress: 2s).
 package main
 
 import (
@@ -28,8 +28,8 @@ func main() {
 	}
 }
 
-// run reads all partitions from the beginning until ctx ends. A program that goes on where it was would store the offsets
-// of Merger.Committable, in one transaction with what it does with the events.
+// run reads all partitions from the beginning until ctx ends. A program that goes on where it was would store the
+// offsets of Merger.Committable, in one transaction with what it does with the events.
 func run(ctx context.Context, broker, topic string) error {
 	partitions, err := kafka.LookupPartitions(ctx, "tcp", broker, topic)
 	if err != nil {

@@ -307,6 +307,9 @@ func TestBuiltInResourceGoesAndComesBack(t *testing.T) {
 	if statuses := w.Statuses(); len(statuses) != 0 {
 		t.Errorf("statuses of what is not served: %+v", statuses)
 	}
+	if names, _ := w.Sources(); len(names) != 0 {
+		t.Errorf("sources that are not served: %v", names)
+	}
 	k.delete(namespace, "goes")
 	k.create(namespace, "comes")
 	diverted.divert("")
@@ -532,6 +535,9 @@ func TestInformersWhileTheyAreLaunched(t *testing.T) {
 	<-launched
 	goOn <- struct{}{}
 	<-launched // one is running, the other is not yet
+	if names, ok := w.Sources(); ok {
+		t.Errorf("the sources %v seem to be all", names)
+	}
 	given := make(chan int)
 	go func() { given <- len(w.Informers()) }()
 	select {
@@ -542,6 +548,12 @@ func TestInformersWhileTheyAreLaunched(t *testing.T) {
 		if n := <-given; n != 2 {
 			t.Errorf("%d informers", n)
 		}
+		observe.Eventually(t, func() error {
+			if names, ok := w.Sources(); !ok || len(names) != 2 {
+				return fmt.Errorf("sources %v, all: %t", names, ok)
+			}
+			return nil
+		})
 		return
 	}
 	close(goOn)

@@ -42,7 +42,9 @@ func (s *Sink) sendProgress(ctx context.Context, batch []*event.Message, results
 
 // copies returns what is written for a batch of progress events, and sets s.routes to the partitions. of contains, for
 // each copy, its index in batch.
-func (s *Sink) copies(ctx context.Context, batch []*event.Message, results []error) (copies []*event.Message, of []int) {
+func (s *Sink) copies(
+	ctx context.Context, batch []*event.Message, results []error,
+) (copies []*event.Message, of []int) {
 	ctx, cancel := context.WithTimeout(ctx, locateTimeout)
 	defer cancel()
 	var routes []*partition

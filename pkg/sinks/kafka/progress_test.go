@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -113,9 +115,8 @@ func TestProgressWithoutATopic(t *testing.T) {
 // A process that was killed, and its successor, which gets the same events: nothing is sent twice, and progress events
 // are not read back, nor do they keep the successor from anything.
 func TestProgressAfterKill(t *testing.T) {
-	broker := testkafka.ForTest(t)
-	cfg := Config{Brokers: []string{broker.Addr()}, Topic: "progress.{resource}"}
-	testkafka.CreateTopic(t, broker.Addr(), "progress.pods", 2, nil)
+	fake := newFake(t, kfake.NumBrokers(2), kfake.SeedTopics(2, "progress.pods"))
+	cfg := Config{Brokers: fake.ListenAddrs(), Topic: "progress.{resource}"}
 	var at stored
 	for n := range 2 {
 		s := process(t, cfg, &at)
@@ -124,7 +125,7 @@ func TestProgressAfterKill(t *testing.T) {
 		mustSend(t, s, change(event.Updated, "a", 2), change(event.Added, "b", 3))
 	}
 	seen := map[string]int{}
-	for p, records := range testkafka.ReadAll(t, broker.Addr(), "progress.pods") {
+	for p, records := range testkafka.ReadAll(t, fake.ListenAddrs()[0], "progress.pods") {
 		for _, r := range records {
 			seen[header(r, "ce_id")]++
 		}
@@ -139,4 +140,61 @@ func TestProgressAfterKill(t *testing.T) {
 			t.Errorf("%s is there %d times", id, seen[id])
 		}
 	}
+}
+
+// A progress event in the topic of control events has the ends of all partitions of the objects. The sink asks for those
+// that it does not know.
+func TestProgressApart(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(2), kfake.SeedTopics(3, "k8s.pods"), kfake.SeedTopics(1, "control"))
+	asked := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Observe: true, Count: -1})
+	s := connected(t, Config{Brokers: fake.ListenAddrs(), Topic: "k8s.{resource}", control: "control"})
+	mustSend(t, s, change(event.Added, "a", 1))
+	mustSend(t, s, progressOf("pods", 1))
+	if n := asked.Hits(); n != 2 {
+		t.Errorf("%d requests for the ends of two partitions", n)
+	}
+	mustSend(t, s, change(event.Updated, "a", 2), change(event.Added, "b", 3))
+	mustSend(t, s, progressOf("pods", 3))
+	if n := asked.Hits(); n != 2 {
+		t.Errorf("%d requests after that", n-2)
+	}
+	ends := map[int]int64{}
+	for p, records := range testkafka.ReadAll(t, fake.ListenAddrs()[0], "k8s.pods") {
+		ends[p] = int64(len(records))
+	}
+	records := testkafka.ReadAll(t, fake.ListenAddrs()[0], "control")[0]
+	if len(records) != 2 {
+		t.Fatalf("%d control events", len(records))
+	}
+	var info event.ProgressInfo
+	if err := json.Unmarshal(records[1].Value, &info); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(&event.Position{Topic: "k8s.pods", Offsets: ends}, info.Position); diff != "" {
+		t.Errorf("position (-want +got):\n%s", diff)
+	}
+}
+
+// A process that has begun to write to a partition does not wait for the other partitions, and writes nothing to those
+// that it has not fenced.
+func TestProgressDoesNotWaitForFences(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(20, "events"))
+	var at stored
+	s := process(t, Config{Brokers: fake.ListenAddrs()}, &at)
+	mustSend(t, s, change(event.Added, "a", 1))
+	fault := fake.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: kerr.ConcurrentTransactions, Count: -1,
+	})
+	began := time.Now()
+	if err := send(t, s, progressOf("pods", 1))[0]; err == nil {
+		t.Error("written to partitions that are not fenced")
+	}
+	if took := time.Since(began); took > fenceWait {
+		t.Errorf("it took %v", took)
+	}
+	if got := ids(testkafka.ReadAll(t, fake.ListenAddrs()[0], "events")); len(got) != 2 {
+		t.Errorf("records %v", got)
+	}
+	fault.Remove()
+	waitUntil(t, func() bool { return send(t, s, progressOf("pods", 1))[0] == nil })
 }

@@ -5,7 +5,8 @@
 // compares them with the messages that an independent client reads from the destination. The suite contains no code for
 // particular brokers.
 //
-// The interfaces Stopper, Freezer, Divider, Separator, Sequencer and Observer are optional, because some destinations can't implement them.
+// The interfaces Stopper, Freezer, Divider, Separator, Sequencer and Observer are optional, because some destinations
+// can't implement them.
 // For example, stdout has no server that could be stopped. The tests that require a missing interface are skipped with
 // a reason.
 //
