@@ -12,6 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 const (
@@ -44,7 +45,7 @@ type progress struct {
 type position struct {
 	resource        schema.GroupVersionResource
 	resourceVersion string
-	at              time.Time // when the API server last reported it
+	at              time.Time // when the informer last received it
 }
 
 // cut contains positions that the destination has reached when the queue no longer has the item with the number last.
@@ -163,8 +164,7 @@ func (g *progress) take(queue *fifo.Queue[*event.Message]) (upTo []position, due
 	return upTo, max(time.Until(g.due), time.Millisecond)
 }
 
-// progressEvents implements sinks.Hooks.Progress. It returns nothing while the destination is not the one in the
-// checkpoint, because it does not have its initial list then.
+// progressEvents implements sinks.Hooks.Progress.
 func (p *pipeline) progressEvents() (events []*event.Message, again time.Duration) {
 	g := &p.progress
 	if g.every == 0 {
@@ -173,7 +173,7 @@ func (p *pipeline) progressEvents() (events []*event.Message, again time.Duratio
 	now := time.Now()
 	g.cut(now, p.queue)
 	upTo, again := g.take(p.queue)
-	if len(upTo) == 0 || p.current != "" && p.books.Destination(p.Name) != p.current {
+	if len(upTo) == 0 || !p.isIntroduced() {
 		return nil, again
 	}
 	parked := map[string]bool{}
@@ -188,6 +188,13 @@ func (p *pipeline) progressEvents() (events []*event.Message, again time.Duratio
 		}
 	}
 	return events, again
+}
+
+// isIntroduced reports whether the destination is the one in the checkpoint. Otherwise it may not have its initial list.
+// A destination without an identity is always the same one. The goroutine of the drain calls it.
+func (p *pipeline) isIntroduced() bool {
+	_, identified := p.Destination.(sinks.Identified)
+	return !identified && p.current == "" || p.books.Destination(p.Name) == p.current
 }
 
 func (p *pipeline) progressEvent(now time.Time, at position) *event.Message {

@@ -66,7 +66,7 @@ func control(r *diagnose.Record) string {
 			return r.Resource()
 		}
 		at := info.AsOf.Local().Format(time.TimeOnly)
-		return fmt.Sprintf("%s  everything up to %s, as of %s", info.Resource, info.ResourceVersion, at)
+		return fmt.Sprintf("%s  %s, as of %s", info.Resource, info.ResourceVersion, at)
 	}
 	return gap(r)
 }
@@ -143,7 +143,7 @@ func operation(r *diagnose.Record) (word string, color console.Color) {
 	case event.Restated: // restated events are not changes
 		return "again", console.Dim
 	case event.Progress:
-		return "PROGRESS", console.Dim
+		return "REACHED", console.Dim
 	}
 	return "SYNCED", console.Cyan
 }

@@ -145,7 +145,8 @@ type SyncedInfo struct {
 type ProgressInfo struct {
 	Resource        string `json:"resource"`
 	ResourceVersion string `json:"resourceVersion"`
-	// AsOf is the time at which the API server last reported that it had sent everything up to ResourceVersion.
+	// AsOf is the time at which the bridge received the change, bookmark or list with ResourceVersion, or the last
+	// bookmark that repeated it.
 	AsOf time.Time `json:"asOf"`
 	// Position is a place in the destination of the objects that follows all events up to ResourceVersion. It is set only
 	// if control events are sent to another topic or stream, by the sink.
