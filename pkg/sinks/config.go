@@ -65,8 +65,8 @@ type LetterPlace struct {
 // ControlPlace is the place on the sink's servers that control events are sent to.
 type ControlPlace struct {
 	// A topic of the sink's Kafka cluster. It is a template with the same variables as `kafka.topic`; `{name}` is `_gap`,
-	// `_synced` or `_progress`. With `kafka.createTopics`, the bridge creates the topic, with one partition and not compacted. Otherwise
-	// the topic must exist.
+	// `_synced` or `_progress`. With `kafka.createTopics`, the bridge creates the topic, with one partition and not
+	// compacted. Otherwise the topic must exist.
 	Topic string `yaml:"topic" oneOf:"true" example:"\"k8s-control\""`
 	// A subject on the sink's NATS servers. It is a template with the same variables as `nats.subject`; `{name}` is
 	// `_gap`, `_synced` or `_progress`. `stream` must name a stream that has this subject.

@@ -61,14 +61,16 @@ const MarkHeader = "deltabridge"
 
 // Mark returns the value of the header that shows who wrote a record, and how its event relates to other events: the
 // writer, and the event's History, Epoch and Delivery, separated by spaces. The part of the epoch that follows a dot
-// says nothing about the configuration. A progress event has no mark, because it is not read back: it is never sent
-// again.
+// says nothing about the configuration. Mark returns an empty string if the record is not read back: if there is no
+// writer, or for a progress event, which is never sent again.
 func Mark(writer string, m *event.Message) string {
-	if m.Type == event.Progress {
+	if !isMarked(writer, m) {
 		return ""
 	}
 	return strings.TrimRight(writer+" "+m.History+" "+configuration(m.Epoch)+" "+m.Delivery, " ")
 }
+
+func isMarked(writer string, m *event.Message) bool { return writer != "" && m.Type != event.Progress }
 
 // configuration returns the part of an epoch that identifies the configuration.
 func configuration(epoch string) string {
@@ -82,7 +84,7 @@ type Marks struct{ history, epoch, delivery, text string }
 
 // Of returns the mark of a message.
 func (k *Marks) Of(writer string, m *event.Message) string {
-	if m.Type == event.Progress {
+	if !isMarked(writer, m) {
 		return ""
 	}
 	if k.text == "" || k.history != m.History || k.epoch != m.Epoch || k.delivery != m.Delivery {

@@ -49,7 +49,7 @@ func (b *batch) appendEvent(m *event.Message) {
 // headers calls add for each header of a message's record.
 func headers(m *event.Message, writer string, marks *sinks.Marks, add wire.AddHeader) {
 	add("", kafkaread.HeaderContentType, m.ContentType())
-	if mark := marks.Of(writer, m); writer != "" && mark != "" {
+	if mark := marks.Of(writer, m); mark != "" {
 		add("", sinks.MarkHeader, mark)
 	}
 	if m.Structured {

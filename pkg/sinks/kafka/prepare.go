@@ -245,7 +245,7 @@ func (s *Sink) finishFence(p *partition) {
 		switch {
 		case !f.renewal:
 			p.producer = producer{id: f.producer.ID, epoch: f.producer.Epoch}
-			p.next, p.inDoubt = f.next, nil
+			p.next, p.inDoubt, p.end = f.next, nil, -1
 		case len(p.inDoubt) == 0 && !p.unsettled: // The next process need not read what others wrote before the marker.
 			p.next = max(p.next, f.next)
 		}

@@ -172,7 +172,7 @@ func (w *work) noteNotWritten(p *partition, err error) {
 // ErrNotAttempted.
 func (w *work) noteDoubt(p *partition, err error) {
 	err = sinks.MaybeWritten(err)
-	p.inDoubt = nil
+	p.inDoubt, p.end = nil, -1
 	for _, i := range p.queue[:p.n] {
 		w.results[i] = err
 		p.inDoubt = append(p.inDoubt, w.batch[i].ID)

@@ -71,7 +71,7 @@ func (h *headers) set(m *event.Message, before uint64) natsgo.Header {
 	} else {
 		h.put("", jetstream.MsgIDHeader, h.messageID(m))
 	}
-	if mark := h.marks.Of(h.writer, m); h.writer != "" && mark != "" {
+	if mark := h.marks.Of(h.writer, m); mark != "" {
 		h.put("", sinks.MarkHeader, mark)
 	}
 	if h.latest && m.Type == event.Deleted {

@@ -162,18 +162,17 @@ func (s *Sink) sendProgress(ctx context.Context, batch []*event.Message, results
 	if err == nil && s.destination != before {
 		err = errNewStream
 	}
-	position := s.position()
 	switch {
 	case err != nil:
 		results[0] = err
 	case s.control == nil:
 		s.send(ctx, batch, results)
-	case position == nil:
-		results[0] = errors.New("the end of the stream of the objects is not known")
 	default:
+		// The stream can have events that were not acknowledged but found.
+		end := max(s.info.State.LastSeq, s.progress.acked, s.progress.read)
 		apart := make([]*event.Message, len(batch))
 		for i, m := range batch {
-			apart[i] = event.Apart(m, position)
+			apart[i] = event.Apart(m, &event.Position{Stream: s.cfg.Stream.Name, Sequence: end + 1})
 		}
 		s.control.send(ctx, apart, results)
 	}
