@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +29,9 @@ type reporter struct {
 	t         *testing.T
 	p         *pipeline
 	listeners map[string]*listener // by source
-	watched   map[string]bool      // the sources that are watched
+
+	mu        sync.Mutex      // guards the following fields
+	watched   map[string]bool // the sources that are watched
 	leaving   map[schema.GroupResource]bool
 	unknown   bool // not all sources are known
 
@@ -49,13 +53,18 @@ func (r *reporter) Part(m *event.Message) string {
 }
 
 func (r *reporter) Send(ctx context.Context, batch []*event.Message, results []error) {
-	if r.stuck != nil {
+	r.mu.Lock()
+	stuck, takes := r.stuck, r.takes
+	r.mu.Unlock()
+	if stuck != nil {
 		select {
-		case <-r.stuck:
+		case <-stuck:
 		case <-ctx.Done():
 		}
 	}
-	time.Sleep(r.takes)
+	time.Sleep(takes)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for n, m := range batch {
 		if results[n] = cmpOr(ctx.Err(), r.refuses(m.Identity.Name)); results[n] != nil {
 			continue
@@ -65,6 +74,13 @@ func (r *reporter) Send(ctx context.Context, batch []*event.Message, results []e
 			r.onMark(*m.ProgressInfo)
 		}
 	}
+}
+
+// set changes fields of the reporter.
+func (r *reporter) set(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
 }
 
 func cmpOr(a, b error) error {
@@ -80,13 +96,15 @@ const reportEvery = 10 * time.Second
 func startReporter(t *testing.T, buffer Buffer, sources ...informer.Source) *reporter {
 	t.Helper()
 	r := &reporter{
-		t: t, listeners: map[string]*listener{}, watched: map[string]bool{}, refuses: func(string) error { return nil },
+		t: t, listeners: map[string]*listener{}, watched: map[string]bool{}, refuses: nothing,
 	}
 	r.p = pipelineFor(t, buffer)
 	r.p.books = destinations{of: map[string]string{}}
 	r.p.progress.every = reportEvery
 	r.p.progress.sources = func() (map[string]bool, map[schema.GroupResource]bool, bool) {
-		return r.watched, r.leaving, !r.unknown
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return maps.Clone(r.watched), r.leaving, !r.unknown
 	}
 	for _, s := range sources {
 		r.watched[s.Name] = true
@@ -116,6 +134,14 @@ func startReporter(t *testing.T, buffer Buffer, sources ...informer.Source) *rep
 	return r
 }
 
+// withoutA refuses the events of the object a.
+func withoutA(name string) error {
+	if name == "a" {
+		return sinks.Unavailable("a", sinks.Rejected(errors.New("no")))
+	}
+	return nil
+}
+
 var podsSource = informer.Source{Name: "pods", Resource: pods}
 
 func namedPod(t *testing.T, name string, rv int) *object.Object {
@@ -140,6 +166,8 @@ func (r *reporter) change(source, name string, rv int) {
 // was taken.
 func (r *reporter) taken() (all []string) {
 	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, m := range r.took {
 		text := m.Type.String() + " " + m.Identity.ResourceVersion
 		if m.Resource != pods {
@@ -229,20 +257,20 @@ func TestNoProgressEvents(t *testing.T) {
 			sources: []informer.Source{inA, inB},
 			run: func(r *reporter) {
 				r.change("pods in a", "a", 7)
-				delete(r.watched, "pods in b")
+				r.set(func() { delete(r.watched, "pods in b") })
 			},
 			want: []string{"updated 7", "progress 7"},
 		},
 		"not all sources are known": {
 			run: func(r *reporter) {
-				r.unknown = true
+				r.set(func() { r.unknown = true })
 				r.change("pods", "a", 7)
 			},
 			want: []string{"updated 7"},
 		},
 		"leaves of another source are not sent yet": {
 			run: func(r *reporter) {
-				r.leaving = map[schema.GroupResource]bool{pods.GroupResource(): true}
+				r.set(func() { r.leaving = map[schema.GroupResource]bool{pods.GroupResource(): true} })
 				r.change("pods", "a", 7)
 			},
 			want: []string{"updated 7"},
@@ -265,12 +293,7 @@ func TestNoProgressEvents(t *testing.T) {
 		},
 		"an event is parked": {
 			run: func(r *reporter) {
-				r.refuses = func(name string) error {
-					if name == "a" {
-						return sinks.Unavailable("a", sinks.Rejected(errors.New("no")))
-					}
-					return nil
-				}
+				r.set(func() { r.refuses = withoutA })
 				r.change("pods", "a", 7)
 				r.change("pods", "b", 8)
 			},
@@ -279,12 +302,7 @@ func TestNoProgressEvents(t *testing.T) {
 		"another resource has parked events": {
 			sources: []informer.Source{podsSource, {Name: "nodes", Resource: pods.GroupVersion().WithResource("nodes")}},
 			run: func(r *reporter) {
-				r.refuses = func(name string) error {
-					if name == "a" {
-						return sinks.Unavailable("a", sinks.Rejected(errors.New("no")))
-					}
-					return nil
-				}
+				r.set(func() { r.refuses = withoutA })
 				r.change("pods", "a", 7)
 				r.listeners["nodes"].OnPosition("9")
 			},
@@ -324,8 +342,10 @@ func TestProgressEventsWhileBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startReporter(t, Buffer{Events: 1000, Bytes: 1 << 20, Overflow: Block}, podsSource)
 		synctest.Wait()
-		r.takes = 300 * time.Millisecond // longer than the queue waits to store acknowledgements
-		r.stuck = make(chan struct{})
+		r.set(func() {
+			r.takes = 300 * time.Millisecond // longer than the queue waits to store acknowledgements
+			r.stuck = make(chan struct{})
+		})
 		for rv := 1; rv <= 40; rv++ {
 			r.change("pods", "a", rv)
 			time.Sleep(time.Second)
@@ -344,7 +364,7 @@ func TestProgressEventsWhileBehind(t *testing.T) {
 			}
 		}
 		// However long it lasts, few cuts wait.
-		r.stuck = make(chan struct{})
+		r.set(func() { r.stuck = make(chan struct{}) })
 		for rv := 41; rv <= 500; rv++ {
 			r.change("pods", "a", rv)
 			time.Sleep(time.Second)
@@ -366,7 +386,7 @@ func TestProgressEventsAfterMerges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := startReporter(t, Buffer{Events: 8, Bytes: 1 << 20, Overflow: Compact, DiskBytes: 1}, podsSource)
 		synctest.Wait()
-		r.takes, r.stuck = 300*time.Millisecond, make(chan struct{})
+		r.set(func() { r.takes, r.stuck = 300*time.Millisecond, make(chan struct{}) })
 		for n, name := range []string{"x", "y", "a", "b", "c", "d", "e", "f", "a"} {
 			r.change("pods", name, n+1)
 			synctest.Wait()
@@ -395,7 +415,7 @@ func TestProgressEventsAfterARestore(t *testing.T) {
 		r.change("pods", "a", 100)
 		synctest.Wait()
 		r.taken()
-		r.stuck = make(chan struct{})
+		r.set(func() { r.stuck = make(chan struct{}) })
 		r.change("pods", "a", 101)
 		time.Sleep(reportEvery)
 		r.p.progress.cut(time.Now(), r.p.queue)
@@ -459,29 +479,28 @@ func (m *model) step(random *rand.Rand) {
 			m.rv++
 			name := source[len(source)-1:] + strconv.Itoa(random.IntN(4))
 			o := namedPod(m.t, name, m.rv)
-			m.pushed = append(m.pushed, o)
+			m.set(func() { m.pushed, m.last[source] = append(m.pushed, o), m.rv })
 			l.OnUpdate(namedPod(m.t, name, m.rv-1), o)
 			l.OnPosition(o.ResourceVersion)
-			m.last[source] = m.rv
 		}
 	case 0, 1:
 		m.rv++
+		m.set(func() { m.last[source] = m.rv })
 		l.OnPosition(strconv.Itoa(m.rv)) // a bookmark
-		m.last[source] = m.rv
 	case 2, 3, 4:
 		time.Sleep(time.Duration(random.IntN(15)) * time.Second)
 	case 5:
 		down := strconv.Itoa(random.IntN(4))
-		m.refuses = func(name string) error {
+		m.refuse(func(name string) error {
 			if name != "" && name[1:] == down {
 				return sinks.Unavailable(name, errors.New("no leader"))
 			}
 			return nil
-		}
+		})
 	case 6:
-		m.refuses = func(string) error { return errors.New("away") }
+		m.refuse(func(string) error { return errors.New("away") })
 	case 7:
-		m.heal()
+		m.refuse(nothing)
 	case 8:
 		m.p.queue.Persist()
 	}
@@ -489,7 +508,9 @@ func (m *model) step(random *rand.Rand) {
 	m.p.progress.cut(time.Now(), m.p.queue)
 }
 
-func (m *model) heal() { m.refuses = func(string) error { return nil } }
+func nothing(string) error { return nil }
+
+func (m *model) refuse(refuses func(string) error) { m.set(func() { m.refuses = refuses }) }
 
 // A progress event is never ahead of what the destination has, whatever happens to it and to the queue. When everything
 // is delivered, it is not behind either.
@@ -508,7 +529,7 @@ func TestProgressIsNeverAhead(t *testing.T) {
 					m := &model{last: map[string]int{}}
 					m.reporter = startReporter(t, buffer,
 						informer.Source{Name: "pods in a", Resource: pods}, informer.Source{Name: "pods in b", Resource: pods})
-					m.onMark, m.takes = m.check, 250*time.Millisecond
+					m.set(func() { m.onMark, m.takes = m.check, 250*time.Millisecond })
 					random := rand.New(rand.NewPCG(seed, 1))
 					for range 60 {
 						m.step(random)
@@ -516,7 +537,7 @@ func TestProgressIsNeverAhead(t *testing.T) {
 							t.Fatalf("seed %d", seed)
 						}
 					}
-					m.heal()
+					m.refuse(nothing)
 					time.Sleep(2 * time.Minute)
 					synctest.Wait()
 					at := m.took[len(m.took)-1]
