@@ -17,6 +17,7 @@
 //	delivery.go    delivery: the queue and the drain of a sink, which can outlive the engine
 //	restating.go   re-sends the known objects of one resource to one sink
 //	resync.go      starts re-sends as restated events, at intervals and on request
+//	progress.go    determines up to where the destination has everything, for progress events
 //	pause.go       pauses and resumes a sink on request
 //	introduce.go   starts re-sends as an initial list, for a new destination
 //	collector.go   the metrics that are read from the other parts during a scrape

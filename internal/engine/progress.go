@@ -190,8 +190,8 @@ func (p *pipeline) progressEvents() (events []*event.Message, again time.Duratio
 	return events, again
 }
 
-// isIntroduced reports whether the destination is the one in the checkpoint. Otherwise it may not have its initial list.
-// A destination without an identity is always the same one. The goroutine of the drain calls it.
+// isIntroduced reports whether the destination is the one in the checkpoint. Otherwise it may not have its initial
+// list. A destination without an identity is always the same one. The goroutine of the drain calls it.
 func (p *pipeline) isIntroduced() bool {
 	_, identified := p.Destination.(sinks.Identified)
 	return !identified && p.current == "" || p.books.Destination(p.Name) == p.current

@@ -30,10 +30,10 @@ type reporter struct {
 	p         *pipeline
 	listeners map[string]*listener // by source
 
-	mu        sync.Mutex      // guards the following fields
-	watched   map[string]bool // the sources that are watched
-	leaving   map[schema.GroupResource]bool
-	unknown   bool // not all sources are known
+	mu      sync.Mutex      // guards the following fields
+	watched map[string]bool // the sources that are watched
+	leaving map[schema.GroupResource]bool
+	unknown bool // not all sources are known
 
 	refuses func(name string) error // why the sink does not take the events of an object; nil if it takes them
 	stuck   chan struct{}           // if it is not nil, Send waits until it is closed

@@ -59,7 +59,11 @@ func day() []*diagnose.Record {
 			`{"metadata":{"name":"settings","labels":{"app":"web"}},"data":{"run":"`+script+`"}}`,
 			of("configmaps", "shop", "settings", "4700", "initiallist=true")...),
 		record("synced", `{"resource":"configmaps","resourceVersion":"4700","objects":12345}`, "subject=configmaps"),
-		record("progress", `{"resource":"configmaps","resourceVersion":"4701","asOf":"2026-11-20T12:25:57Z"}`, "subject=configmaps"),
+		record(
+			"progress",
+			`{"resource":"configmaps","resourceVersion":"4701","asOf":"2026-11-20T12:25:57Z"}`,
+			"subject=configmaps",
+		),
 		record(
 			"object.added",
 			`{"kind":"Deployment","metadata":{"resourceVersion":"48213"},"spec":{"replicas":2,"image":"web:1"}}`,

@@ -19,7 +19,10 @@
 //     of an object in the destination is always the newest. The same holds for the event that replaces a rejected
 //     message. A gap event may come later, because it is about a resource and not about an object.
 //
-//   - A control event (gap, synced) is sent when all earlier events are settled, and no later event is sent before the
+//   - Progress events (Hooks.Progress) are sent between two batches, when every message that was taken is settled or
+//     parked. They are sent once, and only if the destination works. None of the other guarantees applies to them.
+//
+//   - Another control event (gap, synced) is sent when all earlier events are settled, and no later event is sent before the
 //     control event is settled. Therefore a "synced" event never precedes the objects of its initial list.
 //
 //   - An unavailable broker never ends the loop, neither at startup nor after hours. The loop tries again at least

@@ -105,6 +105,13 @@
 // resource are acknowledged by then, and no later one is sent. The gap event that replaces a rejected deletion is
 // written first, and then the tombstone: only the tombstone shows that the deletion needs no further work.
 //
+// # Progress events
+//
+// A progress event is written to every partition of the topic of its resource, or once to the topic of control events,
+// with the ends of the partitions as its position. Its records have no header of the sink, so they are not read back.
+// The sink fences all these partitions, as before an event, but does not wait for the fences. If it is not known
+// whether a progress event was written, the partition is settled before the next event, like after any batch in doubt.
+//
 // # Topics
 //
 // If Config.CreateTopics is set, the sink creates missing topics, even a topic that is deleted later. Otherwise events

@@ -55,6 +55,12 @@
 // own connection, position and read-back, to which it passes control events. That stream is a part of the destination:
 // if it is unavailable, only control events are parked.
 //
+// # Progress events
+//
+// A progress event is one message, on a subject of its resource. Before it is sent, the sink checks that the stream of
+// the objects is the one that it has sent the events to: a stream that was created again does not have them. Progress
+// events have no header of the sink and are not read back. In a latest-state stream, the last writer wins.
+//
 // # Order
 //
 // Up to MaxInFlight messages wait for an acknowledgement at the same time, but never two messages of one object: the
