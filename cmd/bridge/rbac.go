@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"io"
-	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/console"
@@ -44,7 +43,7 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 			}
 			options.Served = found
 		}
-		access, err := rbac.For(slices.Concat(cfg.Watch, cfg.Auxiliary()), options)
+		access, err := rbac.For(cfg.Reads(), options)
 		if err != nil {
 			return err
 		}

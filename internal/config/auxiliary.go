@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/deltabridge/deltabridge/pkg/enrich"
+	"github.com/deltabridge/deltabridge/pkg/filter"
 )
 
 // Auxiliary returns the resources that must be watched for the sinks' `enrich` in addition to `watch`. The result may
@@ -34,6 +35,23 @@ func (c *Config) Auxiliary() []Watch {
 		watches = append(watches, Watch{Resources: []string{"namespaces"}})
 	}
 	return watches
+}
+
+// Reads returns everything that the bridge reads from the API server: `watch`, Auxiliary, and the namespaces whose labels
+// filters require.
+func (c *Config) Reads() []Watch {
+	reads := slices.Concat(c.Watch, c.Auxiliary())
+	if c.SelectsNamespaces() {
+		reads = append(reads, Watch{Resources: []string{"namespaces"}})
+	}
+	return reads
+}
+
+// SelectsNamespaces reports whether a filter selects namespaces by their labels.
+func (c *Config) SelectsNamespaces() bool {
+	return slices.ContainsFunc(c.Sinks, func(s Sink) bool {
+		return slices.ContainsFunc(s.Filters, func(r filter.Rule) bool { return r.NamespaceSelector != "" })
+	})
 }
 
 // owners returns the built-in resources whose objects own other objects.

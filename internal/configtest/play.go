@@ -66,11 +66,15 @@ func play(cfg *config.Config, s *story) (*player, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.filters = r.Filters()
 	p.informers = fleet.Offline(assemble.Scopes(cfg), s.served)
 	for _, i := range p.informers {
 		r.Attach(i)
 	}
+	existing := filter.Namespaces{}
+	for n := range s.objects {
+		s.objects[n].label(existing)
+	}
+	r.SelectNamespaces(existing)
 	for _, i := range p.informers {
 		if err := p.list(i, s.objects); err != nil {
 			return nil, err
@@ -83,8 +87,25 @@ func play(cfg *config.Config, s *story) (*player, error) {
 				return nil, err
 			}
 		}
+		if s.changes[n].label(existing) {
+			r.SelectNamespaces(existing)
+		}
 	}
+	p.filters = r.Filters()
 	return p, p.err
+}
+
+// label notes the labels of the object if it is a Namespace.
+func (c *change) label(existing filter.Namespaces) bool {
+	if c.resource.GroupResource() != (schema.GroupResource{Resource: "namespaces"}) {
+		return false
+	}
+	if c.now == nil {
+		delete(existing, c.old.GetName())
+	} else {
+		existing[c.now.GetName()] = c.now.GetLabels()
+	}
+	return true
 }
 
 // assemble builds the sinks as `bridge run` does.

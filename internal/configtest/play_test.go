@@ -69,6 +69,29 @@ func TestPlay(t *testing.T) {
   - add: {apiVersion: v1, kind: Pod, metadata: {namespace: other, name: web}}
   expect: {live: [{operation: added, attributes: {namespace: shop}}]}
 `},
+		"the labels of a namespace change": {"sinks: [{name: live, filters: [{resources: [pods], namespaceSelector: a=b}], stdout: {}}]", `
+  objects:
+  - {apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {a: b}}}
+  - {apiVersion: v1, kind: Namespace, metadata: {name: other}}
+  - {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}}
+  - {apiVersion: v1, kind: Pod, metadata: {namespace: other, name: db}}
+  changes:
+  - patch: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}, n: 1}
+  - patch: {apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {a: c}}}
+  - patch: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}, n: 2}
+  - patch: {apiVersion: v1, kind: Namespace, metadata: {name: other, labels: {a: b}}}
+  - add: {apiVersion: v1, kind: Namespace, metadata: {name: new, labels: {a: b}}}
+  - add: {apiVersion: v1, kind: Pod, metadata: {namespace: new, name: web}}
+  - delete: {apiVersion: v1, kind: Namespace, metadata: {name: new}}
+  - delete: {apiVersion: v1, kind: Pod, metadata: {namespace: new, name: web}}
+  expect:
+    live:
+    - {operation: updated, id: pods/shop/web.1001}
+    - {operation: left, id: pods/shop/web.1001.left.filter.change}
+    - {operation: added, id: pods/other/db.1000.filter.change, attributes: {initiallist: ""}}
+    - {operation: added, id: pods/new/web.1006}
+    - {operation: deleted, id: pods/new/web.deleted}
+`},
 		"managers of the changed fields": {"sinks: [{name: live, payload: change, stdout: {}}]", `
   objects: [{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}, spec: {}}]
   changes:

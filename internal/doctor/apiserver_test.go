@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 )
@@ -245,6 +246,32 @@ func TestOwnRights(t *testing.T) {
 	e.cfg.Watch = []config.Watch{{Resources: []string{"pods"}}}
 	if e.checkOwnRights(t.Context()); len(e.report.Findings) > 0 {
 		t.Errorf("only pods are watched: %+v", e.report.Findings)
+	}
+}
+
+// A filter that selects namespaces by their labels requires the rights to read them.
+func TestCheckNamespaces(t *testing.T) {
+	const list, watch = "GET /api/v1/namespaces", "WATCH /api/v1/namespaces"
+	none := `{"kind":"List","apiVersion":"v1","metadata":{},"items":[]}`
+	for _, tt := range []struct {
+		list, watch  any
+		result, text string
+	}{
+		{none, "{}", "ok", "namespaceSelector: 0 objects"},
+		{none, 403, "failed", "namespaceSelector: no permission to watch"},
+		{403, 403, "failed", "namespaceSelector: no permission to list, watch"},
+		{418, "{}", "failed", "namespaceSelector: list: "},
+	} {
+		e := examining(t, answers{list: tt.list, watch: tt.watch})
+		e.checkNamespaces(t.Context())
+		if len(e.report.Findings) > 0 {
+			t.Errorf("no filter selects namespaces: %+v", e.report.Findings)
+		}
+		e.cfg.Sinks[0].Filters = []filter.Rule{{NamespaceSelector: "a"}}
+		e.checkNamespaces(t.Context())
+		if f := e.report.Findings[0]; f.Result != tt.result || !strings.HasPrefix(f.Detail+f.Error, tt.text) {
+			t.Errorf("%+v, want %s", f, tt.text)
+		}
 	}
 }
 

@@ -44,6 +44,7 @@ func (e *examination) checkWatches(ctx context.Context) {
 			"fix or remove the APIService v1."+gv.Group)
 	}
 	e.checkOwnRights(ctx)
+	e.checkNamespaces(ctx)
 	found, sizes := make([]diagnose.Finding, len(preview.Watched)), make([]estimate, len(preview.Watched))
 	var group errgroup.Group
 	group.SetLimit(maxParallel)
@@ -82,6 +83,24 @@ func (e *examination) checkOwnRights(ctx context.Context) {
 		default:
 			e.ok(sinks.StepAuthorize, resource, strings.Join(rule.Verbs, ", "))
 		}
+	}
+}
+
+// checkNamespaces checks whether the bridge can follow the labels of namespaces, if a filter requires them.
+func (e *examination) checkNamespaces(ctx context.Context) {
+	if !e.cfg.SelectsNamespaces() {
+		return
+	}
+	const target, key = "namespaces", "namespaceSelector"
+	gvr := schema.GroupVersionResource{Version: "v1", Resource: target}
+	forbidden, found, err := e.try(ctx, &fleet.Watched{Source: informer.Source{Resource: gvr}}, []string{"list", "watch"})
+	switch {
+	case err != nil:
+		e.fail("watch", target, fmt.Errorf("%s: %w", key, err), checkLog)
+	case len(forbidden) > 0:
+		e.fail("watch", target, errors.New(key+": "+notAllowed(forbidden)), rbacRemedy)
+	default:
+		e.ok("watch", target, key+": "+found.String())
 	}
 }
 

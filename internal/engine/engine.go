@@ -31,6 +31,7 @@ type Engine struct {
 	tracker    *tracker.Tracker
 	enrichment *enrichment   // nil if no sink requires enrichment
 	events     *eventCounter // nil if Kubernetes Events are not counted
+	namespaces *namespaces   // nil if no filter has a namespaceSelector
 	pipelines  []*pipeline
 	set        *fleet.Fleet
 	resyncs    *resyncer
@@ -61,6 +62,7 @@ func New(o Options) (*Engine, error) {
 			return nil, err
 		}
 	}
+	e.buildNamespaces()
 	e.resyncs = &resyncer{ctx: e.reading, pipelines: e.pipelines, informers: e.set.Informers}
 	for _, p := range e.pipelines {
 		p.user.Store(p)
@@ -153,12 +155,21 @@ func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(si
 		e.events.attach(i, known(eventCounts).Floor)
 	}
 	for _, p := range e.pipelines {
-		if i.Auxiliary() {
-			to.FinishList(p.Name) // sinks are not sent objects that are watched only for enrichment
-			continue
-		}
-		p.attach(e.reading, i, to, known(p.Name))
+		e.attachPipeline(p, i, to, known)
 	}
+}
+
+func (e *Engine) attachPipeline(
+	p *pipeline, i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge,
+) {
+	p.filtering.Lock()
+	defer p.filtering.Unlock()
+	if i.Auxiliary() {
+		to.FinishList(p.Name) // sinks are not sent objects that are watched only for enrichment
+		p.attached[i.Source().Name] = nil
+		return
+	}
+	p.attach(e.reading, i, to, known(p.Name))
 }
 
 // Readiness returns the reasons why the bridge is not ready, or nil if it is ready. Readiness means that the bridge has
@@ -192,6 +203,9 @@ func (e *Engine) Readiness() (reasons, notes []string) {
 	}
 	if err := e.tracker.NotReady(); err != nil {
 		reasons = append(reasons, err.Error())
+	}
+	if reason := e.namespaces.notReady(); reason != "" {
+		reasons = append(reasons, reason)
 	}
 	if e.options.NotReady != nil {
 		if err := e.options.NotReady(); err != nil {
@@ -291,6 +305,12 @@ func (e *Engine) read() error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	group.Go(e.resyncs.Run)
+	if e.namespaces != nil {
+		group.Go(func() { _ = e.namespaces.informer.Run(e.reading) }) // returns nil when reading ends
+	}
+	if !e.awaitNamespaces() {
+		return nil
+	}
 	err := e.tracker.Identify(e.reading, e.connector, e.client)
 	switch {
 	case e.reading.Err() != nil:
@@ -301,6 +321,7 @@ func (e *Engine) read() error {
 	}
 	group.Go(e.awaitReady)
 	group.Go(e.awaitChanges)
+	group.Go(e.followNamespaces)
 	for _, p := range e.pipelines {
 		p.clusterUID, p.epoch = e.tracker.KnownUID(), e.tracker.Epoch()
 		if p.Buffer.Overflow != Block { // after a crash, events that were dropped or merged are sent behind newer ones

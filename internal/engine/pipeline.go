@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,7 +42,12 @@ type pipeline struct {
 	*delivery
 
 	filter *filter.Filter
-	push   func(context.Context, *event.Message) error // queue.Push, except in a Trial
+	// filtering is held while the filter changes, and while listeners are attached.
+	filtering sync.Mutex
+	// attached contains the listeners by the names of their sources. It is nil for sources that are watched only for
+	// enrichment.
+	attached map[string]*listener
+	push     func(context.Context, *event.Message) error // queue.Push, except in a Trial
 	// enrich returns the context of an object for enriched events. It is nil if the sink does not require enrichment.
 	enrich    func(schema.GroupVersionResource, *object.Object) *event.Context
 	restating chan struct{} // contains an element while objects are re-sent to the sink
@@ -73,6 +79,7 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		tracker:   e.tracker,
 		onSettled: e.options.OnSettled,
 		old:       map[string]*filter.Filter{},
+		attached:  map[string]*listener{},
 		run:       randomName() + "-",
 		progress:  progress{every: s.Progress, sources: e.progressSources, positions: map[string]position{}},
 	}
@@ -84,8 +91,12 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 	p.Encoder.OnOldMissing = func(err error) {
 		p.log.Error("cannot read the state before an update, so the change is sent without it", "err", err)
 	}
+	rules := s.Rules
+	if p.tracker != nil {
+		rules = withSelection(rules, p.tracker.StoredFilter(s.Name))
+	}
 	var err error
-	if p.filter, err = p.compile(s.Rules, slot); err != nil {
+	if p.filter, err = p.compile(rules, slot); err != nil {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 	}
 	return p, nil
@@ -199,7 +210,7 @@ func (p *pipeline) label(m *event.Message, history, delivery string) {
 }
 
 // attach adds a listener to an informer. If no object of the informer's resource can pass the filter or an earlier
-// filter, it adds none. ctx ends when the process stops reading changes.
+// filter, it adds none. ctx ends when the process stops reading changes. It must be called with filtering held.
 func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *ledger.Ledger, known tracker.Knowledge) {
 	earlier := p.earlier(i.Resource(), known.Filters)
 	if p.filter.For(i.Resource()).Never() && len(earlier) == 0 {
@@ -208,6 +219,7 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 	}
 	p.progress.attach(i.Source())
 	l := newListener(ctx, p, i.Source(), ledger, i.ResumesAt())
+	p.attached[i.Source().Name] = l
 	l.informer, l.inList = i, l.inList || i.Relists()
 	l.watchChange, l.entering = known.WatchChange, i.Relists() || !known.Knows()
 	if !i.Relists() { // otherwise the informer compares the list with states that are older than the floor

@@ -24,6 +24,7 @@ type refilter struct {
 	change  string // name of the filter change, for event ids
 	objects func() []*object.Object
 	sent    map[types.UID]bool // objects for which a change was already sent
+	running bool               // the filter has changed while the listener was running, so no synced event follows
 }
 
 func (r *refilter) mayKnow(o *object.Object) bool {
@@ -68,7 +69,8 @@ func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 	case passes && isKnown && old != now:
 		l.send(event.Event{Type: event.Updated, Object: now, Old: old})
 	case passes && !isKnown:
-		l.send(event.Event{Type: event.Added, Object: now, InitialList: old == now, Change: l.refilter.change})
+		initial := old == now && !l.refilter.running
+		l.send(event.Event{Type: event.Added, Object: now, InitialList: initial, Change: l.refilter.change})
 	case !passes && mayKnow && !mutant.On("no-leave-on-change"):
 		l.leave(event.Event{Type: event.Deleted, Object: old, LeftAt: now.ResourceVersion, Change: l.refilter.change})
 	case !passes:

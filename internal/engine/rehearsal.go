@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/metrics"
@@ -53,6 +55,26 @@ func (r *Rehearsal) Attach(i *informer.Informer) {
 	l := ledger.New(ledger.Source{}, ledger.State{}, r.names, 0)
 	r.engine.attachTo(i, l, func(string) tracker.Knowledge { return tracker.Knowledge{} })
 }
+
+// SelectNamespaces tells the filters of the sinks which namespaces exist, and with which labels. The sinks are sent the
+// difference if other namespaces are selected now.
+func (r *Rehearsal) SelectNamespaces(existing filter.Namespaces) {
+	for _, p := range r.engine.pipelines {
+		next := p.filter.WithNamespaces(existing, func(string) bool { return true })
+		if next == p.filter {
+			continue
+		}
+		p.filter = next
+		for _, name := range slices.Sorted(maps.Keys(p.attached)) {
+			if l := p.attached[name]; l != nil {
+				l.changeFilter(next.For(l.source.Resource), rehearsedChange)
+			}
+		}
+	}
+}
+
+// rehearsedChange is the name of all changes of filters in a Rehearsal. In the running bridge, names are unique.
+const rehearsedChange = "change"
 
 // Filters returns the filters of the sinks, by the names of the sinks.
 func (r *Rehearsal) Filters() map[string]*filter.Filter {

@@ -44,6 +44,13 @@ func NewTrial(s Sink, clusterUID string, index *enrich.Index) (*Trial, error) {
 	return &Trial{p}, nil
 }
 
+// SelectNamespaces tells the filter which namespaces exist, and with which labels. Without it, a namespaceSelector
+// selects none.
+func (t *Trial) SelectNamespaces(existing filter.Namespaces) {
+	p := t.pipeline
+	p.filter = p.filter.WithNamespaces(existing, func(string) bool { return false })
+}
+
 // Filter returns the filter of the sink.
 func (t *Trial) Filter() *filter.Filter { return t.pipeline.filter }
 

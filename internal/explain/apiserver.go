@@ -13,6 +13,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/enrich"
+	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -89,6 +90,34 @@ func (e *explainer) servedAs(gvk schema.GroupVersionKind) (served discovery.Serv
 	return served, false
 }
 
+// readNamespace reads the labels of the object's namespace, for filters that depend on them. It returns a note if they
+// cannot be read.
+func (e *explainer) readNamespace(ctx context.Context, s *subject) (notes []string) {
+	const unknown = "namespaceSelector: the labels of the namespace are unknown"
+	name := s.now.Namespace
+	switch {
+	case name == "":
+		return nil
+	case e.client == nil:
+		return []string{unknown + ", because the API server was not queried"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	found, err := e.get(ctx, namespaces(), "", name, "")
+	switch {
+	case err != nil:
+		return []string{unknown + ": " + err.Error()}
+	case found == nil:
+		return []string{unknown + ", because it does not exist"}
+	}
+	s.namespaces = filter.Namespaces{name: found.GetLabels()}
+	return nil
+}
+
+func namespaces() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+}
+
 // maxOwners is the maximum number of owners that learn reads.
 const maxOwners = 32
 
@@ -113,9 +142,8 @@ func (e *explainer) learn(ctx context.Context, s *subject) (notes []string) {
 		return []string{"enrich: other objects are unknown, because the API server was not queried"}
 	}
 	if s.now.Namespace != "" {
-		namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-		if found := read(namespaces, "", s.now.Namespace); found != nil {
-			add(namespaces, found)
+		if found := read(namespaces(), "", s.now.Namespace); found != nil {
+			add(namespaces(), found)
 		}
 	}
 	last := ""

@@ -254,6 +254,45 @@ func TestLearn(t *testing.T) {
 	}
 }
 
+// The labels of the object's namespace decide about a namespaceSelector. If they are not known, a note says so.
+func TestReadNamespace(t *testing.T) {
+	const (
+		text      = "sinks: [{name: out, filters: [{namespaceSelector: team=red}], stdout: {}}]"
+		namespace = "/api/v1/namespaces?metadata.name=shop"
+		labels    = `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","uid":"n1","resourceVersion":"1","labels":{"team":%q}}}`
+	)
+	for _, tt := range []struct {
+		answer     string
+		withoutAPI bool
+		sent       bool
+		note       string
+	}{
+		{answer: fmt.Sprintf(labels, "red"), sent: true},
+		{answer: fmt.Sprintf(labels, "blue")},
+		{answer: "", note: "because it does not exist"},
+		{answer: "forbidden", note: "not for you"},
+		{withoutAPI: true, note: "because the API server was not queried"},
+	} {
+		e := explaining(t, text, objects{
+			"/api/v1/namespaces/shop/pods?metadata.name=web": pod(""), namespace: tt.answer,
+		})
+		s, err := e.readLive(t.Context(), "pods", "shop/web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tt.withoutAPI {
+			e.client = nil
+		}
+		if err := e.explain(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if notes := strings.Join(s.Notes, "; "); (s.Sinks[0].Message != nil) != tt.sent ||
+			!strings.HasSuffix(notes, tt.note) || (notes == "") != (tt.note == "") {
+			t.Errorf("%+v: %+v, %s", tt, s.Sinks[0], notes)
+		}
+	}
+}
+
 // The resource of an object in a file comes from the API server, from --resource, or is guessed, which a note says.
 func TestServedOf(t *testing.T) {
 	dir := t.TempDir()

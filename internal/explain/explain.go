@@ -132,6 +132,9 @@ func (e *explainer) explain(ctx context.Context, s *subject) error {
 		s.index = enrich.New(enrich.Options{Needs: needs, Bytes: assemble.Enrichment(e.cfg, redaction).FactBytes})
 		s.Notes = append(s.Notes, e.learn(ctx, s)...)
 	}
+	if e.cfg.SelectsNamespaces() {
+		s.Notes = append(s.Notes, e.readNamespace(ctx, s)...)
+	}
 	for n := range parts {
 		sink, err := e.explainSink(ctx, parts[n], &e.cfg.Sinks[n], s)
 		if err != nil {
@@ -149,6 +152,7 @@ func (e *explainer) explainSink(ctx context.Context, part engine.Sink, c *config
 	if err != nil {
 		return Sink{}, err
 	}
+	trial.SelectNamespaces(s.namespaces)
 	out := Sink{Name: part.Name, Kind: c.Kind(), Filters: trial.Filter().Explain(s.resource, e.operation, s.old, s.now)}
 	change := engine.Change{Resource: s.resource, Type: e.operation, Old: s.old, Now: s.now, Selected: s.selected}
 	m := trial.Message(ctx, change)

@@ -24,6 +24,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -38,6 +39,8 @@ type subject struct {
 	resource schema.GroupVersionResource
 	selected bool          // whether the informer that watches the object has selectors
 	index    *enrich.Index // the objects that enrichment knows; nil if no sink requires it
+	// namespaces contains the labels of the object's namespace, if a filter requires them and they are known.
+	namespaces filter.Namespaces
 }
 
 // findSubjects returns the objects that the arguments name.

@@ -78,7 +78,7 @@ func (s *stage) write(more ...ledger.Update) error {
 		return errSuperseded
 	}
 	part := ledger.Update{State: ledger.State{Source: s.state.Source}, ReplaceRows: !s.begun, Upserts: s.part}
-	if err := s.tracker.store.Commit(append([]ledger.Update{part}, more...), s.tracker.filters, nil); err != nil {
+	if err := s.tracker.store.Commit(append([]ledger.Update{part}, more...), s.tracker.currentFilters(), nil); err != nil {
 		return err
 	}
 	s.part, s.bytes, s.begun = nil, 0, true
@@ -112,6 +112,12 @@ func (s *source) FirstList(objects []*object.Object, resourceVersion string) boo
 	}
 	for _, sink := range t.sinks {
 		state.Sinks[sink] = "" // the sink is sent a part of the list from now on
+		if r := s.ledger.Refilter(sink); len(r.Filters) > 0 {
+			if state.Refilters == nil {
+				state.Refilters = map[string]ledger.Refilter{}
+			}
+			state.Refilters[sink] = r
+		}
 	}
 	if !t.retry(func() error { return list.write(ledger.Update{State: state}) }) {
 		return false

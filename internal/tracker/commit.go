@@ -48,7 +48,7 @@ func (t *Tracker) Commit() error {
 	}
 	positions := covered(bookmarks, ledgers)
 	if len(updates)+len(positions) > 0 {
-		err := t.store.Commit(updates, t.filters, positions)
+		err := t.store.Commit(updates, t.currentFilters(), positions)
 		for _, l := range from {
 			if err != nil {
 				l.TakeBack()

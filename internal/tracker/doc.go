@@ -21,6 +21,8 @@
 // [Tracker.Bookmark] stores the positions of a sink in its destination, from which the next process reads back what was
 // sent. A position is stored as soon as a restart would not bring any event again that was sent before it.
 //
+// A filter can also change while the process runs ([Tracker.ChangeFilter]).
+//
 // The package does not depend on configuration files or brokers. A filter is a string that the package compares and
 // returns.
 package tracker

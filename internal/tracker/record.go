@@ -25,7 +25,7 @@ func (s *source) Entering(objects []*object.Object) bool {
 			size += len(objects[n].Raw)
 		}
 		part := []ledger.Update{{State: s.state, Upserts: objects[:n]}}
-		if !t.retry(func() error { return t.store.Commit(part, t.filters, nil) }) {
+		if !t.retry(func() error { return t.store.Commit(part, t.currentFilters(), nil) }) {
 			return false
 		}
 		objects = objects[n:]

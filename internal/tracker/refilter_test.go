@@ -104,6 +104,47 @@ func TestAFilterThatChangesInTheInitialList(t *testing.T) {
 	expectKnown(t, e, "pods", "a", "", "F1")
 }
 
+// A filter changes while the process runs. Whatever kills the process, the next one knows of the filter before, for the
+// sources that the change affects.
+func TestAFilterThatChangesAtRunTime(t *testing.T) {
+	folder := t.TempDir()
+	other := informer.Source{Name: "secrets", Resource: pods.Resource}
+	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
+	begin(t, e, pods, "10", pod(t, "x", 3))
+	begin(t, e, other, "10")
+	_ = e.Commit()
+	if !e.ChangeFilter("a", "F2", func(s informer.Source) bool { return s == pods }) {
+		t.Fatal("the change was not stored")
+	}
+	change := e.Ledger("pods").Refilter("a").Change
+	kill(t, e)
+
+	e = start(t, folder, Sink{Name: "a", Filter: "F2"})
+	e.Resume(pods)
+	e.Resume(other)
+	if again := expectKnown(t, e, "pods", "a", "10", "F1"); again.Change != change {
+		t.Errorf("the change has the name %s, after %s", again.Change, change)
+	}
+	expectKnown(t, e, "secrets", "a", "10")
+	if got := e.StoredFilter("a"); got != "F2" {
+		t.Errorf("stored: %s", got)
+	}
+	caughtUp(t, e, pods, "12")
+	_ = e.Commit()
+	if !e.ChangeFilter("a", "F3", func(informer.Source) bool { return true }) {
+		t.Fatal("the change was not stored")
+	}
+	caughtUp(t, e, pods, "13")
+	_ = e.Commit()
+	kill(t, e)
+
+	e = start(t, folder, Sink{Name: "a", Filter: "F2"}) // there and back again
+	e.Resume(pods)
+	e.Resume(other)
+	expectKnown(t, e, "pods", "a", "13", "F3")
+	expectKnown(t, e, "secrets", "a", "10", "F2", "F3")
+}
+
 // If the uid of the cluster was unknown, the checkpoint belongs to the first cluster whose uid is known later, and to
 // no other cluster after that.
 func TestAClusterThatGetsItsName(t *testing.T) {

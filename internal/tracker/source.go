@@ -36,6 +36,8 @@ func (t *Tracker) Remembered() []informer.Source {
 // Resume implements informer.State: it opens the ledger of a source and returns the content of the store about this
 // source. If the source was resumed before, it keeps its ledger.
 func (t *Tracker) Resume(of informer.Source) informer.Memory {
+	t.resuming.Lock()
+	defer t.resuming.Unlock()
 	if t.keep(of.Name) {
 		return informer.Memory{} // the events that were sent before still count
 	}
@@ -104,7 +106,7 @@ func (t *Tracker) rescope(state *ledger.State, scope string) {
 		return
 	}
 	state.Source.Scope = changingTo + scope
-	if err := t.store.Commit([]ledger.Update{{State: *state}}, t.filters, nil); err != nil {
+	if err := t.store.Commit([]ledger.Update{{State: *state}}, t.currentFilters(), nil); err != nil {
 		t.report(err) // the next commit contains the new scope
 	}
 }

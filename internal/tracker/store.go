@@ -30,6 +30,7 @@ type Store interface {
 	Load(source string) (ledger.State, []*object.Object, error)
 	Fetch(source, key string, id object.Identity) ([]byte, error)
 	Destination(sink string) string
+	SinkConfig(sink string) string
 	Positions(sink string) sinks.Positions
 	Installation() string
 	Stats() checkpoint.Stats

@@ -14,6 +14,8 @@ import (
 // It is called after `watch` was changed, so the objects stay known. It waits until the store has committed the move.
 // If rows cannot be read, it removes the source that takes over, which is then listed as a new source.
 func (t *Tracker) TakeOver(into informer.Source, shares []informer.Share) {
+	t.resuming.Lock()
+	defer t.resuming.Unlock()
 	state, shares := t.join(into, t.dropTaken(into.Name, shares))
 	if len(shares) == 0 {
 		return
@@ -70,12 +72,12 @@ func (t *Tracker) move(into ledger.State, shares []informer.Share) error {
 				size += len(o.Raw)
 			}
 			rows = rows[n:]
-			if !t.retry(func() error { return t.store.Commit([]ledger.Update{to, left}, t.filters, nil) }) {
+			if !t.retry(func() error { return t.store.Commit([]ledger.Update{to, left}, t.currentFilters(), nil) }) {
 				return nil
 			}
 		}
 	}
-	t.retry(func() error { return t.store.Commit([]ledger.Update{{State: into}}, t.filters, nil) })
+	t.retry(func() error { return t.store.Commit([]ledger.Update{{State: into}}, t.currentFilters(), nil) })
 	return nil
 }
 

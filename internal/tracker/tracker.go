@@ -63,19 +63,20 @@ type Tracker struct {
 	reading context.Context //nolint:containedctx // Options.Reading
 	// crowded receives a value when the ledgers must be relieved.
 	crowded chan struct{}
-	second  func()            // Options.EachSecond; not nil
-	left    atomic.Int64      // bytes that all ledgers held after the last commit
-	held    atomic.Int64      // bytes that all ledgers hold, see Ledger.Held
-	staging sync.Mutex        // held while a stage is begun or writes
-	filters map[string]string // by sink
-	watch   string            // Options.Watch
+	second  func()       // Options.EachSecond; not nil
+	left    atomic.Int64 // bytes that all ledgers held after the last commit
+	held    atomic.Int64 // bytes that all ledgers hold, see Ledger.Held
+	staging sync.Mutex   // held while a stage is begun or writes
+	watch   string       // Options.Watch
 
 	caughtUp atomic.Bool // see CaughtUp
 
 	committing sync.Mutex // held by Commit, because the ledgers permit only one commit at a time
+	resuming   sync.Mutex // held while the state of a source is read, until its ledger exists; and by ChangeFilter
 	forgetting sync.Mutex // held while the store removes sources, so none of them can be resumed during the removal
 
-	mu sync.Mutex
+	mu      sync.Mutex
+	filters map[string]string // by sink; the map is replaced when a filter changes
 	// change is the name of the last change to the watch configuration, or empty if it never changed. Identify sets both.
 	change, epoch string
 	sources       map[string]*source   // by name: the sources in the store, and the sources that were resumed
@@ -222,7 +223,7 @@ func (t *Tracker) load(uid string) error {
 	}
 	// Commit the new filters before any event passes them. Even if the filter of a sink is changed again later, the
 	// checkpoint then shows that the sink may know objects that this filter passes.
-	if err := t.store.Commit(nil, t.filters, nil); err != nil {
+	if err := t.store.Commit(nil, t.currentFilters(), nil); err != nil {
 		return err
 	}
 	change, epoch, err := t.store.SetWatch(t.watch)

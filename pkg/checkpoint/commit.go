@@ -80,7 +80,7 @@ func (t *transaction) setSinks(configs map[string]string) error {
 	if err := t.removeEvents(configs); err != nil {
 		return err
 	}
-	t.record.Sinks, t.record.Epoch = maps.Clone(configs), newChange()
+	t.record.Sinks, t.record.Epoch = maps.Clone(configs), NewChange()
 	removed := func(sink string) bool { _, ok := configs[sink]; return !ok }
 	maps.DeleteFunc(t.record.Destinations, func(sink, _ string) bool { return removed(sink) })
 	maps.DeleteFunc(t.record.Positions, func(sink string, _ sinks.Positions) bool { return removed(sink) })
@@ -113,13 +113,13 @@ func (r *sourceRecord) refilter(sink, old string) {
 	if !slices.Contains(noted.Filters, old) {
 		noted.Filters = append(noted.Filters, old)
 	}
-	noted.Change = newChange()
+	noted.Change = NewChange()
 	r.Refilters[sink] = noted
 }
 
-// newChange returns a name for a configuration change, which distinguishes the change from all others. The name of a
+// NewChange returns a name for a configuration change, which distinguishes the change from all others. The name of a
 // later change is greater.
-func newChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
+func NewChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
 
 // SetWatch stores the watch configuration and returns the name of its last change. If watch differs from the stored
 // configuration, this is a new name. If the configuration has never changed, the name is empty. The configuration is on
@@ -130,7 +130,7 @@ func newChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
 func (s *Store) SetWatch(watch string) (change, epoch string, err error) {
 	err = s.note(func(r *storeRecord) {
 		if r.Watch != watch {
-			r.Epoch = newChange()
+			r.Epoch = NewChange()
 			if r.Watch != "" {
 				r.WatchChange = r.Epoch
 			}

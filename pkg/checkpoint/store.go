@@ -191,6 +191,9 @@ func (s *Store) ClusterUID() string { return s.noted().ClusterUID }
 // Destination returns the name that SetDestination stored for a sink; empty if there is none.
 func (s *Store) Destination(sink string) string { return s.noted().Destinations[sink] }
 
+// SinkConfig returns the configuration that Commit stored for a sink. It is empty if there is none.
+func (s *Store) SinkConfig(sink string) string { return s.noted().Sinks[sink] }
+
 // Installation returns a random name, which stays the same as long as the checkpoint is not replaced by an empty one.
 func (s *Store) Installation() string { return s.noted().Installation }
 

@@ -223,7 +223,7 @@ func TestEpochs(t *testing.T) {
 		}
 		last, epochs[epoch] = epoch, true
 		s.Close()
-		for began := newChange(); newChange() == began; { // names have milliseconds
+		for began := NewChange(); NewChange() == began; { // names have milliseconds
 			runtime.Gosched()
 		}
 	}

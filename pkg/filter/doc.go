@@ -1,7 +1,8 @@
 // Package filter decides which objects belong to a sink, and which of their changes are sent to it.
 //
 // Rules are compiled once, when the configuration is loaded. Decisions depend only on the object and its change. A
-// filter reads no clock and keeps no state. It may fetch the bytes of an object (Object.Bytes), which can be in the
+// filter reads no clock and keeps no state. If the labels of namespaces change, so does the filter
+// ([Filter.WithNamespaces]). It may fetch the bytes of an object (Object.Bytes), which can be in the
 // checkpoint, and it stores decisions in the object.
 //
 // # Rules
@@ -17,8 +18,8 @@
 //
 // # Two kinds of conditions
 //
-// Conditions on the object decide whether an object belongs to the sink: resources, namespaces, and a `when` that uses
-// only `object`. When an object starts to satisfy these conditions, the sink receives an addition, even if the API
+// Conditions on the object decide whether an object belongs to the sink: resources, namespaces, namespaceSelector, and
+// a `when` that uses only `object`. When an object starts to satisfy these conditions, the sink receives an addition, even if the API
 // server reported an update. When an object no longer satisfies them, the sink receives a deletion, which is marked as
 // a leave. client-go's FilteringResourceEventHandler does the same if its FilterFunc calls [ResourceFilter.Belongs].
 //

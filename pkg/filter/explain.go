@@ -24,8 +24,9 @@ type Verdict struct {
 
 // Condition is one key of a rule together with its result.
 type Condition struct {
-	Field string `json:"field"` // resources, namespaces, operations, ignoreChanges, onlyChanges, preset, when
-	Text  string `json:"text"`  // the configured value; lists are joined with ", "
+	// Field is resources, namespaces, namespaceSelector, operations, ignoreChanges, onlyChanges, preset or when.
+	Field string `json:"field"`
+	Text  string `json:"text"` // the configured value; lists are joined with ", "
 	Found string `json:"found,omitempty"`
 	Holds bool   `json:"holds"`
 	// Error is the reason why an expression failed. A failed expression counts as true. Error never quotes the object.
@@ -78,6 +79,9 @@ func (v *Verdict) explain(r *rule, c change) {
 		return
 	}
 	v.add("namespaces", r.text.Namespaces, c.now.Namespace, r.namespaces.Matches(c.now.Namespace), "")
+	if r.selector != nil {
+		v.add("namespaceSelector", []string{r.text.NamespaceSelector}, c.now.Namespace, r.selects(c.now.Namespace), "")
+	}
 	v.addWhen(r.onObject, change{resource: c.resource, now: c.now})
 	v.Belongs = v.Sends
 	v.add("operations", r.text.Operations, c.op.String(), r.operations.has(c.op), "")

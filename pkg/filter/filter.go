@@ -112,7 +112,7 @@ func (r *rule) names(gvr schema.GroupVersionResource) bool {
 // belongs reports whether the rule's conditions on the object hold. It caches only the result of the expression,
 // because namespaces are cheap to compare.
 func (r *rule) belongs(resource schema.GroupVersionResource, o *object.Object) bool {
-	if !r.namespaces.Matches(o.Namespace) {
+	if !r.namespaces.Matches(o.Namespace) || !r.selects(o.Namespace) {
 		return false
 	}
 	if r.onObject == nil {

@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -20,6 +22,14 @@ type Rule struct {
 	Resources []string `yaml:"resources" pattern:"^[a-z0-9*?\\[\\]^-]+(\\.[a-z0-9.*?\\[\\]^-]*[a-z0-9*?\\[\\]^-])?$" example:"[pods, \"*.example.com\"]"`
 	// The namespaces whose events pass, in the notation of `watch[].namespaces`. If empty, all namespaces pass.
 	Namespaces []string `yaml:"namespaces" pattern:"^!?[a-z0-9*?\\[\\]^-]*$" example:"[\"team-*\", \"!team-test\"]"`
+	// Selects namespaces by their labels, as in `kubectl get namespaces -l`. Events of objects in these namespaces pass;
+	// events of cluster-scoped objects do not. When the labels of a namespace change, the sink receives additions of the
+	// objects in it, or deletions, as with `when`. The bridge requires list and watch on `namespaces` in the whole
+	// cluster. If empty, all namespaces are selected.
+	NamespaceSelector string `yaml:"namespaceSelector" json:",omitempty" default:"\"\"" example:"team in (a, b), env!=test"`
+	// Selected contains the names of the namespaces that NamespaceSelector selects, sorted. It is not part of the
+	// configuration, but of a filter's string form: see Filter.WithNamespaces.
+	Selected []string `json:",omitempty"`
 	// The operations that pass: `added`, `updated`, `deleted`, and `restated` for objects that a resync re-sends. `added`
 	// and `updated` also let restated objects pass. If empty, all operations pass.
 	Operations []string `yaml:"operations" entries:"added updated deleted restated" example:"[added, deleted]"`
@@ -66,7 +76,7 @@ func allBytes(_ schema.GroupVersionResource, o *object.Object) ([]byte, error) {
 // RuleError describes a mistake in a rule.
 type RuleError struct {
 	Rule  int    // index of the rule, from 0
-	Field string // "when", "resources[1]", "namespaces[0]", "operations[2]"
+	Field string // "when", "resources[1]", "namespaces[0]", "namespaceSelector", "operations[2]"
 	// Line and Column are the position in the text of `when`, counted from 1. They are 0 if the mistake has no position.
 	// Column counts characters, not bytes.
 	Line, Column int
@@ -90,6 +100,8 @@ type rule struct {
 	resources  pattern.Resources // if empty, all resources match
 	excluded   pattern.Resources // by the preset
 	namespaces pattern.Namespaces
+	selector   labels.Selector  // of namespaces; nil if all are selected
+	selected   sets.Set[string] // the namespaces that selector selects
 	operations operations
 	changes    *changes // nil if there are no such conditions
 
@@ -167,6 +179,7 @@ func (c *compiler) compile(env environment, opts *Options) {
 	for i, namespace := range text.Namespaces {
 		c.report("namespaces", i, r.namespaces.Add(namespace))
 	}
+	c.compileSelector()
 	operations := []event.Type{event.Added, event.Updated, event.Deleted, event.Restated}
 	for i, name := range text.Operations {
 		n := slices.IndexFunc(operations, func(op event.Type) bool { return op.String() == name })
@@ -190,6 +203,19 @@ func (c *compiler) compile(env environment, opts *Options) {
 		c.mistakes = append(c.mistakes, &RuleError{Rule: c.index, Field: "preset", Err: err})
 	}
 	r.changes = parseChanges(ignore, text.OnlyChanges, c.report)
+}
+
+// compileSelector compiles the rule's selector of namespaces.
+func (c *compiler) compileSelector() {
+	r, text := &c.rule, c.rule.text.NamespaceSelector
+	if text == "" {
+		return
+	}
+	var err error
+	if r.selector, err = labels.Parse(text); err != nil {
+		c.mistakes = append(c.mistakes, &RuleError{Rule: c.index, Field: "namespaceSelector", Err: err})
+	}
+	r.selected = sets.New(r.text.Selected...)
 }
 
 // compileWhen compiles the rule's `when` expression.

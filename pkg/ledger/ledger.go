@@ -73,7 +73,8 @@ func New(source Source, state State, sinks []string, base uint64) *Ledger {
 			open: map[uint64]entry{}, first: base + 1, last: base, empty: base,
 		}
 		if refilter, ok := state.Refilters[name]; ok {
-			l.sinks[name].caught, l.sinks[name].refilter = false, &refilter
+			s := l.sinks[name]
+			s.caught, s.refilter, s.knows, s.before = false, &refilter, floor != "", base
 		}
 		if l.sinks[name].caught {
 			l.sinks[name].collected = base
@@ -82,6 +83,9 @@ func New(source Source, state State, sinks []string, base uint64) *Ledger {
 	}
 	return l
 }
+
+// Source returns the source of the ledger.
+func (l *Ledger) Source() Source { return l.source }
 
 // Begun reports whether the ledger has a position. It has one if it resumed, or if the source's first list was stored.
 func (l *Ledger) Begun() bool {
@@ -137,7 +141,7 @@ func (l *Ledger) StartOver(history string) {
 	l.history, l.dirty = history, true
 	l.here.resourceVersion = informer.Unreachable
 	for _, s := range l.all {
-		s.floor = ""
+		s.floor, s.knows = "", false
 		s.here.resourceVersion = informer.Unreachable
 		for number, e := range s.open {
 			e.before.resourceVersion = informer.Unreachable
@@ -279,7 +283,7 @@ func (l *Ledger) FinishList(sink string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.sinks[sink]; !s.caught {
-		s.caught, s.here = true, mark{l.seq, l.here.resourceVersion}
+		s.caught, s.here, s.until = true, mark{l.seq, l.here.resourceVersion}, s.last
 		l.dirty = true
 	}
 }
@@ -332,10 +336,8 @@ func (l *Ledger) Collect() (Update, bool) {
 		}
 		if s.collected = m.seq; fresh {
 			s.collected = 0
-			u.begin(name, s)
-		} else {
-			u.Sinks[name] = Later(m.resourceVersion, s.floor)
 		}
+		u.addSink(name, s, m, fresh)
 	}
 	u.ResourceVersion = least.resourceVersion
 	if least.seq < l.scopeFrom {
@@ -351,45 +353,6 @@ func (l *Ledger) Collect() (Update, bool) {
 	}
 	l.written = u.State
 	return u, true
-}
-
-// begin adds a sink that has not settled its initial list, or the difference between its filters, to the update. After
-// a restart, the sink is sent the whole initial list or difference again.
-func (u *Update) begin(name string, s *sinkLedger) {
-	switch {
-	case s.refilter != nil && s.floor != "":
-		u.Sinks[name] = s.floor
-	case s.began:
-		u.Sinks[name] = ""
-	}
-	if s.refilter == nil {
-		return
-	}
-	if u.Refilters == nil {
-		u.Refilters = map[string]Refilter{}
-	}
-	u.Refilters[name] = *s.refilter
-}
-
-// Refilter returns the earlier filters with which a sink may have been sent the source's events. After FinishList, it
-// returns the zero Refilter.
-func (l *Ledger) Refilter(sink string) Refilter {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if s := l.sinks[sink]; s != nil && !s.caught && s.refilter != nil {
-		return *s.refilter
-	}
-	return Refilter{}
-}
-
-// Open returns the number of unsettled events of all sinks.
-func (l *Ledger) Open() (open int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range l.all {
-		open += len(s.open)
-	}
-	return open
 }
 
 // collectRow adds the last covered change to a row to the update, and drops the changes before it.

@@ -519,6 +519,75 @@ func TestARefilter(t *testing.T) {
 	}
 }
 
+// The filter of a sink changes while the process runs. Until the sink has settled the difference, updates contain the
+// filters before, and the watermark from which a restart sends the difference again.
+func TestARefilterAtRunTime(t *testing.T) {
+	l := New(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"a": "50", "b": "50"}}, []string{"a", "b"}, 0)
+	expect := func(step, watermark string, filters ...string) {
+		t.Helper()
+		u, ok := l.Collect()
+		if !ok {
+			t.Fatalf("%s: there is nothing to write", step)
+		}
+		l.Confirm()
+		got := u.Refilters["a"].Filters
+		if u.Sinks["a"] != watermark || !cmp.Equal(got, filters) || u.Refilters["b"].Filters != nil {
+			t.Errorf("%s: %q, %v, want %q, %v", step, u.Sinks["a"], u.Refilters, watermark, filters)
+		}
+	}
+	earlier := l.Track("a", time.Now())
+	l.Advance("60")
+	l.BeginRefilter("a", "F1", "c1")
+	expect("an earlier event is open", "50", "F1")
+	l.BeginRefilter("a", "F2", "c2")
+	if got := l.Refilter("a"); got.Change != "c2" {
+		t.Errorf("the change is %s", got.Change)
+	}
+	during := l.Track("a", time.Now())
+	l.Settle("b", l.Track("b", time.Now()))
+	l.Advance("70")
+	l.Settle("a", earlier)
+	expect("the difference is being sent", "60", "F1", "F2")
+	difference := l.Track("a", time.Now())
+	l.FinishList("a")
+	later := l.Track("a", time.Now())
+	l.Advance("80")
+	l.Settle("a", during)
+	l.Settle("a", later)
+	expect("the difference is not settled", "60", "F1", "F2")
+	l.BeginRefilter("a", "F3", "c3")
+	l.FinishList("a")
+	expect("the filter changes again", "60", "F1", "F2", "F3")
+	l.Settle("a", difference)
+	l.Advance("90")
+	expect("everything is settled", "90")
+	l.BeginRefilter("a", "F4", "c4")
+	expect("the next change", "90", "F4")
+}
+
+// The filter of a sink changes before the sink has settled its initial list.
+func TestARefilterInTheInitialList(t *testing.T) {
+	l := New(Source{}, State{}, []string{"a"}, 0)
+	l.Begin("10")
+	number := l.Track("a", time.Now())
+	l.FinishList("a")
+	l.Advance("10")
+	l.BeginRefilter("a", "F1", "c1")
+	l.FinishList("a")
+	want := State{ResourceVersion: "10", Sinks: map[string]string{"a": ""}, Refilters: map[string]Refilter{
+		"a": {Filters: []string{"F1"}, Change: "c1"},
+	}}
+	u, _ := l.Collect()
+	if diff := cmp.Diff(want, u.State); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	l.Confirm()
+	l.Settle("a", number)
+	if u, _ = l.Collect(); u.Sinks["a"] != "10" || len(u.Refilters) > 0 {
+		t.Errorf("settled: %+v", u.State)
+	}
+}
+
 // After etcd was restored to an earlier revision, what sinks had settled before the process began says nothing.
 func TestStartOver(t *testing.T) {
 	l := New(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"a": "90"}}, []string{"a"}, 0)

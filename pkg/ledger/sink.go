@@ -8,8 +8,11 @@ type sinkLedger struct {
 	caught bool   // the sink was sent its whole initial list or difference, or did not need one
 	began  bool   // this process or an earlier process sent an event to the sink
 	floor  string // the sink's watermark when the process started; its watermark is never lower
-	// refilter is set if the sink's filter has changed and the difference has not been sent yet.
+	// refilter is set if the sink's filter has changed. It counts until the difference is settled: see isRefiltering.
 	refilter *Refilter
+	knows    bool   // when the filter changed, the sink was sent the whole source
+	before   uint64 // the last number before the filter changed
+	until    uint64 // the last number of the initial list or difference; valid if caught
 
 	open  map[uint64]entry // unsettled events by number
 	first uint64           // the lowest number in open, or last+1 if all events are settled
@@ -76,6 +79,16 @@ func (l *Ledger) Unsettled(sink string) (events int, whole bool) {
 	defer l.mu.Unlock()
 	s := l.sinks[sink]
 	return len(s.open), s.caught || !s.began
+}
+
+// Open returns the number of unsettled events of all sinks.
+func (l *Ledger) Open() (open int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.all {
+		open += len(s.open)
+	}
+	return open
 }
 
 // Recorded returns the number of the last change, or of the last event for a sink if that is later. Events of

@@ -56,13 +56,14 @@ func TestRBACIsThatOfTheBridge(t *testing.T) {
 	}
 }
 
-// What sinks need for enrichment is granted too.
+// What sinks need for enrichment, and for selecting namespaces, is granted too.
 func TestRBACForEnrichment(t *testing.T) {
 	for _, c := range []struct{ watch, sinks string }{
 		{``, `{name: a, stdout: {}, enrich: {owner: true}}`},
 		{`[{resources: [pods]}, {resources: [services], namespaces: ["team-*"]}]`, `{name: a, stdout: {}, enrich: {involvedObject: true}}, {name: b, stdout: {}}`},
 		{`[{resources: [events], namespaces: [a, b]}, {resources: [pods], namespaces: [b, c]}]`, `{name: b, stdout: {}, enrich: {owner: true}}, {name: a, stdout: {}, enrich: {involvedObject: true, namespaceLabels: true, owner: false}}`},
 		{`[{resources: [pods], namespaces: ["", a]}]`, `{name: a, stdout: {}, enrich: {namespaceLabels: true}}`},
+		{`[{resources: [pods], namespaces: [a]}]`, `{name: a, stdout: {}, filters: [{resources: [pods]}, {namespaceSelector: "team in (a, b)"}]}`},
 	} {
 		sameRights(t, c.watch, c.sinks, noLog, nil)
 	}

@@ -123,7 +123,7 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- dict "named" $named "whole" $whole | toJson }}
 {{- end }}
 
-{{/* What is watched, including what the sinks' enrich requires, as a list of entries of config.watch. */}}
+{{/* What is read, including what the sinks' enrich and namespaceSelector require, as a list of entries of config.watch. */}}
 {{- define "deltabridge.watches" -}}
 {{- $watches := .Values.config.watch | default (list (dict "resources" (list "*"))) }}
 {{- $needs := dict }}
@@ -131,6 +131,11 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- range $need, $wanted := .enrich }}
 {{- if and (kindIs "bool" $wanted) $wanted }}
 {{- $_ := set $needs $need true }}
+{{- end }}
+{{- end }}
+{{- range .filters }}
+{{- if .namespaceSelector }}
+{{- $_ := set $needs "namespaceLabels" true }}
 {{- end }}
 {{- end }}
 {{- end }}

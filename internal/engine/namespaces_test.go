@@ -1,0 +1,228 @@
+package engine
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/internal/metrics"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// selecting is an engine with a sink whose filter selects namespaces by the label pick, and with one informer that no
+// API server feeds.
+type selecting struct {
+	t        *testing.T
+	engine   *Engine
+	pipeline *pipeline
+	informer *informer.Informer
+	store    *checkpoint.Store
+}
+
+// startSelecting starts a process with the state of an earlier one. existing are the namespaces that it finds.
+func startSelecting(t *testing.T, dir string, existing filter.Namespaces) *selecting {
+	t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	store, err := checkpoint.Open(checkpoint.Options{Path: dir, ClusterName: "c", Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := Sink{
+		Name: "test", Encoder: &event.Encoder{Cluster: "c"}, Buffer: roomy,
+		Rules: []filter.Rule{{NamespaceSelector: "pick"}},
+	}
+	e := &Engine{metrics: metrics.New("", ""), options: Options{Logger: log, Store: store, Sinks: []Sink{sink}}}
+	e.reading, e.stopReading = t.Context(), func() {}
+	e.tracker = e.newTracker()
+	s := &selecting{t: t, engine: e, store: store}
+	if s.pipeline, err = e.newPipeline(sink, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.pipeline.openQueue(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	e.pipelines = []*pipeline{s.pipeline}
+	s.pipeline.filter = s.pipeline.filter.WithNamespaces(existing, func(string) bool { return true })
+	text := filterText(s.pipeline.filter.Rules())
+	e.tracker.SetFilter("test", text)
+	if err := store.BeginCluster("u"); err != nil { // as Tracker.Identify does
+		t.Fatal(err)
+	}
+	if err := store.Commit(nil, map[string]string{"test": text}, nil); err != nil {
+		t.Fatal(err)
+	}
+	source := informer.Source{Name: "pods", Resource: pods}
+	memory := e.tracker.Resume(source)
+	s.informer = informer.New(informer.Config{
+		Source: source, Record: e.tracker.Record(source), Known: memory.Known, ResumeAt: memory.At, Relist: memory.At != "",
+	})
+	e.attach(s.informer)
+	return s
+}
+
+// kill ends the process without a commit.
+func (s *selecting) kill() {
+	s.pipeline.stop()
+	s.pipeline.queue.Close()
+	if err := s.store.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// relabel changes the labels of namespaces.
+func (s *selecting) relabel(existing filter.Namespaces) {
+	for _, l := range s.pipeline.selectNamespaces(existing) {
+		l.followFilter(s.t.Context())
+	}
+}
+
+// expect compares what was sent, and settles it.
+func (s *selecting) expect(want ...string) {
+	s.t.Helper()
+	if diff := cmp.Diff(want, taken(s.t, s.pipeline)); diff != "" {
+		s.t.Errorf("(-want +got):\n%s", diff)
+	}
+	s.pipeline.queue.Ack(s.pipeline.queue.Stats().Taken)
+	if err := s.engine.tracker.Commit(); err != nil {
+		s.t.Error(err)
+	}
+}
+
+func (s *selecting) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// in returns a pod in a namespace.
+func in(t *testing.T, namespace string, rv int) *object.Object {
+	t.Helper()
+	o, err := object.New(fmt.Appendf(nil,
+		`{"metadata":{"name":"web","namespace":%q,"uid":%q,"resourceVersion":"%d"}}`, namespace, namespace, rv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+var picked = map[string]string{"pick": ""}
+
+// The labels of namespaces change while the process runs, and while it is down: their objects enter and leave.
+func TestNamespacesChange(t *testing.T) {
+	dir := t.TempDir()
+	s := startSelecting(t, dir, filter.Namespaces{"a": picked, "b": {}})
+	s.must(s.informer.Store().Replace([]any{in(t, "a", 1), in(t, "b", 2), in(t, "c", 3)}, "3"))
+	s.expect("added a.1 initial", "synced synced.c.pods.3")
+	change := func(o *object.Object) {
+		t.Helper()
+		s.must(s.informer.Store().Update(o))
+		s.informer.Store().UpdateResourceVersion(o.ResourceVersion)
+	}
+
+	s.relabel(filter.Namespaces{"a": {}, "b": picked, "c": {}})
+	name := filterChange(t, s)
+	s.expect("deleted a.1.left.filter."+name+" left at 1", "added b.2.filter."+name)
+	change(in(t, "a", 4))
+	change(in(t, "b", 5))
+	s.expect("updated b.5")
+	s.relabel(filter.Namespaces{"a": {}, "c": {}}) // a namespace that is deleted stays
+	s.must(s.informer.Store().Delete(in(t, "b", 6)))
+	s.informer.Store().UpdateResourceVersion("6")
+	s.expect("deleted b.deleted")
+	s.relabel(filter.Namespaces{"a": {}, "c": picked})
+	s.expect("added c.3.filter." + filterChange(t, s))
+	if selected := s.pipeline.filter.Rules()[0].Selected; !cmp.Equal(selected, []string{"c"}) {
+		t.Errorf("%v are selected, without known objects in b", selected)
+	}
+	s.kill()
+
+	s = startSelecting(t, dir, filter.Namespaces{"a": picked, "c": {}})
+	name = s.engine.tracker.Known("pods", "test").Change
+	s.must(s.informer.Store().Replace([]any{in(t, "a", 4), in(t, "c", 7)}, "7"))
+	s.expect(
+		"gap gap.c.pods.relist.6.7", "deleted c.7.left.filter."+name+" left at 7",
+		"added a.4.filter."+name+" initial", "synced synced.c.pods.7",
+	)
+	s.kill()
+}
+
+// filterChange returns the name of the last change of the filter.
+func filterChange(t *testing.T, s *selecting) string {
+	t.Helper()
+	states, err := s.store.States()
+	if err != nil || len(states) != 1 {
+		t.Fatal(states, err)
+	}
+	return states[0].Refilters["test"].Change
+}
+
+// The process is killed after it has stored that the filter changes, or after it has sent a part of the difference: the
+// next process sends the difference, with the same ids.
+func TestKilledWhileNamespacesChange(t *testing.T) {
+	dir := t.TempDir()
+	s := startSelecting(t, dir, filter.Namespaces{"a": picked})
+	s.must(s.informer.Store().Replace([]any{in(t, "a", 1), in(t, "b", 2)}, "3"))
+	s.expect("added a.1 initial", "synced synced.c.pods.3")
+	s.relabel(filter.Namespaces{"a": {}, "b": picked})
+	name := filterChange(t, s)
+	want := []string{"deleted a.1.left.filter." + name + " left at 1", "added b.2.filter." + name}
+	if diff := cmp.Diff(want, taken(t, s.pipeline)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if err := s.engine.tracker.Commit(); err != nil { // nothing of it is settled
+		t.Error(err)
+	}
+	s.kill()
+	for n, existing := range []filter.Namespaces{{"a": {}, "b": picked}, {"a": picked, "b": {}}} {
+		s = startSelecting(t, dir, existing) // the second one finds the labels changed again
+		known := s.engine.tracker.Known("pods", "test")
+		if known.Floor != "3" || len(known.Filters) != 1+n || (known.Change == name) != (n == 0) {
+			t.Errorf("the next process knows %+v", known)
+		}
+		s.kill()
+	}
+}
+
+// A source that is listed for the first time after the labels have changed is sent by the new filter alone, and one that
+// is behind sends the difference later.
+func TestNamespacesChangeBeforeTheFirstList(t *testing.T) {
+	synctest.Test(t, testNamespacesChangeBeforeTheFirstList)
+}
+
+func testNamespacesChangeBeforeTheFirstList(t *testing.T) {
+	s := startSelecting(t, t.TempDir(), filter.Namespaces{"a": picked})
+	s.relabel(filter.Namespaces{"a": {}, "b": picked})
+	if !s.engine.tracker.Ledger("pods").GivingList() {
+		t.Error("the change ends the initial list before it is sent")
+	}
+	s.must(s.informer.Store().Replace([]any{in(t, "a", 1), in(t, "b", 2)}, "3"))
+	s.expect("added b.2 initial", "synced synced.c.pods.3")
+	if state, _ := s.store.States(); len(state[0].Refilters) > 0 {
+		t.Errorf("the list does not end the change: %+v", state)
+	}
+	affected := s.pipeline.selectNamespaces(filter.Namespaces{"a": {}, "b": {}})
+	l := affected[0]
+	l.floor = "9" // as after a restart
+	l.position = "8"
+	done := make(chan struct{})
+	go func() { defer close(done); l.followFilter(t.Context()) }()
+	time.Sleep(time.Minute)
+	select {
+	case <-done:
+		t.Error("the filter changes before the listener has caught up")
+	default:
+	}
+	s.informer.Store().UpdateResourceVersion("9")
+	<-done
+	s.expect("deleted b.2.left.filter." + filterChange(t, s) + " left at 2")
+	s.kill()
+}
