@@ -116,6 +116,7 @@ type queues struct{ engine *Engine }
 // Persist implements tracker.Queues.
 func (q queues) Persist() {
 	for _, p := range q.engine.pipelines {
+		p.hurry.Store(true) // updates that wait keep the ledgers from being written
 		p.queue.Persist()
 	}
 }
@@ -258,6 +259,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	e.endReading()
 	failure := set.Wait()
+	for _, p := range e.pipelines {
+		p.pushDue(true)
+	}
 	ending, timeout := e.pipelines, e.options.ShutdownTimeout
 	if ctx.Err() == nil {
 		e.kept = &Kept{timeout: timeout}
@@ -328,6 +332,9 @@ func (e *Engine) read() error {
 			p.epoch += "." + strconv.FormatInt(time.Now().UnixMilli(), 36)
 		}
 		group.Go(func() { p.announceLost(e.reading) })
+		if p.filter.Debounces() {
+			group.Go(func() { p.followDebounce(e.reading) })
+		}
 		group.Go(func() { e.resyncs.follow(p, func() bool { return len(e.set.NotReady()) == 0 }) })
 	}
 	return e.set.Run(e.reading)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/metrics"
@@ -20,6 +21,11 @@ import (
 // blocks the informer.
 type listener struct {
 	predecessor
+
+	// mu is held while the informer calls the listener, and while updates are sent that have waited. The fields that the
+	// informer changes can be read without it while the informer's lock is held.
+	mu    sync.Mutex
+	waits waitingUpdates
 
 	// ctx ends when the process stops reading changes. Informers then pass on no more changes, and queues accept the
 	// changes that are still being pushed (see fifo.Queue.Lift).
@@ -73,6 +79,8 @@ func newListener(ctx context.Context, p *pipeline, source informer.Source, to *l
 }
 
 func (l *listener) OnAdd(obj any, initial bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	o := obj.(*object.Object)
 	switch {
 	case l.refilter == nil:
@@ -89,6 +97,8 @@ func (l *listener) OnAdd(obj any, initial bool) {
 }
 
 func (l *listener) OnUpdate(oldObj, newObj any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	old, now := oldObj.(*object.Object), newObj.(*object.Object)
 	l.pass(func() {
 		if l.refilter != nil {
@@ -117,6 +127,8 @@ func (l *listener) OnLeave(last, now *object.Object) { l.remove(last, now) }
 // remove sends the event for an object that was deleted or that left the watched scope. now is the object's new state,
 // or nil if the object was deleted.
 func (l *listener) remove(last, now *object.Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.pass(func() {
 		switch {
 		case l.refilter != nil:
@@ -142,6 +154,8 @@ func (l *listener) pass(change func()) {
 // OnSynced sends the synced event that ends the initial list of the resource, or of the namespace that the informer
 // watches.
 func (l *listener) OnSynced(resourceVersion string, objects int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.partial = false
 	if l.refilter != nil {
 		if !l.inList { // a list ends in OnPosition; until then, the known objects may belong to another scope
@@ -163,6 +177,8 @@ func (l *listener) synced(resourceVersion string, objects int) {
 
 // OnPosition implements informer.Positioner.
 func (l *listener) OnPosition(resourceVersion string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.former != nil && l.CaughtUp() && l.pipeline.books.HasCaughtUp() {
 		l.former = nil
 	}
@@ -175,6 +191,9 @@ func (l *listener) OnPosition(resourceVersion string) {
 		l.floor = ""
 	}
 	if l.refilter == nil && !l.partial { // otherwise the sink does not have the whole difference or initial list
+		if u := l.waits.oldest(); u != nil {
+			resourceVersion = u.position
+		}
 		l.pipeline.progress.reached(&l.source, resourceVersion)
 	}
 }
@@ -190,11 +209,14 @@ func (l *listener) CaughtUp() bool {
 // OnGap sends a gap event, which announces that states may be missing at this place in the stream. If the list is not
 // newer than the floor, nothing is missing, and nothing of the list is sent.
 func (l *listener) OnGap(from, to, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.inList, l.listed = true, to
 	switch {
 	case tracker.WentBack(from, to):
 		l.position, l.floor = "", ""
 		l.pipeline.progress.startOver(&l.source)
+		l.waits.forgetPositions()
 	case l.refilter != nil:
 		l.floor = ""
 	case l.hasSettledUpTo(to):
@@ -230,13 +252,20 @@ func (l *listener) deletion(last, now *object.Object) event.Event {
 	return ev
 }
 
-// send pushes ev unless the filter suppresses it.
+// send pushes ev, unless the filter suppresses it, or makes it wait.
 func (l *listener) send(ev event.Event) {
 	if reason := l.filter.Refusal(ev.Type, ev.Old, ev.Object); reason != "" {
 		l.counters.Suppressed.WithLabelValues(reason).Inc()
+		l.noteRefused(ev)
+		return
+	}
+	if l.debounce(ev) {
 		return
 	}
 	l.sent = true
+	if u := l.waits.byUID[ev.Object.UID]; u != nil && ev.Type == event.Updated {
+		ev.Old = u.old
+	}
 	l.push(ev)
 }
 
@@ -260,19 +289,36 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 		l.counters.NotSent.Add(1)
 		m, at = event.RefusalGap(m, event.ReasonRefused, err.Error(), ""), time.Time{}
 	}
-	track := l.ledger.Track
-	if m.Delivery != "" || ev.SyncedInfo != nil && ev.SyncedInfo.Resync {
-		track = l.ledger.TrackAgain
-	}
-	seq := track(l.pipeline.Name, ev.Time)
+	seq, replaced := l.track(ev, m)
 	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: seq}
 	l.counters.Queue(m)
+	defer l.ledger.Settle(l.pipeline.Name, replaced)
 	if err = l.pipeline.push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
 		l.counters.Unqueue(m)
 		l.pipeline.abandoned.Add(1)
 		return time.Time{}
 	}
 	return at
+}
+
+// track returns the number of a message in the ledger. replaced is the number of an update that has waited, and that
+// the message replaces; 0 if there is none.
+func (l *listener) track(ev event.Event, m *event.Message) (number, replaced uint64) {
+	sink := l.pipeline.Name
+	if ev.Object != nil {
+		if u := l.waits.take(ev.Object.UID); u != nil && ev.Type == event.Updated {
+			l.ledger.Sent(sink, u.number, ev.Time)
+			return u.number, 0
+		} else if u != nil {
+			l.counters.Suppressed.WithLabelValues(reasonDebounce).Inc()
+			l.counters.Filtered.Inc()
+			replaced = u.number
+		}
+	}
+	if m.Delivery != "" || ev.SyncedInfo != nil && ev.SyncedInfo.Resync {
+		return l.ledger.TrackAgain(sink, ev.Time), replaced
+	}
+	return l.ledger.Track(sink, ev.Time), replaced
 }
 
 // leftUnchanged reports whether an event is a leave without a known change to the object. The object leaves because
@@ -291,11 +337,14 @@ func stateVersion(ev event.Event) string {
 
 // positionOf returns the position that the source has reached when an event is settled. For a change that the watch
 // reported, this is the resourceVersion of the change. For all other events, which come from lists or are re-sent, it
-// is the last position that the informer reached.
+// is the last position that the informer reached. While updates wait, it is the position before the oldest of them.
 func (l *listener) positionOf(ev event.Event) string {
+	oldest := l.waits.oldest()
 	switch {
 	case ev.InitialList && ev.Delivery == "":
 		return "" // a sink that has only a part of its initial list is sent the list again
+	case oldest != nil:
+		return oldest.position
 	case l.inList || ev.Delivery != "" || ev.Type.IsControl() || ev.Type == event.Restated ||
 		ev.Object.FinalStateUnknown || leftUnchanged(ev):
 		return l.position

@@ -199,12 +199,15 @@ func (filterTurn) OnRestate(*object.Object) {}
 // changeFilter changes the listener's filter and sends the difference. change is the name of the change. It must be
 // called while no handler of the informer is running.
 func (l *listener) changeFilter(next *filter.ResourceFilter, change string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	earlier := l.filter
 	l.filter = next
 	if !l.informer.HasSynced() {
 		return // nothing was sent yet; the initial list ends with FinishList
 	}
 	l.refilter, l.inList = &refilter{change: change, running: true}, true
+	l.pipeline.progress.attach(l.source)
 	for _, o := range l.informer.Objects() {
 		if l.ctx.Err() != nil {
 			return // the difference is sent from the beginning after a restart

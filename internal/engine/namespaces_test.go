@@ -17,18 +17,25 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// selecting is an engine with a sink whose filter selects namespaces by the label pick, and with one informer that no
-// API server feeds.
-type selecting struct {
+// tracked is an engine with one sink, a checkpoint, and one informer that no API server feeds.
+type tracked struct {
 	t        *testing.T
 	engine   *Engine
 	pipeline *pipeline
 	informer *informer.Informer
 	store    *checkpoint.Store
+	at       string // the position from which it continues
 }
 
-// startSelecting starts a process with the state of an earlier one. existing are the namespaces that it finds.
-func startSelecting(t *testing.T, dir string, existing filter.Namespaces) *selecting {
+// startSelecting starts a process whose sink selects namespaces by the label pick. existing are the namespaces that it
+// finds. The process lists again.
+func startSelecting(t *testing.T, dir string, existing filter.Namespaces) *tracked {
+	t.Helper()
+	return startTracked(t, dir, true, existing, filter.Rule{NamespaceSelector: "pick"})
+}
+
+// startTracked starts a process with the state of an earlier one.
+func startTracked(t *testing.T, dir string, relist bool, existing filter.Namespaces, rules ...filter.Rule) *tracked {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
 	store, err := checkpoint.Open(checkpoint.Options{Path: dir, ClusterName: "c", Logger: log})
@@ -36,13 +43,14 @@ func startSelecting(t *testing.T, dir string, existing filter.Namespaces) *selec
 		t.Fatal(err)
 	}
 	sink := Sink{
-		Name: "test", Encoder: &event.Encoder{Cluster: "c"}, Buffer: roomy,
-		Rules: []filter.Rule{{NamespaceSelector: "pick"}},
+		Name: "test", Encoder: &event.Encoder{Cluster: "c", Payload: event.PayloadChange},
+		Buffer: Buffer{Events: 10000, Bytes: 1 << 24, Overflow: Block},
+		Rules:  rules,
 	}
 	e := &Engine{metrics: metrics.New("", ""), options: Options{Logger: log, Store: store, Sinks: []Sink{sink}}}
 	e.reading, e.stopReading = t.Context(), func() {}
 	e.tracker = e.newTracker()
-	s := &selecting{t: t, engine: e, store: store}
+	s := &tracked{t: t, engine: e, store: store}
 	if s.pipeline, err = e.newPipeline(sink, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -61,15 +69,16 @@ func startSelecting(t *testing.T, dir string, existing filter.Namespaces) *selec
 	}
 	source := informer.Source{Name: "pods", Resource: pods}
 	memory := e.tracker.Resume(source)
+	s.at, relist = memory.At, relist && memory.At != ""
 	s.informer = informer.New(informer.Config{
-		Source: source, Record: e.tracker.Record(source), Known: memory.Known, ResumeAt: memory.At, Relist: memory.At != "",
+		Source: source, Record: e.tracker.Record(source), Known: memory.Known, ResumeAt: memory.At, Relist: relist,
 	})
 	e.attach(s.informer)
 	return s
 }
 
 // kill ends the process without a commit.
-func (s *selecting) kill() {
+func (s *tracked) kill() {
 	s.pipeline.stop()
 	s.pipeline.queue.Close()
 	if err := s.store.Close(); err != nil {
@@ -78,14 +87,14 @@ func (s *selecting) kill() {
 }
 
 // relabel changes the labels of namespaces.
-func (s *selecting) relabel(existing filter.Namespaces) {
+func (s *tracked) relabel(existing filter.Namespaces) {
 	for _, l := range s.pipeline.selectNamespaces(existing) {
 		l.followFilter(s.t.Context())
 	}
 }
 
 // expect compares what was sent, and settles it.
-func (s *selecting) expect(want ...string) {
+func (s *tracked) expect(want ...string) {
 	s.t.Helper()
 	if diff := cmp.Diff(want, taken(s.t, s.pipeline)); diff != "" {
 		s.t.Errorf("(-want +got):\n%s", diff)
@@ -96,7 +105,7 @@ func (s *selecting) expect(want ...string) {
 	}
 }
 
-func (s *selecting) must(err error) {
+func (s *tracked) must(err error) {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatal(err)
@@ -156,7 +165,7 @@ func TestNamespacesChange(t *testing.T) {
 }
 
 // filterChange returns the name of the last change of the filter.
-func filterChange(t *testing.T, s *selecting) string {
+func filterChange(t *testing.T, s *tracked) string {
 	t.Helper()
 	states, err := s.store.States()
 	if err != nil || len(states) != 1 {

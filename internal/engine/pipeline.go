@@ -47,7 +47,10 @@ type pipeline struct {
 	// attached contains the listeners by the names of their sources. It is nil for sources that are watched only for
 	// enrichment.
 	attached map[string]*listener
-	push     func(context.Context, *event.Message) error // queue.Push, except in a Trial
+	// debounces reports whether updates may wait. If hurry is set, those that wait are sent soon.
+	debounces bool
+	hurry     atomic.Bool
+	push      func(context.Context, *event.Message) error // queue.Push, except in a Trial
 	// enrich returns the context of an object for enriched events. It is nil if the sink does not require enrichment.
 	enrich    func(schema.GroupVersionResource, *object.Object) *event.Context
 	restating chan struct{} // contains an element while objects are re-sent to the sink
@@ -92,7 +95,7 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		p.log.Error("cannot read the state before an update, so the change is sent without it", "err", err)
 	}
 	rules := s.Rules
-	if p.tracker != nil {
+	if p.debounces = p.tracker != nil; p.debounces {
 		rules = withSelection(rules, p.tracker.StoredFilter(s.Name))
 	}
 	var err error

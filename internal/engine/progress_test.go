@@ -282,6 +282,15 @@ func TestNoProgressEvents(t *testing.T) {
 				r.listeners["pods"].OnPosition("7")
 			},
 		},
+		"an update waits because of a debounce": {
+			run: func(r *reporter) {
+				l := r.listeners["pods"]
+				l.OnPosition("7")
+				l.waits.add(&waitingUpdate{now: namedPod(r.t, "a", 8), position: "7", number: 1})
+				l.OnPosition("9")
+			},
+			want: []string{"progress 7"},
+		},
 		"a part of the initial list may be missing": {
 			run: func(r *reporter) {
 				r.listeners["pods"].partial = true

@@ -38,6 +38,11 @@ func (r *restating) MayRestate() bool {
 
 // OnRestate implements informer.Restater.
 func (r *restating) OnRestate(o *object.Object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if u := r.waits.byUID[o.UID]; u != nil {
+		r.pushWaiting(u) // the update precedes what is restated
+	}
 	r.known++
 	switch {
 	case !r.filter.Belongs(o):
@@ -83,6 +88,8 @@ func (r *restating) finish(ctx context.Context, sources []*listener) error {
 // synced sends the event that ends the re-sent objects of a resource. The informer calls it while no handler is
 // running.
 func (r *restating) synced(resourceVersion string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	info := &event.SyncedInfo{
 		Resource: event.GroupResource(r.source.Resource), ResourceVersion: resourceVersion, Objects: r.known,
 	}

@@ -230,8 +230,8 @@ func (s *Sink) newResource(name string) *Resource {
 		Events: f.gauge("queue_events", "Events that are queued or in flight."),
 		Bytes:  f.gauge("queue_bytes", "Bytes of the events that are queued or in flight."),
 		Suppressed: f.counters("events_suppressed_total", "Changes that were suppressed although the object passes the "+
-			"sink's filter, by reason: operations, when, onlyChanges, or the ignoreChanges entry that covers the whole "+
-			"change. They are included in events_filtered_total.", "reason"),
+			"sink's filter, by reason: operations, when, onlyChanges, debounce (a later update has replaced one that waited), "+
+			"or the ignoreChanges entry that covers the whole change. They are included in events_filtered_total.", "reason"),
 	}
 }
 

@@ -49,6 +49,11 @@
 // leads into that value. The state after a suppressed change is the old state of the next comparison, so a suppressed
 // change is never sent later.
 //
+// # Debounce
+//
+// If debounce is set, the updates that the rule sends are to wait. [ResourceFilter.Debounce] returns for how long. The
+// caller makes them wait, because a filter keeps no state.
+//
 // # When
 //
 // `when` is a CEL expression (https://cel.dev) whose result is true or false. An expression can use the variables

@@ -3,6 +3,7 @@ package filter
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -89,6 +90,31 @@ func (r *ResourceFilter) Refusal(op event.Type, old, obj *object.Object) string 
 		first = cmp.Or(first, reason)
 	}
 	return cmp.Or(first, ReasonOperations)
+}
+
+// Debounces reports whether a rule has a debounce.
+func (f *Filter) Debounces() bool { return f != nil && slices.ContainsFunc(f.rules, debounces) }
+
+func debounces(r *rule) bool { return r.text.Debounce > 0 }
+
+// Debounce returns how long an update waits that the filter sends: the shortest debounce of the rules that send it. The
+// arguments are the same as for Refusal.
+func (r *ResourceFilter) Debounce(old, obj *object.Object) (shortest time.Duration) {
+	if r == nil || !slices.ContainsFunc(r.rules, debounces) {
+		return 0
+	}
+	for _, rule := range r.rules {
+		sends := rule.operations.has(event.Updated) && rule.belongs(r.resource, obj) &&
+			rule.refusal(change{r.resource, event.Updated, old, obj}) == ""
+		switch debounce := rule.text.Debounce; {
+		case !sends:
+		case debounce == 0:
+			return 0
+		case shortest == 0 || debounce < shortest:
+			shortest = debounce
+		}
+	}
+	return shortest
 }
 
 // refusal returns the reason why the rule suppresses a change, or an empty string. The rule must include the operation

@@ -2,9 +2,11 @@ package filter
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/labels"
@@ -48,6 +50,10 @@ type Rule struct {
 	// Updates are sent only if they change at least one of these parts of the object. Entries are paths as in
 	// `ignoreChanges`. If both keys match a part, `ignoreChanges` takes precedence. If empty, all changes are sent.
 	OnlyChanges []string `yaml:"onlyChanges" example:"[spec, metadata.labels]"`
+	// An update waits for this time, and then the latest state is sent, so that at most one update of an object is sent in
+	// this time. Additions and deletions are sent at once. An update that passes several filters waits for the shortest
+	// `debounce` of these. With 0s, updates do not wait.
+	Debounce time.Duration `yaml:"debounce" json:",omitempty" default:"0s" min:"0s" max:"1m" example:"10s"`
 	// The preset `quiet` is useful if all resources are watched. It filters out frequent changes that carry little
 	// information: all Events, Endpoints and EndpointSlices, and updates that change only `managedFields`, `leases` and
 	// `heartbeats`. If empty, no preset applies.
@@ -203,6 +209,10 @@ func (c *compiler) compile(env environment, opts *Options) {
 		c.mistakes = append(c.mistakes, &RuleError{Rule: c.index, Field: "preset", Err: err})
 	}
 	r.changes = parseChanges(ignore, text.OnlyChanges, c.report)
+	if text.Debounce > 0 && !r.operations.has(event.Updated) {
+		err := errors.New("has no effect without updated in operations: add it, or remove debounce")
+		c.mistakes = append(c.mistakes, &RuleError{Rule: c.index, Field: "debounce", Err: err})
+	}
 }
 
 // compileSelector compiles the rule's selector of namespaces.

@@ -11,6 +11,8 @@
 // are written only up to the source's watermark: if a row were removed too early, a deletion could be lost. A row that
 // is too old only causes an event to be brought again, which the sink then finds in its destination.
 //
+// An event can also wait before it is sent to a sink ([Ledger.Wait]).
+//
 // A sink that is new to the source is first sent the rows as its initial list. Until the initial list is settled, the
 // sink has no watermark, so the initial list is sent again after a crash. During this time, the source's watermark does
 // not move, so the rows are not changed. The same applies to a sink with a changed filter until the sink has settled

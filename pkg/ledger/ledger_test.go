@@ -588,6 +588,38 @@ func TestARefilterInTheInitialList(t *testing.T) {
 	}
 }
 
+// An event that waits keeps the watermark before it, but it does not count as lag until it is sent.
+func TestAnEventThatWaits(t *testing.T) {
+	l := New(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"a": "50"}}, []string{"a"}, 0)
+	expect := func(step string, open int, since int64, watermark string) {
+		t.Helper()
+		want := Lag{Open: open, ResourceVersion: watermark}
+		if since > 0 {
+			want.Since = time.Unix(since, 0)
+		}
+		if got := l.Lags()["a"]; got != want {
+			t.Errorf("%s: %+v, want %+v", step, got, want)
+		}
+	}
+	first := l.Wait("a")
+	l.Advance("60")
+	second := l.Wait("a")
+	l.Advance("70")
+	expect("both wait", 0, 0, "50")
+	other := l.Track("a", time.Unix(7, 0))
+	l.Sent("a", second, time.Unix(8, 0))
+	expect("one waits", 2, 8, "50")
+	l.Sent("a", second, time.Unix(9, 0)) // does not wait any more
+	l.Settle("a", second)
+	expect("what was sent is settled", 1, 7, "50")
+	l.Settle("a", first)
+	expect("what waited is replaced", 1, 7, "70")
+	l.Settle("a", other)
+	expect("all are settled", 0, 0, "70")
+	l.Sent("a", first, time.Unix(9, 0))
+	expect("it is gone", 0, 0, "70")
+}
+
 // After etcd was restored to an earlier revision, what sinks had settled before the process began says nothing.
 func TestStartOver(t *testing.T) {
 	l := New(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"a": "90"}}, []string{"a"}, 0)

@@ -14,10 +14,11 @@ type sinkLedger struct {
 	before   uint64 // the last number before the filter changed
 	until    uint64 // the last number of the initial list or difference; valid if caught
 
-	open  map[uint64]entry // unsettled events by number
-	first uint64           // the lowest number in open, or last+1 if all events are settled
-	last  uint64           // the last number that track returned
-	empty uint64           // the value of last when open was created
+	open    map[uint64]entry // unsettled events by number
+	waiting int              // number of events in open that wait: see Ledger.Wait
+	first   uint64           // the lowest number in open, or last+1 if all events are settled
+	last    uint64           // the last number that track returned
+	empty   uint64           // the value of last when open was created
 
 	tracked   uint64 // number of the sink's last event that a restart could bring again, among all changes and events
 	collected uint64 // up to this number, the watermark of the last Collect covers everything
@@ -28,7 +29,7 @@ const renewAfter = 16 << 10
 
 // entry is an unsettled event, with the sink's position before the event.
 type entry struct {
-	since  int64 // time that was passed to Track, in nanoseconds since 1970
+	since  int64 // time that was passed to Track, in nanoseconds since 1970; 0 if the event waits
 	before mark
 	fresh  bool // the event is part of the initial list, so there is no watermark before it
 }
@@ -37,6 +38,9 @@ type entry struct {
 func (s *sinkLedger) track(e entry) uint64 {
 	if len(s.open) == 0 && s.last-s.empty >= renewAfter { // a map never shrinks
 		s.open, s.empty = map[uint64]entry{}, s.last
+	}
+	if e.since == 0 {
+		s.waiting++
 	}
 	s.last++
 	s.open[s.last] = e
@@ -47,6 +51,9 @@ func (s *sinkLedger) track(e entry) uint64 {
 func (s *sinkLedger) settle(number uint64) bool {
 	if !s.isOpen(number) {
 		return false
+	}
+	if s.open[number].since == 0 {
+		s.waiting--
 	}
 	delete(s.open, number)
 	for s.first <= s.last && !s.isOpen(s.first) {
@@ -112,7 +119,7 @@ func (l *Ledger) Covers(sink string, number uint64) bool {
 
 // Lag describes how far a sink is behind the source.
 type Lag struct {
-	Open            int       // number of unsettled events
+	Open            int       // number of unsettled events, without those that wait
 	Since           time.Time // when the oldest unsettled event was sent to the sink; zero if all are settled
 	ResourceVersion string    // the sink's watermark; empty until the initial list is settled
 }
@@ -123,8 +130,8 @@ func (l *Ledger) Lags() map[string]Lag {
 	defer l.mu.Unlock()
 	lags := map[string]Lag{}
 	for name, s := range l.sinks {
-		lag := Lag{Open: len(s.open)}
-		if e, ok := s.oldest(); ok {
+		lag := Lag{Open: len(s.open) - s.waiting}
+		if e, ok := s.oldestSent(); ok {
 			lag.Since = time.Unix(0, e.since)
 		}
 		if m, fresh := s.watermark(); !fresh {
