@@ -22,9 +22,9 @@
 //   - Progress events (Hooks.Progress) are sent between two batches, when every message that was taken is settled or
 //     parked. They are sent once, and only if the destination works. None of the other guarantees applies to them.
 //
-//   - Another control event (gap, synced) is sent when all earlier events are settled, and no later event is sent before the
-//     control event is settled. Therefore a "synced" event never precedes the objects of its initial list.
-//
+//   - Another control event (gap, synced) is sent when all earlier events are settled, and no later event is sent
+//     before the control event is settled. Therefore a "synced" event never precedes the objects of its initial list.
+//     //
 //   - An unavailable broker never ends the loop, neither at startup nor after hours. The loop tries again at least
 //     every RetryInterval, or with exponential back-off up to ten seconds if the broker answers with errors. It logs
 //     that the destination is unavailable, again at most once a minute if the cause changes, and that it is available
