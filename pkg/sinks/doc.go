@@ -24,7 +24,7 @@
 //
 //   - Another control event (gap, synced) is sent when all earlier events are settled, and no later event is sent
 //     before the control event is settled. Therefore a "synced" event never precedes the objects of its initial list.
-//     //
+//
 //   - An unavailable broker never ends the loop, neither at startup nor after hours. The loop tries again at least
 //     every RetryInterval, or with exponential back-off up to ten seconds if the broker answers with errors. It logs
 //     that the destination is unavailable, again at most once a minute if the cause changes, and that it is available
