@@ -105,9 +105,9 @@ func TestNamespacesByLabelKilledAtAnyMoment(t *testing.T) {
 	}
 	label := "pick-" + all[0]
 	config, dir := byLabel(label+"=yes", js.url()), t.TempDir()
+	var changes []*randomChanges
 	for _, namespace := range all {
-		changes := startChanges(t, cs, namespace, 10, 15)
-		defer changes.stop()
+		changes = append(changes, startChanges(t, cs, namespace, 10, 15))
 	}
 	selected := map[string]bool{}
 	for range scale.Of(6, 30) {
@@ -126,6 +126,10 @@ func TestNamespacesByLabelKilledAtAnyMoment(t *testing.T) {
 	selected[all[0]], selected[all[1]] = true, false
 	labelNamespace(t, cs, all[0], label, "yes")
 	labelNamespace(t, cs, all[1], label, "no")
+	pause(t, time.Second)
+	for _, c := range changes {
+		c.stop()
+	}
 	eventually(t, time.Minute, func() error {
 		return sameObjects(t, cs, js.read("E2E"), all, selected)
 	})
