@@ -66,6 +66,7 @@ func TestNode(t *testing.T) {
 		{"KubeletStopped", n.kubeletStopped},
 		{"VolumeKept", n.volumeKept},
 		{"Replicas", n.replicas},
+		{"Reload", n.reload},
 	} {
 		if !t.Run(step.name, step.run) {
 			n.explain(t)
@@ -260,23 +261,26 @@ func (n *node) containerKilled(t *testing.T) {
 // killBridge kills the process of the bridge in a Pod.
 func killBridge(t *testing.T, pod string) {
 	t.Helper()
-	processes, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	pid, err := strconv.Atoi(filepath.Base(processOf(t, pod)))
 	must(t, err)
-	killed := 0
-	for _, path := range processes {
-		line, _ := os.ReadFile(path) // other processes end meanwhile
-		environment, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "environ"))
-		if bytes.HasPrefix(line, []byte("/usr/bin/bridge\x00run\x00")) &&
-			bytes.Contains(append([]byte{0}, environment...), []byte("\x00HOSTNAME="+pod+"\x00")) {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			must(t, err)
-			must(t, syscall.Kill(pid, syscall.SIGKILL))
-			killed++
-		}
+	must(t, syscall.Kill(pid, syscall.SIGKILL))
+}
+
+// processOf returns the directory in /proc of the process of the bridge in a Pod.
+func processOf(t *testing.T, pod string) string {
+	t.Helper()
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	must(t, err)
+	found := slices.DeleteFunc(processes, func(path string) bool {
+		line, _ := os.ReadFile(filepath.Join(path, "cmdline")) // other processes end meanwhile
+		environment, _ := os.ReadFile(filepath.Join(path, "environ"))
+		return !bytes.HasPrefix(line, []byte("/usr/bin/bridge\x00run\x00")) ||
+			!bytes.Contains(append([]byte{0}, environment...), []byte("\x00HOSTNAME="+pod+"\x00"))
+	})
+	if len(found) != 1 {
+		t.Fatalf("%d processes of the bridge in %s", len(found), pod)
 	}
-	if killed != 1 {
-		t.Errorf("%d processes of the bridge in %s", killed, pod)
-	}
+	return found[0]
 }
 
 // oomKilled lowers the memory limit so far that the bridge cannot run, and corrects it.

@@ -34,10 +34,10 @@ type node struct {
 	dynamic dynamic.Interface
 	kubelet *exec.Cmd
 
-	events  []event       // of the stream, read so far
-	times   []time.Time   // when the broker received them
+	events  []received    // of the stream, read so far
 	since   int64         // revision of etcd from which on all changes must be in the stream
 	objects int           // number of objects that the load created
+	kept    int           // number of ConfigMaps that stay, and that the load changes as well
 	written time.Duration // longest pause between two writes of the last load
 }
 
@@ -229,7 +229,7 @@ spec:
       containers:
         - name: nats
           image: ` + imageOf("nats-server") + `
-          args: [-js, -sd, /data]
+          args: [-js, -sd, /data, -m, "8222"]
           readinessProbe: {tcpSocket: {port: 4222}, periodSeconds: 1}
           volumeMounts: [{name: data, mountPath: /data}]
       volumes: [{name: data, hostPath: {path: /var/lib/nats, type: DirectoryOrCreate}}]

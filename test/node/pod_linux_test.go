@@ -25,8 +25,13 @@ func (n *node) pod(t *testing.T) *corev1.Pod {
 func (n *node) wait(t *testing.T, condition func(*corev1.Pod) bool) {
 	t.Helper()
 	n.waitFor(t, "the Pod is ready", func(pod *corev1.Pod) bool {
-		return pod.DeletionTimestamp == nil && condition(pod) && slices.ContainsFunc(pod.Status.Conditions,
-			func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+		return pod.DeletionTimestamp == nil && condition(pod) && isReady(pod)
+	})
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	})
 }
 
@@ -53,14 +58,22 @@ func restarts(pod *corev1.Pod) (count int32) {
 // get returns the status code and the body that the bridge in a Pod answers.
 func get(t *testing.T, pod *corev1.Pod, path string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+pod.Status.PodIP+":8080"+path, nil)
+	code, body, err := tryGet(t, "http://"+pod.Status.PodIP+":8080"+path)
+	must(t, err)
+	return strconv.Itoa(code) + " " + string(body)
+}
+
+func tryGet(t *testing.T, url string) (code int, body []byte, err error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	must(t, err)
 	resp, err := http.DefaultClient.Do(req)
-	must(t, err)
+	if err != nil {
+		return 0, nil, err
+	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	must(t, err)
-	return strconv.Itoa(resp.StatusCode) + " " + string(body)
+	body, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
 }
 
 // pause lets time pass that the step itself is about.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -94,7 +93,8 @@ func (n *node) replicas(t *testing.T) {
 			}
 		}
 	}
-	n.installAnew(t)
+	must(t, os.WriteFile(filepath.Join(now(), "values.yaml"), fmt.Appendf(nil, values, "{tag: dev}"), 0o600))
+	n.installAnew(t, install+" && "+rollout)
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T)
@@ -121,8 +121,8 @@ func (n *node) replicas(t *testing.T) {
 	}
 }
 
-// installAnew removes what other steps have installed, and installs the chart with a volume.
-func (n *node) installAnew(t *testing.T) {
+// installAnew removes what other steps have installed, with its streams, and installs the chart with values.yaml.
+func (n *node) installAnew(t *testing.T, command string) {
 	t.Helper()
 	shell(t, now(), `helm uninstall deltabridge -n deltabridge --wait --ignore-not-found
 kubectl delete namespace deltabridge `+loadNamespace+` --ignore-not-found
@@ -130,14 +130,15 @@ kubectl create namespace `+loadNamespace+` && kubectl create namespace deltabrid
 kubectl label namespace deltabridge pod-security.kubernetes.io/enforce=restricted`)
 	js, closeConn := n.jetStream(t)
 	defer closeConn()
-	if err := js.DeleteStream(t.Context(), stream); err != nil {
-		t.Log(err)
+	for name := range js.StreamNames(t.Context()).Name() {
+		if !strings.HasPrefix(name, "KV_") { // names of clusters are registered there
+			must(t, js.DeleteStream(t.Context(), name))
+		}
 	}
-	must(t, os.WriteFile(filepath.Join(now(), "values.yaml"), fmt.Appendf(nil, values, "{tag: dev}"), 0o600))
-	shell(t, now(), install+" && "+rollout)
+	shell(t, now(), command)
 	revision, err := n.Revision(t.Context())
 	must(t, err)
-	n.since, n.events, n.times = revision+1, nil, nil
+	n.since, n.events, n.kept = revision+1, nil, 0
 	n.underLoad(t, "configmaps", func() { pause(t, 2*time.Second) })
 }
 
@@ -182,12 +183,6 @@ func (n *node) awaitReplicas(t *testing.T) (leader, standby *corev1.Pod) {
 	})
 	t.Logf("%5.1f s  until a leader and a standby are ready", time.Since(start).Seconds())
 	return leader, standby
-}
-
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // standby checks what an operator sees of two replicas.

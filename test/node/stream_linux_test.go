@@ -30,6 +30,14 @@ type event struct {
 	revision  int64
 }
 
+// received is an event, and what the broker knows about it.
+type received struct {
+	event
+	id   string
+	left bool      // the object still exists, but no longer passes the filter
+	at   time.Time // when the broker received it
+}
+
 // jetStream connects to the broker's Pod.
 func (n *node) jetStream(t *testing.T) (js jetstream.JetStream, closeConn func()) {
 	t.Helper()
@@ -45,20 +53,26 @@ func (n *node) jetStream(t *testing.T) (js jetstream.JetStream, closeConn func()
 // read reads what the stream has received since the last call.
 func (n *node) read(t *testing.T) {
 	t.Helper()
+	n.events = append(n.events, n.readFrom(t, stream, len(n.events))...)
+}
+
+// readFrom reads a stream, except the first events.
+func (n *node) readFrom(t *testing.T, name string, first int) (all []received) {
+	t.Helper()
 	js, closeConn := n.jetStream(t)
 	defer closeConn()
-	s, err := js.Stream(t.Context(), stream)
+	s, err := js.Stream(t.Context(), name)
 	must(t, err)
 	state := s.CachedInfo().State
 	if state.Msgs != state.LastSeq {
-		t.Fatalf("the stream has %d messages of %d", state.Msgs, state.LastSeq)
+		t.Fatalf("the stream %s has %d messages of %d", name, state.Msgs, state.LastSeq)
 	}
 	consumer, err := s.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(len(n.events)) + 1, HeadersOnly: true,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(first) + 1, HeadersOnly: true,
 	})
 	must(t, err)
-	for want := int(state.LastSeq); len(n.events) < want; { //nolint:gosec // thousands
-		batch, err := consumer.Fetch(min(500, want-len(n.events)), jetstream.FetchMaxWait(10*time.Second))
+	for want := int(state.LastSeq) - first; len(all) < want; { //nolint:gosec // thousands
+		batch, err := consumer.Fetch(min(500, want-len(all)), jetstream.FetchMaxWait(10*time.Second))
 		must(t, err)
 		for m := range batch.Messages() {
 			h := m.Headers()
@@ -66,10 +80,11 @@ func (n *node) read(t *testing.T) {
 			e.revision, _ = strconv.ParseInt(h.Get("ce-resourceversion"), 10, 64) // control events have none
 			meta, err := m.Metadata()
 			must(t, err)
-			n.events, n.times = append(n.events, e), append(n.times, meta.Timestamp)
+			all = append(all, received{e, h.Get("ce-id"), h.Get("ce-leftfilter") == "true", meta.Timestamp})
 		}
 		must(t, batch.Error())
 	}
+	return all
 }
 
 // judge compares the stream with etcd: it waits until every revision of the load has arrived, and then requires that
@@ -78,22 +93,7 @@ func (n *node) judge(t *testing.T) {
 	t.Helper()
 	within(t, 3*time.Minute, func() error {
 		n.read(t)
-		want := map[int64]event{}
-		for _, resource := range []string{"configmaps", "serviceaccounts"} {
-			history, err := n.History(t.Context(), "/registry/"+resource+"/"+loadNamespace+"/", n.since)
-			must(t, err)
-			for _, r := range history {
-				operation := "updated"
-				switch {
-				case r.Deleted:
-					operation = "deleted"
-				case r.CreateRevision == r.ModRevision:
-					operation = "added"
-				}
-				subject := resource + "/" + loadNamespace + r.Key[strings.LastIndex(r.Key, "/"):]
-				want[r.ModRevision] = event{"dev.deltabridge.object." + operation, subject, operation, r.ModRevision}
-			}
-		}
+		want := n.wanted(t, n.since)
 		missing, wrong := compare(want, n.events, n.since)
 		if len(wrong) > 0 {
 			first := strings.Join(wrong[:min(len(wrong), 20)], "\n")
@@ -107,8 +107,30 @@ func (n *node) judge(t *testing.T) {
 	})
 }
 
+// wanted returns the event of each revision of the load in etcd, from a revision on.
+func (n *node) wanted(t *testing.T, since int64) map[int64]event {
+	t.Helper()
+	want := map[int64]event{}
+	for _, resource := range []string{"configmaps", "serviceaccounts"} {
+		history, err := n.History(t.Context(), "/registry/"+resource+"/"+loadNamespace+"/", since)
+		must(t, err)
+		for _, r := range history {
+			operation := "updated"
+			switch {
+			case r.Deleted:
+				operation = "deleted"
+			case r.CreateRevision == r.ModRevision:
+				operation = "added"
+			}
+			subject := resource + "/" + loadNamespace + r.Key[strings.LastIndex(r.Key, "/"):]
+			want[r.ModRevision] = event{"dev.deltabridge.object." + operation, subject, operation, r.ModRevision}
+		}
+	}
+	return want
+}
+
 // compare returns how many of the wanted events are missing, and what is wrong with those that arrived.
-func compare(want map[int64]event, got []event, since int64) (missing int, wrong []string) {
+func compare(want map[int64]event, got []received, since int64) (missing int, wrong []string) {
 	seen, last := map[int64]bool{}, map[string]int64{}
 	for _, e := range got {
 		switch w := want[e.revision]; {
@@ -117,7 +139,7 @@ func compare(want map[int64]event, got []event, since int64) (missing int, wrong
 		case e.operation == "restated": // by a resync: no change
 			continue
 		case !strings.Contains(e.subject, "/"+loadNamespace+"/") || e.revision < since:
-		case w != e:
+		case w != e.event:
 			wrong = append(wrong, fmt.Sprintf("%+v, etcd has %+v", e, w))
 		case seen[e.revision]:
 			wrong = append(wrong, fmt.Sprintf("%+v is repeated", e))
@@ -134,8 +156,8 @@ func compare(want map[int64]event, got []event, since int64) (missing int, wrong
 	return missing, wrong
 }
 
-// underLoad creates, changes and deletes objects, 50 writes per second, while do runs, and then judges the stream. It
-// logs the longest time in which the broker received nothing.
+// underLoad creates, changes and deletes objects, and changes those that stay, 50 writes per second, while do runs, and
+// then judges the stream. It logs the longest time in which the broker received nothing.
 func (n *node) underLoad(t *testing.T, resource string, do func()) {
 	t.Helper()
 	before, last := len(n.events), time.Now()
@@ -149,9 +171,9 @@ func (n *node) underLoad(t *testing.T, resource string, do func()) {
 	must(t, <-ended)
 	n.judge(t)
 	var longest time.Duration
-	for i := before; i < len(n.times); i++ {
-		if n.times[i].After(last) && strings.Contains(n.events[i].subject, "/"+loadNamespace+"/") {
-			longest, last = max(longest, n.times[i].Sub(last)), n.times[i]
+	for _, e := range n.events[before:] {
+		if e.at.After(last) && strings.Contains(e.subject, "/"+loadNamespace+"/") {
+			longest, last = max(longest, e.at.Sub(last)), e.at
 		}
 	}
 	t.Logf("%5.2f s  was the longest pause of delivery, %.2f s that of the writes", longest.Seconds(), n.written.Seconds())
@@ -165,7 +187,13 @@ func (n *node) write(ctx context.Context, resource string) error {
 	for last := time.Now(); ; {
 		n.objects++
 		name := fmt.Sprintf("load-%d", n.objects)
-		for _, step := range []func(context.Context, string, string) error{n.create, n.patch, n.patch, n.remove} {
+		steps := []func(context.Context, string, string) error{n.create, n.patch, n.patch, n.remove}
+		if n.kept > 0 {
+			steps = append(steps, func(ctx context.Context, resource, _ string) error {
+				return n.patch(ctx, resource, keptName(n.objects%n.kept))
+			})
+		}
+		for _, step := range steps {
 			select {
 			case <-ctx.Done():
 				return nil
@@ -179,6 +207,9 @@ func (n *node) write(ctx context.Context, resource string) error {
 		}
 	}
 }
+
+// keptName returns the name of an object that stays.
+func keptName(i int) string { return fmt.Sprintf("kept-%d", i) }
 
 func (n *node) create(ctx context.Context, resource, name string) error {
 	object := &unstructured.Unstructured{}
