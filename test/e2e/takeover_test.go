@@ -150,7 +150,7 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 		return
 	}
 	run("hand-overs", func(next *replicated) {
-		next.takeOver(next.jetStreamLog(), 500, slices.Repeat([]string{"stopped"}, 30))
+		next.takeOver(next.jetStreamLog(), 550, slices.Repeat([]string{"stopped"}, 30))
 	})
 	run("kills", func(next *replicated) {
 		kinds := slices.Repeat([]string{"killed", "killed", "killed", "killed", "killed", "killed", "hangs"}, 5)
