@@ -50,7 +50,7 @@ func startChanges(
 	// A change is not interrupted: nobody would know whether it happens.
 	next := func() bool { return limiter.Wait(ctx) == nil }
 	var group sync.WaitGroup
-	workers := min(names, 1+perSecond/25) // each with objects of its own, so that hardly any request is in vain
+	workers := min(names, 1+perSecond/25) // each has its own objects, so that hardly any request fails
 	for w := range workers {
 		var own []string
 		for n := w; n < names; n += workers {
