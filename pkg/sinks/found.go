@@ -286,7 +286,7 @@ func (s *last) covers(m *event.Message, configured bool) bool {
 	case s.deleted:
 		return true
 	case absent && m.FinalStateUnknown: // it may be newer than the state
-		return false
+		return s.absent // a newer object with the same name may follow the state
 	case configuration(m.Epoch) < s.Value().epoch && m.Origin.Seq == 0 && version <= s.version:
 		return true // an earlier process has left it on disk, and it was sent before anything of a newer configuration
 	case configuration(m.Epoch) < s.Value().epoch && m.LeftFilter && !s.absent:

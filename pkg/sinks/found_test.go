@@ -109,6 +109,10 @@ func TestFound(t *testing.T) {
 			again: []*event.Message{ev("unknown", 10, "")},
 			sent:  []int{0},
 		},
+		"a deletion that a list shows, of an object that left, and the next object of this name": {
+			found: []*event.Message{ev("left", 12, ""), about("b", ev("update", 14, ""))},
+			again: []*event.Message{ev("unknown", 10, ""), about("b", ev("update", 14, ""))},
+		},
 		"a gap is recognized by its id, whether the spill or a list brings it": {
 			found: []*event.Message{ev("gap", 12, "")},
 			again: []*event.Message{ev("gap", 11, ""), ev("gap", 12, ""), ev("gap", 12, "")},
