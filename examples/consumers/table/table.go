@@ -40,10 +40,12 @@ func (e event) wentBack() bool {
 	var gap struct {
 		From, To uint64 `json:",string"`
 	}
-	return e.attributes["type"] == "dev.deltabridge.gap" && json.Unmarshal(e.record.Value, &gap) == nil && gap.To < gap.From
+	isGap := e.attributes["type"] == "dev.deltabridge.gap" && json.Unmarshal(e.record.Value, &gap) == nil
+	return isGap && gap.To < gap.From
 }
 
-// isObject reports whether the event is about an object. A tombstone has only the attributes id, uid and resourceversion.
+// isObject reports whether the event is about an object. A tombstone only has the attributes id, uid and
+// resourceversion.
 func (e event) isObject() bool {
 	return e.record.Value == nil && e.version > 0 || strings.HasPrefix(e.attributes["type"], "dev.deltabridge.object.")
 }
@@ -63,8 +65,8 @@ type table struct {
 	progress map[int32]map[string]uint64 // by partition and resource: of the progress events after that end
 }
 
-// fill applies the next record of a partition. It returns true when the table is complete: each partition has a progress
-// event that is newer than the start of this program, and that covers what is required.
+// fill applies the next record of a partition. It returns true when the table is complete: each partition has a
+// progress event that is newer than the start of this program, and that covers what is required.
 func (t *table) fill(e event) (complete bool) {
 	partition := e.record.Partition
 	if e.isObject() {
@@ -96,18 +98,18 @@ func (t *table) set(e event) {
 
 // apply applies a change, and returns false if the table has it already, or a newer state.
 func (t *table) apply(e event) bool {
-	known, ok := t.objects[string(e.record.Key)]
+	known := t.objects[string(e.record.Key)]
+	var isNew bool
 	switch {
 	case e.record.Value == nil: // a tombstone: its deletion came before it
-		return false
 	case e.attributes["finalstateunknown"] == "true": // has the last resourceVersion that the bridge knew
-		ok = known.uid == e.attributes["uid"] && !known.gone
+		isNew = known.uid == e.attributes["uid"] && !known.gone
 		e.version = max(e.version, known.version)
 	default: // an object that leaves a filter, or enters one, can have the same resourceVersion as before
-		ok = e.version > known.version || e.version == known.version && e.attributes["id"] != known.id
+		isNew = e.version > known.version || e.version == known.version && e.attributes["id"] != known.id
 	}
-	if ok {
+	if isNew {
 		t.set(e)
 	}
-	return ok
+	return isNew
 }
