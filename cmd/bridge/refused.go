@@ -14,6 +14,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/reload"
 )
 
 // refusedInterval is the interval between two attempts to start with a configuration that is refused.
@@ -87,11 +88,12 @@ func (r *refusal) wait(ctx context.Context, refused error) {
 func (r *refusal) handler(cfg *config.Config) http.Handler {
 	problem := r.problem
 	reason := "the configuration is refused: " + problem.Text
+	hash, _ := reload.HashFile(r.file) // it may not be YAML
 	status := control.Status{
 		Replica: control.Replica{
 			Name: r.name, Version: version, Started: r.started, Since: r.started, Role: roleOf(cfg), NotReady: []string{reason},
 		},
-		Configuration: control.Configuration{File: r.file, Error: &problem},
+		Configuration: control.Configuration{File: r.file, Error: &problem, Refused: hash},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {

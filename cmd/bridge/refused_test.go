@@ -17,11 +17,17 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/reload"
 )
 
 // A process whose configuration is refused is alive and not ready, and says why.
 func TestRefused(t *testing.T) {
-	r := refusal{file: "bridge.yaml", name: "bridge-0-abcde", problem: control.Problem{Text: "sinks[0]: wrong"}}
+	file := writeFile(t, filepath.Join(t.TempDir(), "bridge.yaml"), "sinks: []")
+	hash, err := reload.HashFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := refusal{file: file, name: "bridge-0-abcde", problem: control.Problem{Text: "sinks[0]: wrong"}}
 	handler := r.handler(config.Default())
 	get := func(path string) (code int, body string) {
 		w := httptest.NewRecorder()
@@ -43,7 +49,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := s.Configuration; s.Replica.Ready || s.Replica.Name != r.name || s.Replica.Role != control.Single ||
-		c.File != r.file || c.Error == nil ||
+		c.File != r.file || c.Error == nil || c.Refused != hash ||
 		s.Verdict.Text != "The configuration is refused, so the bridge has not started: sinks[0]: wrong." {
 		t.Error(body)
 	}

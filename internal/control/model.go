@@ -49,11 +49,12 @@ type Verdict struct {
 
 // Configuration is the configuration in use.
 type Configuration struct {
-	File   string    `json:"file"`            // the path of the file, or `built-in`
-	Hash   string    `json:"hash,omitempty"`  // a hash of the file, without the keys in which replicas can differ
-	Loaded time.Time `json:"loaded,omitzero"` // since when it is in use; absent if the bridge has not started because of `error`
-	Error  *Problem  `json:"error,omitempty"` // why the file, as it is now, is not in use
-	Waits  string    `json:"waits,omitempty"` // what a changed file waits for before it is used
+	File    string    `json:"file"`              // the path of the file, or `built-in`
+	Hash    string    `json:"hash,omitempty"`    // a hash of the file, without the keys in which replicas can differ
+	Loaded  time.Time `json:"loaded,omitzero"`   // since when it is in use; absent if the bridge has not started because of `error`
+	Error   *Problem  `json:"error,omitempty"`   // why the file, as it is now, is not in use
+	Refused string    `json:"refused,omitempty"` // with `error`: the hash of the file, as in `hash`, unless it is not YAML
+	Waits   string    `json:"waits,omitempty"`   // what a changed file waits for before it is used
 }
 
 // Problem is an error, and what to do about it.

@@ -84,7 +84,7 @@ func (r *Reloader) replace(ctx context.Context, e Engine, cfg *config.Config) *L
 			return nil
 		}
 		if err := errors.Join(e.CanEnd(), removedWithEvents(e.Stuck(), next.Config)); err != nil {
-			r.refuse(err)
+			r.refuse(err, next.Hash)
 			continue
 		}
 		if cfg.State.Log != nil && !r.awaitPeers(ctx, next) {
@@ -101,7 +101,7 @@ func (r *Reloader) switchTo(
 	ctx context.Context, last Engine, next *Loaded, change func(*config.Config) error,
 ) error {
 	if err := removedWithEvents(last.Undelivered(), next.Config); err != nil {
-		r.refuse(err)
+		r.refuse(err, next.Hash)
 		return nil
 	}
 	if err := change(next.Config); err != nil {

@@ -35,7 +35,7 @@ func (r *Reloader) awaitPeers(ctx context.Context, next *Loaded) bool {
 				"replicas", others)
 			return true
 		}
-		r.setWaits("waits at most until " + until.UTC().Format(time.RFC3339) + " for " + strings.Join(others, ", "))
+		r.setWaits(next, "waits at most until "+until.UTC().Format(time.RFC3339)+" for "+strings.Join(others, ", "))
 		select {
 		case <-ctx.Done():
 		case <-time.After(peersInterval):
@@ -44,11 +44,13 @@ func (r *Reloader) awaitPeers(ctx context.Context, next *Loaded) bool {
 	return false
 }
 
-// setWaits records what the accepted configuration waits for.
-func (r *Reloader) setWaits(text string) {
+// setWaits records what a configuration waits for, unless the file has changed meanwhile.
+func (r *Reloader) setWaits(next *Loaded, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.waits = text
+	if r.pending == next {
+		r.problem, r.refused, r.waits = nil, "", text
+	}
 }
 
 // lagging returns the names of the other replicas that answer and have another configuration.
@@ -61,12 +63,12 @@ func lagging(answers []control.Answer, self, hash string) (names []string) {
 	return names
 }
 
-// refusalPatience is how long a replica may refuse its configuration file before Await fails. Until the replica has
-// read the file again, its status can have the reason why it refused an earlier file.
+// refusalPatience is how long a replica may refuse the configuration before Await fails. The reason may be gone, such
+// as a missing file with a credential, and the replica has not tried again yet.
 const refusalPatience = 2 * pollInterval
 
 // Await waits until all replicas that answer use the configuration with the hash. read returns the answers. Await
-// returns an error if a replica refuses its file, or if ctx ends.
+// returns an error if a replica refuses this configuration, or if ctx ends.
 func Await(ctx context.Context, read func() []control.Answer, hash string) error {
 	for began := time.Now(); ; {
 		answers := read()
@@ -86,7 +88,7 @@ func Await(ctx context.Context, read func() []control.Answer, hash string) error
 }
 
 // notInUse returns, for each replica that does not use the configuration with the hash, why. It returns an error if a
-// replica refuses its configuration file.
+// replica refuses this configuration.
 func notInUse(answers []control.Answer, hash string) (waits []string, err error) {
 	answered := false
 	for _, a := range answers {
@@ -96,8 +98,10 @@ func notInUse(answers []control.Answer, hash string) (waits []string, err error)
 		answered = true
 		name, c := console.Clean(a.Replica.Name), a.Configuration
 		switch {
-		case c.Error != nil:
-			return nil, fmt.Errorf("%s refuses its configuration file: %s", name, console.Clean(c.Error.Text))
+		case c.Error != nil && c.Refused == hash:
+			return nil, fmt.Errorf("%s refuses the configuration: %s", name, console.Clean(c.Error.Text))
+		case c.Error != nil: // the kubelet may still bring the file
+			waits = append(waits, name+" refuses the file that it has: "+console.Clean(c.Error.Text))
 		case c.Hash == hash:
 		case c.Waits != "":
 			waits = append(waits, name+" "+console.Clean(c.Waits))

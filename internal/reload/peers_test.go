@@ -57,7 +57,7 @@ func TestLeaderIsLast(t *testing.T) {
 					t.Errorf("took %s, want %s", took, c.took)
 				}
 				time.Sleep(time.Second)
-				r.refuse(errors.New("x"))
+				r.refuse(errors.New("x"), "")
 				if r.awaitPeers(t.Context(), next) {
 					t.Error("a configuration that was refused is to be used")
 				}
@@ -66,32 +66,66 @@ func TestLeaderIsLast(t *testing.T) {
 	}
 }
 
-// Await waits for all replicas that answer, and fails if one of them refuses its file.
+// A file that changes while the leader asks the other replicas is not hidden by what the earlier one waits for.
+func TestTheFileChangesMeanwhile(t *testing.T) {
+	r, _ := reloading(t)
+	cfg := config.Default()
+	cfg.HTTP.Peers = []string{"p"}
+	next := &Loaded{Config: cfg, Hash: "new"}
+	r.begin()
+	r.accept(t.Context(), next)
+	r.opts.Peers = func(context.Context, []string) []control.Answer {
+		r.refuse(errors.New("bad"), "other")
+		return []control.Answer{{Status: &control.Status{Replica: control.Replica{Name: "b"}}}}
+	}
+	if r.awaitPeers(t.Context(), next) {
+		t.Error("the configuration is to be used")
+	}
+	if c := r.Status(); c.Error == nil || c.Refused != "other" || c.Waits != "" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Await waits for all replicas that answer, and fails if one of them refuses the configuration.
 func TestAwait(t *testing.T) {
 	replica := func(c control.Configuration) control.Answer {
 		return control.Answer{Status: &control.Status{Replica: control.Replica{Name: "r"}, Configuration: c}}
 	}
+	bad := &control.Problem{Text: "bad"}
 	uses, silent := replica(control.Configuration{Hash: "new"}), control.Answer{Address: "a:1", Error: "refused"}
 	for name, c := range map[string]struct {
 		answers []control.Answer
 		want    string
+		took    time.Duration
 	}{
-		"in use":  {[]control.Answer{uses, uses, silent}, ""},
-		"another": {[]control.Answer{uses, replica(control.Configuration{Hash: "old"})}, "r uses another configuration"},
-		"waits":   {[]control.Answer{replica(control.Configuration{Waits: "waits for b"})}, "r waits for b"},
-		"silent":  {[]control.Answer{silent}, "a:1: refused; no bridge answers"},
+		"in use":  {[]control.Answer{uses, uses, silent}, "", 0},
+		"another": {[]control.Answer{uses, replica(control.Configuration{Hash: "old"})}, "r uses another configuration", time.Minute},
+		"waits":   {[]control.Answer{replica(control.Configuration{Waits: "waits for b"})}, "r waits for b", time.Minute},
+		"silent":  {[]control.Answer{silent}, "a:1: refused; no bridge answers", time.Minute},
+		"refuses another": {
+			[]control.Answer{uses, replica(control.Configuration{Hash: "new", Refused: "other", Error: bad})},
+			"r refuses the file that it has: bad", time.Minute,
+		},
+		"refuses what has no hash": {
+			[]control.Answer{uses, replica(control.Configuration{Error: bad})},
+			"r refuses the file that it has: bad", time.Minute,
+		},
 		"refused": {
-			[]control.Answer{uses, replica(control.Configuration{Hash: "new", Error: &control.Problem{Text: "bad"}})},
-			"r refuses its configuration file: bad",
+			[]control.Answer{uses, replica(control.Configuration{Hash: "old", Refused: "new", Error: bad})},
+			"r refuses the configuration: bad", refusalPatience,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
+				began := time.Now()
 				err := Await(ctx, func() []control.Answer { return c.answers }, "new")
 				if (err == nil) != (c.want == "") || err != nil && !strings.HasSuffix(err.Error(), c.want) {
 					t.Errorf("%v, want %s", err, c.want)
+				}
+				if took := time.Since(began); took != c.took {
+					t.Errorf("took %s, want %s", took, c.took)
 				}
 			})
 		})

@@ -67,6 +67,7 @@ type Reloader struct {
 	seen    [sha256.Size]byte
 	copy    Copy             // nil without a state log
 	problem *control.Problem // why the file is not in use; nil if it is
+	refused string           // with a problem: the hash of the file, if it has one
 	waits   string           // what the accepted configuration waits for
 	running bool             // an engine runs, which must take what is accepted
 	pending *Loaded          // what was accepted, and is not in use yet
@@ -150,7 +151,8 @@ func (r *Reloader) examine(ctx context.Context, always bool) (answer string, err
 	r.mu.Unlock()
 	switch {
 	case err != nil:
-		r.refuse(err)
+		refused, _ := hash(data) // it may not be YAML
+		r.refuse(err, refused)
 		return "", err
 	case config.Same(next.Config, current.Config):
 		r.keep()
@@ -187,8 +189,8 @@ func (r *Reloader) check(current *Loaded, data []byte, failed error) (*Loaded, e
 	return next, err
 }
 
-// refuse records why the file is not used. The configuration in use stays.
-func (r *Reloader) refuse(err error) {
+// refuse records why a file with the given hash is not used. The configuration in use stays.
+func (r *Reloader) refuse(err error, refused string) {
 	text := strings.ReplaceAll(err.Error(), "\n", "; ")
 	r.mu.Lock()
 	isNews := r.problem == nil || r.problem.Text != text
@@ -197,7 +199,7 @@ func (r *Reloader) refuse(err error) {
 			Text: text, Since: time.Now(), Remedy: "correct the configuration; the bridge continues with the earlier one",
 		}
 	}
-	r.pending, r.waits = nil, ""
+	r.refused, r.pending, r.waits = refused, nil, ""
 	r.mu.Unlock()
 	if isNews {
 		r.opts.Logger.Error("changed configuration refused, continuing with the earlier one",
@@ -212,7 +214,7 @@ func (r *Reloader) keep() {
 	if r.problem != nil || r.pending != nil {
 		r.opts.Logger.Info("the configuration file has the configuration in use again", "file", r.opts.File)
 	}
-	r.problem, r.pending, r.waits = nil, nil, ""
+	r.problem, r.refused, r.pending, r.waits = nil, "", nil, ""
 }
 
 // accept uses a configuration, or leaves it to the engine that runs.
@@ -236,7 +238,7 @@ func (r *Reloader) accept(ctx context.Context, next *Loaded) {
 // use records that a configuration is in use.
 func (r *Reloader) use(ctx context.Context, next *Loaded) {
 	r.mu.Lock()
-	r.current, r.since, r.problem, r.waits = next, time.Now(), nil, ""
+	r.current, r.since, r.problem, r.refused, r.waits = next, time.Now(), nil, "", ""
 	if r.pending == next {
 		r.pending = nil
 	}
@@ -267,6 +269,7 @@ func (r *Reloader) Status() control.Configuration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return control.Configuration{
-		File: cmp.Or(r.opts.File, builtIn), Hash: r.current.Hash, Loaded: r.since, Error: r.problem, Waits: r.waits,
+		File: cmp.Or(r.opts.File, builtIn), Hash: r.current.Hash, Loaded: r.since,
+		Error: r.problem, Refused: r.refused, Waits: r.waits,
 	}
 }

@@ -108,6 +108,13 @@ func TestReload(t *testing.T) {
 			case c.refused != "" && (status.Error == nil || !strings.Contains(status.Error.Text, c.refused)):
 				t.Errorf("refused: %+v, want %s", status.Error, c.refused)
 			}
+			refused := ""
+			if c.refused != "" {
+				refused, _ = hash([]byte(c.text)) // unless it is not YAML
+			}
+			if status.Refused != refused {
+				t.Errorf("refused: the hash is %q, want %q", status.Refused, refused)
+			}
 			if changed := r.InUse() != before; changed != (c.want == "is loaded") || status.Hash != r.InUse().Hash {
 				t.Errorf("another configuration is in use: %t, hash %s", changed, status.Hash)
 			}
