@@ -132,16 +132,16 @@ func (r *Reloader) end(ctx context.Context) {
 
 // next returns an accepted configuration that is not in use, as soon as there is one. It returns nil when ctx ends.
 func (r *Reloader) next(ctx context.Context) *Loaded {
-	for {
+	for ctx.Err() == nil {
 		if pending := r.accepted(); pending != nil {
 			return pending
 		}
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-r.changed:
 		}
 	}
+	return nil
 }
 
 // accepted returns what was accepted and is not in use, or nil.

@@ -280,6 +280,23 @@ func TestRunEnginesWaitsForPeers(t *testing.T) {
 	})
 }
 
+// An engine that is told to end does so while a changed configuration waits for other replicas.
+func TestRunEnginesEndsWhileItWaits(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	writeFile(t, key, strings.Repeat("0", 64))
+	base := "redactionKeyFile: " + key + "\nstate: {log: {nats: {url: \"nats://b:4222\"}}}\n" + oneSink
+	synctest.Test(t, func(t *testing.T) {
+		e, end := runEngines(t, base, nil)
+		e.load(base + "shutdownTimeout: 1s")
+		if waits := e.Status().Waits; waits == "" {
+			t.Error("waits for nothing")
+		}
+		if err := end(); err != nil || len(e.started) != 1 || e.InUse().ShutdownTimeout != time.Second {
+			t.Errorf("%v, %d engines, in use: %+v", err, len(e.started), e.InUse().Config)
+		}
+	})
+}
+
 // copyWithEvents returns a copy of a state log that contains an event for a sink. This process leads.
 func copyWithEvents(t *testing.T, sink string) *replica.Copy {
 	t.Helper()
