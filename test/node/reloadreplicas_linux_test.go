@@ -36,17 +36,20 @@ func (n *node) reloadReplicas(t *testing.T) {
 	filters := []string{everything}
 	for _, round := range []struct {
 		name, filter string
+		pause        time.Duration // of delivery, at most
 		replace      func(t *testing.T, pod string)
 	}{
-		{"LeaderDeleted", ending, func(t *testing.T, pod string) { shell(t, dir, "kubectl -n deltabridge delete pod "+pod) }},
-		{"LeaderKilled", everything, killBridge},
-		{"LeaderForceDeleted", ending, func(t *testing.T, pod string) {
+		{"LeaderDeleted", ending, 10 * time.Second, func(t *testing.T, pod string) {
+			shell(t, dir, "kubectl -n deltabridge delete pod "+pod)
+		}},
+		{"LeaderKilled", everything, 20 * time.Second, killBridge},
+		{"LeaderForceDeleted", ending, 20 * time.Second, func(t *testing.T, pod string) {
 			shell(t, dir, "kubectl -n deltabridge delete pod --grace-period=0 --force "+pod)
 		}},
 	} {
 		filters = append(filters, round.filter)
 		if !t.Run(round.name, func(t *testing.T) {
-			n.underLoad(t, "configmaps", func() {
+			paused := n.underLoad(t, "configmaps", func() {
 				leader, _ := n.awaitReplicas(t)
 				before := n.status(t, leader).Configuration.Hash
 				write(round.filter)
@@ -58,6 +61,9 @@ func (n *node) reloadReplicas(t *testing.T) {
 				n.awaitAll(t, before)
 				pause(t, 3*time.Second) // the last filter decides about some changes
 			})
+			if paused > round.pause {
+				t.Errorf("delivery paused for %s", paused)
+			}
 			n.judgeFilters(t, filters)
 		}) {
 			return

@@ -157,8 +157,8 @@ func compare(want map[int64]event, got []received, since int64) (missing int, wr
 }
 
 // underLoad creates, changes and deletes objects, and changes those that stay, 50 writes per second, while do runs, and
-// then judges the stream. It logs the longest time in which the broker received nothing.
-func (n *node) underLoad(t *testing.T, resource string, do func()) {
+// then judges the stream. It returns and logs the longest time in which the broker received nothing.
+func (n *node) underLoad(t *testing.T, resource string, do func()) (longest time.Duration) {
 	t.Helper()
 	before, last := len(n.events), time.Now()
 	ctx, stop := context.WithCancel(t.Context())
@@ -170,13 +170,13 @@ func (n *node) underLoad(t *testing.T, resource string, do func()) {
 	}()
 	must(t, <-ended)
 	n.judge(t)
-	var longest time.Duration
 	for _, e := range n.events[before:] {
 		if e.at.After(last) && strings.Contains(e.subject, "/"+loadNamespace+"/") {
 			longest, last = max(longest, e.at.Sub(last)), e.at
 		}
 	}
 	t.Logf("%5.2f s  was the longest pause of delivery, %.2f s that of the writes", longest.Seconds(), n.written.Seconds())
+	return longest
 }
 
 // write writes until ctx ends.
