@@ -181,7 +181,7 @@ func (k *kube) lifeOfARelease(t *testing.T, values []string) {
 	first := k.podOf(t).Annotations[config]
 	install("upgrade", "--set", "config.cluster=renamed")
 	if second := k.podOf(t).Annotations[config]; second == first {
-		t.Error("a changed configuration does not replace the Pod")
+		t.Error("a key that cannot change at run time does not replace the Pod")
 	}
 	manifest, _ := k.helm(t, "get", "manifest", "deltabridge")
 	if left := k.existing(t, manifest); left < 6 {

@@ -38,6 +38,7 @@ config:
 
 	rollout  = "kubectl -n deltabridge rollout status statefulset/deltabridge --timeout=2m"
 	noBroker = " --set config.sinks[0].nats.url=nats://nowhere.nats:4222"
+	noReload = " --set reloadConfig=false"
 )
 
 // now is the directory with this version's chart.
@@ -309,29 +310,40 @@ func (n *node) wrongImage(t *testing.T) {
 	})
 }
 
-// wrongBroker upgrades to a broker that does not exist, lets `helm test` name it, and rolls back; and the same corrected
-// by an upgrade.
+// wrongBroker upgrades to a broker that does not exist, and lets `helm test` name it. The bridge loads the wrong address
+// and the corrected one; or, with reloadConfig: false, a new Pod has the wrong address, and a rollback replaces it.
 func (n *node) wrongBroker(t *testing.T) {
-	for _, cure := range []string{"helm rollback deltabridge -n deltabridge", upgrade} {
+	for _, c := range []struct {
+		mistake, cure string
+		replaced      bool
+	}{
+		{upgrade + noBroker, upgrade, false},
+		{upgrade + noBroker + noReload, "helm rollback deltabridge -n deltabridge", true},
+	} {
 		n.underLoad(t, "configmaps", func() {
 			before := n.pod(t)
-			shell(t, now(), upgrade+noBroker)
-			n.waitFor(t, "the new Pod runs", func(pod *corev1.Pod) bool {
-				return pod.UID != before.UID && pod.Status.Phase == corev1.PodRunning
+			shell(t, now(), c.mistake)
+			n.waitFor(t, "a Pod runs and is not ready", func(pod *corev1.Pod) bool {
+				return (pod.UID != before.UID) == c.replaced && pod.Status.Phase == corev1.PodRunning && !isReady(pod)
 			})
 			if out, err := tryShell(t, dir, "helm test deltabridge -n deltabridge --logs"); err == nil ||
 				!regexp.MustCompile(`(?s)FAILED.*nowhere\.nats.*-> `).MatchString(out) { // N4
 				t.Errorf("helm test does not name what failed: %v\n%s", err, out)
 			}
-			n.repair(t, cure)
+			if c.replaced {
+				n.repair(t, c.cure)
+				return
+			}
+			shell(t, now(), c.cure)
+			n.wait(t, func(pod *corev1.Pod) bool { return pod.UID == before.UID && restarts(pod) == restarts(before) })
 		})
 	}
 }
 
-// rollbackOnFailure lets Helm itself notice the mistake and undo it.
+// rollbackOnFailure lets Helm itself notice the mistake and undo it, which requires that a new Pod has the mistake.
 func (n *node) rollbackOnFailure(t *testing.T) {
 	n.underLoad(t, "configmaps", func() {
-		out, err := tryShell(t, now(), upgrade+noBroker+" --rollback-on-failure --wait --timeout 1m")
+		out, err := tryShell(t, now(), upgrade+noBroker+noReload+" --rollback-on-failure --wait --timeout 1m")
 		if err == nil || !strings.Contains(out, "rolled back") {
 			t.Errorf("the upgrade should be rolled back: %v\n%s", err, out)
 		}

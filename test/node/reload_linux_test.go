@@ -25,7 +25,6 @@ const (
 
 	// oneSink are values with the sink whose stream is judged. It never changes.
 	oneSink = `image: {tag: dev}
-reloadConfig: true
 config:
   cluster: node
   watch: [{resources: [configmaps]}]

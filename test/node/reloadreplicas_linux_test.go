@@ -19,7 +19,6 @@ func (n *node) reloadReplicas(t *testing.T) {
 	several := documented(t, "## Several replicas")
 	write := func(filter string) {
 		several.write(t, func(values map[string]any) {
-			values["reloadConfig"] = true
 			config := values["config"].(map[string]any)
 			config["sinks"] = append(config["sinks"].([]any), map[string]any{
 				"name": "some", "filters": []any{map[string]any{"when": filter}},

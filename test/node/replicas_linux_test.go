@@ -275,7 +275,7 @@ func (n *node) leaderKilled(t *testing.T) {
 func (n *node) rollingUpdate(t *testing.T) {
 	for _, command := range []string{
 		"kubectl -n deltabridge rollout restart deployment/deltabridge",
-		upgrade + " --set config.log.level=debug,config.sinks[0].buffer.events=5000",
+		upgrade + noReload + " --set config.log.level=debug,config.sinks[0].buffer.events=5000",
 	} {
 		n.underLoad(t, "configmaps", func() {
 			deployments, done := n.client.AppsV1().Deployments("deltabridge"), make(chan struct{})
