@@ -25,6 +25,9 @@ func TestSchema(t *testing.T) {
 			t.Errorf("%s: %.200q, %v", name, out, err)
 		}
 	}
+	if out, err := command(t, "schema", "--event", "avro"); err != nil || out != schemas.Avro() {
+		t.Errorf("avro: %.200q, %v", out, err)
+	}
 	for _, name := range []string{"", "pods"} {
 		if _, err := command(
 			t,

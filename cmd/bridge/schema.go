@@ -10,8 +10,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// avroSchema is the name of the Avro schema of events. The other names are those of JSON Schemas.
+const avroSchema = "avro"
+
 func newSchemaCommand(stdout io.Writer) *cobra.Command {
-	event, names := "", strings.Join(schemas.Names(), ", ")
+	names := append(schemas.Names(), avroSchema)
+	event, list := "", strings.Join(names, ", ")
 	cmd := &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration or of events",
@@ -20,22 +24,24 @@ func newSchemaCommand(stdout io.Writer) *cobra.Command {
 			"For the YAML language server, save it to a file and start the configuration with this line:\n" +
 			"# yaml-language-server: $schema=bridge.schema.json\n\n" +
 			"With --event it prints a schema (2020-12) of events: cloudevent is an event in structured content mode;\n" +
-			"the others describe the data of an event with the payload object, change or metadata, or of a gap or\n" +
-			"synced event.",
+			"avro is the Avro schema of events; the others describe the data of an event with one of the payloads, or\n" +
+			"of a gap, synced or progress event.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text := config.Schema()
-			if cmd.Flags().Changed("event") {
+			if event == avroSchema {
+				text = schemas.Avro()
+			} else if cmd.Flags().Changed("event") {
 				var ok bool
 				if text, ok = schemas.Get(event); !ok {
-					return usageError(fmt.Errorf("--event %s: must be one of %s", event, names))
+					return usageError(fmt.Errorf("--event %s: must be one of %s", event, list))
 				}
 			}
 			_, err := io.WriteString(stdout, text)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&event, "event", "", "`name` of the event schema to print: "+names)
-	completeWords(cmd, "event", schemas.Names()...)
+	cmd.Flags().StringVar(&event, "event", "", "`name` of the event schema to print: "+list)
+	completeWords(cmd, "event", names...)
 	return cmd
 }

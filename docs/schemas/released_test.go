@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -38,6 +39,13 @@ func TestCompatibleWithTheLastRelease(t *testing.T) {
 		for _, change := range incompatible(t, before, after) {
 			t.Errorf("%s: %s; a schema of a new version and new values of type are required", name, change)
 		}
+	}
+	if before, err := os.ReadFile(filepath.Join(released, dir, "event.avsc")); err == nil {
+		for _, change := range incompatibleAvro(t, string(before), Avro()) {
+			t.Errorf("event.avsc: %s; a schema of a new version is required", change)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) { // The last release had none.
+		t.Error(err)
 	}
 	if *update && !t.Failed() {
 		if err := errors.Join(os.RemoveAll(released), os.CopyFS(released, files)); err != nil {
@@ -104,6 +112,60 @@ func TestIncompatibleChanges(t *testing.T) {
 			t.Fatalf("%s does not occur", c.from)
 		}
 		if got := strings.Join(incompatible(t, []byte(before), []byte(after)), "; "); got != c.want {
+			t.Errorf("%s instead of %s: %q, want %q", c.to, c.from, got, c.want)
+		}
+	}
+}
+
+// incompatibleAvro returns the changes from one Avro schema to another after which records cannot be read with both
+// schemas.
+func incompatibleAvro(t *testing.T, before, after string) (changes []string) {
+	t.Helper()
+	type record struct {
+		Type, Name, Namespace string
+		Fields                []map[string]any
+	}
+	var old, present record
+	for text, schema := range map[*string]*record{&before: &old, &after: &present} {
+		if err := json.Unmarshal([]byte(*text), schema); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range schema.Fields {
+			delete(f, "doc")
+		}
+	}
+	if old.Type != present.Type || old.Name != present.Name || old.Namespace != present.Namespace {
+		changes = append(changes, "the name has changed")
+	}
+	for n, f := range old.Fields {
+		if n >= len(present.Fields) || !reflect.DeepEqual(f, present.Fields[n]) {
+			return append(changes, fmt.Sprintf("field %v has changed", f["name"]))
+		}
+	}
+	for _, f := range present.Fields[len(old.Fields):] {
+		if _, has := f["default"]; !has {
+			changes = append(changes, fmt.Sprintf("field %v has no default", f["name"]))
+		}
+	}
+	return changes
+}
+
+// Fields may only be appended, with a default.
+func TestIncompatibleAvro(t *testing.T) {
+	for _, c := range []struct{ from, to, want string }{
+		{`"doc": "The data as JSON.`, `"doc": "JSON.`, ""},
+		{`"type": "string", "doc"`, `"type": "bytes", "doc"`, "field data has changed"},
+		{`"name": "uid"`, `"name": "u"`, "field uid has changed"},
+		{`    {"name": "uid", "type": ["null", "string"], "default": null},` + "\n", "", "field uid has changed"},
+		{"\n  ]", `, {"name": "x", "type": ["null", "string"], "default": null}]`, ""},
+		{"\n  ]", `, {"name": "x", "type": "string"}]`, "field x has no default"},
+		{`"name": "Event"`, `"name": "Change"`, "the name has changed"},
+	} {
+		after := strings.Replace(Avro(), c.from, c.to, 1)
+		if after == Avro() {
+			t.Fatalf("%s does not occur", c.from)
+		}
+		if got := strings.Join(incompatibleAvro(t, Avro(), after), "; "); got != c.want {
 			t.Errorf("%s instead of %s: %q, want %q", c.to, c.from, got, c.want)
 		}
 	}

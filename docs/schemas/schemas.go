@@ -1,6 +1,6 @@
 // Package schemas holds the JSON Schemas (draft 2020-12) of what the bridge sends: the data of each payload and of the
 // control events, and the CloudEvent of the structured content mode. Each file is complete in itself. Members and
-// attributes that a schema does not know are allowed.
+// attributes that a schema does not know are allowed. It also holds the Avro schema of events.
 //
 // The directory of the files is their version. The files of a version change only in ways that docs/compatibility.md
 // allows, so that each of them describes the events of all releases that name it. An incompatible schema is a file of a
@@ -18,12 +18,15 @@ import (
 // whose data it describes.
 const BaseURL = "https://raw.githubusercontent.com/deltabridge/deltabridge/main/docs/schemas/v1/"
 
-//go:embed v1/*.json
+//go:embed v1/*.json v1/event.avsc
 var files embed.FS
+
+//go:embed v1/event.avsc
+var avro string
 
 const dir, suffix = "v1", ".json"
 
-// Names gives the names of all schemas in their order.
+// Names gives the names of all JSON Schemas in their order.
 func Names() []string {
 	entries, err := files.ReadDir(dir)
 	if err != nil { // embedded
@@ -31,13 +34,18 @@ func Names() []string {
 	}
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), suffix))
+		if name, ok := strings.CutSuffix(e.Name(), suffix); ok {
+			names = append(names, name)
+		}
 	}
 	return names
 }
 
-// Get gives a schema by its name; ok is false if there is none.
+// Get gives a JSON Schema by its name; ok is false if there is none.
 func Get(name string) (text string, ok bool) {
 	data, err := files.ReadFile(dir + "/" + name + suffix)
 	return string(data), err == nil
 }
+
+// Avro gives the Avro schema of events, event.avsc.
+func Avro() string { return avro }

@@ -24,6 +24,9 @@ func (s *Sink) validate(at *strictyaml.Section) {
 	}
 	validateFilters(at, s.Filters)
 	s.validatePayload(at)
+	if s.Kafka != nil && s.Kafka.Avro != nil && at.Has("content") {
+		at.Report("content", "has no effect with kafka.avro, which has the attributes as fields", "remove it")
+	}
 	if s.Resync > 0 && s.Resync < leastResync {
 		at.Report("resync", fmt.Sprintf("is less than %v: the bridge would re-send all objects continuously", leastResync),
 			"write 6h, or 0s for never")

@@ -271,12 +271,13 @@ func TestNamesOfTests(t *testing.T) {
 func TestSupport(t *testing.T) {
 	page := read(t, "docs/support.md")
 	for row, version := range map[string]struct{ file, pattern string }{
-		"Kubernetes API server": {"test/controlplane/go.mod", `k8s\.io/kubernetes v(\S+)`},
-		"etcd":                  {"test/controlplane/go.mod", `go\.etcd\.io/etcd/server/v3 v(\S+)`},
-		"nats-server":           {"go.mod", `github\.com/nats-io/nats-server/v2 v(\S+)`},
-		"Apache Kafka":          {"test/kafka/pom.xml", `<artifactId>kafka_2\.13</artifactId>\s*<version>([^<]+)<`},
-		"Helm":                  {"tools/helm/go.mod", `helm\.sh/helm/v4 v(\d+\.\d+)`},
-		"Go, to build":          {"go.mod", `(?m)^go (\d+\.\d+)`},
+		"Kubernetes API server":              {"test/controlplane/go.mod", `k8s\.io/kubernetes v(\S+)`},
+		"etcd":                               {"test/controlplane/go.mod", `go\.etcd\.io/etcd/server/v3 v(\S+)`},
+		"nats-server":                        {"go.mod", `github\.com/nats-io/nats-server/v2 v(\S+)`},
+		"Apache Kafka":                       {"test/kafka/pom.xml", `<artifactId>kafka_2\.13</artifactId>\s*<version>([^<]+)<`},
+		"schema registry: Apicurio Registry": {"test/registry/registry.go", `apicurio-registry-app/([^/]+)/`},
+		"Helm":                               {"tools/helm/go.mod", `helm\.sh/helm/v4 v(\d+\.\d+)`},
+		"Go, to build":                       {"go.mod", `(?m)^go (\d+\.\d+)`},
 	} {
 		used := regexp.MustCompile(version.pattern).FindStringSubmatch(read(t, version.file))
 		if used == nil {

@@ -26,6 +26,14 @@ func Jars(ctx context.Context, name string, project []byte) (string, error) {
 			return "", fmt.Errorf("%w: %w", ErrNoTools, err)
 		}
 	}
+	return once(name, fmt.Sprintf("jars-%x", sha256.Sum256(project))[:21], func(base, jars string) error {
+		return copyJars(ctx, project, base, jars)
+	})
+}
+
+// once returns the path of .work/NAME/FILE in the repository. If it does not exist, create is called with .work/NAME
+// and the path, while no other process does the same.
+func once(name, file string, create func(base, path string) error) (string, error) {
 	root, err := repositoryRoot()
 	if err != nil {
 		return "", err
@@ -34,19 +42,19 @@ func Jars(ctx context.Context, name string, project []byte) (string, error) {
 	if err := os.MkdirAll(base, 0o755); err != nil {
 		return "", err
 	}
-	jars := filepath.Join(base, fmt.Sprintf("jars-%x", sha256.Sum256(project))[:21])
+	path := filepath.Join(base, file)
 
 	unlock, err := lock(filepath.Join(base, "lock"))
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	if _, err := os.Stat(jars); err == nil {
-		return jars, nil
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	return jars, copyJars(ctx, project, base, jars)
+	return path, create(base, path)
 }
 
 // copyJars lets Maven fill a temporary folder, which gets its name when it is complete.

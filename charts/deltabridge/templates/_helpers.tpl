@@ -184,7 +184,7 @@ config:
 {{- toJson $all }}
 {{- end }}
 
-{{/* The ports of the brokers and of token endpoints, as JSON, except those in environment variables. */}}
+{{/* The ports of the brokers, of token endpoints and of schema registries, as JSON, except those in environment variables. */}}
 {{- define "deltabridge.brokerPorts" -}}
 {{- $ports := list }}
 {{- range include "deltabridge.destinations" . | fromJsonArray }}
@@ -200,7 +200,7 @@ config:
 {{- $ports = append $ports (int .) }}
 {{- end }}
 {{- end }}
-{{- with dig "kafka" "sasl" "oauth" "tokenUrl" "" . }}
+{{- range compact (list (dig "kafka" "sasl" "oauth" "tokenUrl" "" .) (dig "kafka" "avro" "registryUrl" "" .)) }}
 {{- $port := regexFind ":[0-9]+$" (regexFind "^[a-z]+://[^/?]+" .) | trimPrefix ":" }}
 {{- $ports = append $ports ($port | default (ternary 80 443 (hasPrefix "http:" .)) | int) }}
 {{- end }}

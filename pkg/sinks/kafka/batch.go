@@ -13,10 +13,11 @@ import (
 type batch struct {
 	wire.Batch
 
-	structured []byte // the value of a message in structured mode
-	writer     string // identifies the sink in the records (sinks.Mark); empty if it does not read them back
-	marks      sinks.Marks
-	bare       bool // reports whether only the tombstones of messages are added
+	encoded []byte // the value of a message in structured mode or in Avro
+	schema  int    // the id of the Avro schema, or 0 if values are JSON
+	writer  string // identifies the sink in the records (sinks.Mark); empty if it does not read them back
+	marks   sinks.Marks
+	bare    bool // reports whether only the tombstones of messages are added
 }
 
 // add appends a message and, if tombstone is set, a tombstone after it. If the batch would become larger than limit,
@@ -38,22 +39,31 @@ func (b *batch) add(m *event.Message, tombstone bool, limit int) bool {
 
 func (b *batch) appendEvent(m *event.Message) {
 	value := m.Data
-	if m.Structured {
-		b.structured = m.AppendStructured(b.structured[:0])
-		value = b.structured
+	switch {
+	case b.schema != 0:
+		b.encoded = m.AppendAvro(kafkaread.AppendSchemaID(b.encoded[:0], b.schema))
+		value = b.encoded
+	case m.Structured:
+		b.encoded = m.AppendStructured(b.encoded[:0])
+		value = b.encoded
 	}
-	b.SetHeaders(func(add wire.AddHeader) { headers(m, b.writer, &b.marks, add) })
+	b.SetHeaders(func(add wire.AddHeader) { b.headers(m, add) })
 	b.Append(m.PartitionKey, value)
 }
 
-// headers calls add for each header of a message's record.
-func headers(m *event.Message, writer string, marks *sinks.Marks, add wire.AddHeader) {
-	add("", kafkaread.HeaderContentType, m.ContentType())
-	if mark := marks.Of(writer, m); mark != "" {
+// headers calls add for each header of a message's record. If the attributes are in the value, only those are headers
+// by which the record is found again.
+func (b *batch) headers(m *event.Message, add wire.AddHeader) {
+	contentType := m.ContentType()
+	if b.schema != 0 {
+		contentType = kafkaread.ContentTypeAvro
+	}
+	add("", kafkaread.HeaderContentType, contentType)
+	if mark := b.marks.Of(b.writer, m); mark != "" {
 		add("", sinks.MarkHeader, mark)
 	}
-	if m.Structured {
-		if writer != "" {
+	if m.Structured || b.schema != 0 {
+		if b.writer != "" {
 			identify(m, add)
 		}
 		return

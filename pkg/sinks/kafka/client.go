@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,6 +33,15 @@ func (cfg *Config) wire() *wire.Config {
 	}
 }
 
+// checkFiles returns an error if a certificate, key or password file is unreadable or invalid.
+func (cfg *Config) checkFiles() error {
+	err := cfg.wire().CheckFiles()
+	if cfg.Avro != nil {
+		err = errors.Join(err, cfg.Avro.CheckFiles())
+	}
+	return err
+}
+
 // newTopics returns the settings for missing topics, or nil if the sink does not create topics.
 func (cfg *Config) newTopics() *wire.NewTopic {
 	if cfg.CreateTopics == nil {
@@ -52,6 +62,7 @@ func (s *Sink) Check(ctx context.Context) []diagnose.Finding {
 	check := kafkacheck.Check{
 		Client: s.client, Topic: s.template, Create: s.create, Tombstones: s.cfg.Tombstones,
 		Letters: s.cfg.role == deadLetters, Control: s.control.template, CreateControl: s.control.create,
+		Registry: s.registry,
 	}
 	return check.Run(ctx)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/registry"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
@@ -42,7 +43,10 @@ type Config struct {
 	Tombstones bool `yaml:"tombstones" default:"false" example:"true"`
 	// Creates topics that do not exist. If this is not set, the topics must exist.
 	CreateTopics *CreateTopics `yaml:"createTopics"`
-	// The maximum duration of a request to a broker, including opening the connection.
+	// Sends the value of each record in Avro, with the id of its schema in a schema registry: see docs/events.md#avro. If
+	// it is not set, values are JSON, as `content` selects.
+	Avro *AvroConfig `yaml:"avro"`
+	// The maximum duration of a request to a broker or to the schema registry, including opening the connection.
 	RequestTimeout time.Duration `yaml:"requestTimeout" default:"15s" min:"100ms" max:"10m" example:"30s"`
 	// TLS settings. The bridge opens new connections when a certificate, key or password file changes.
 	TLS access.TLS `yaml:"tls"`
@@ -78,6 +82,9 @@ type CreateTopics = wire.NewTopic
 // SASLConfig configures how the bridge authenticates to the brokers.
 type SASLConfig = wire.SASL
 
+// AvroConfig configures the schema registry of a sink that sends Avro.
+type AvroConfig = registry.Config
+
 // codecOf returns the codec for a compression type, or nil for none.
 func codecOf(compression string) compress.Codec {
 	switch compression {
@@ -110,7 +117,7 @@ func (cfg *Config) Letters(_ string, to *sinks.LetterPlace) sinks.Config {
 		return nil
 	}
 	c := *cfg
-	c.Topic, c.Tombstones, c.control, c.role = to.Topic, false, "", deadLetters
+	c.Topic, c.Tombstones, c.Avro, c.control, c.role = to.Topic, false, nil, "", deadLetters
 	if c.CreateTopics != nil { // A compacted topic would lose dead letters.
 		c.CreateTopics = &CreateTopics{
 			Partitions: 1, ReplicationFactor: c.CreateTopics.ReplicationFactor,

@@ -112,6 +112,14 @@
 // The sink fences all these partitions, as before an event, but does not wait for the fences. If it is not known
 // whether a progress event was written, the partition is settled before the next event, like after any batch in doubt.
 //
+// # Avro
+//
+// With Config.Avro, each value is an Avro record in the Confluent wire format, which contains the id of its schema in a
+// schema registry. The headers are those of structured mode. Before the sink writes to a topic for the first time, it
+// requests the id, in the background: a topic whose schema the registry does not accept is an unavailable part of the
+// destination. The sink never requests the id again, so it can repeat a batch unchanged. Dead letters stay JSON. ADR 41
+// explains why.
+//
 // # Topics
 //
 // If Config.CreateTopics is set, the sink creates missing topics, even a topic that is deleted later. Otherwise events
@@ -127,5 +135,6 @@
 // contains the measurements.
 //
 // The package kafkacheck checks the configuration and the topics. The package kafkaread reads records back and
-// implements the register of cluster names. The package internal/wire manages the connections.
+// implements the register of cluster names. The package internal/wire manages the connections, and internal/registry
+// those to the schema registry.
 package kafka

@@ -46,6 +46,9 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	var b batch
 	b.Reset(time.Now())
 	b.writer = s.fences.writer()
+	if s.registry != nil {
+		b.schema = 1 // Each id has the same size.
+	}
 	p.Tombstone = s.tombstone(m)
 	b.add(m, p.Tombstone, 0)
 	out, err := b.encode(s.codec, producer{id: -1, epoch: -1, sequence: -1})
@@ -53,7 +56,7 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 		return err
 	}
 	p.Size = int64(len(out) - wire.SizePrefix)
-	headers(m, b.writer, &b.marks, func(prefix, name, value string) {
+	b.headers(m, func(prefix, name, value string) {
 		p.Headers = append(p.Headers, diagnose.Header{Name: prefix + name, Value: value})
 	})
 	return nil

@@ -48,6 +48,9 @@ type group struct {
 	err       error
 }
 
+// open must be called before anything runs in the background.
+func (s *fences) open() { s.ctx, s.cancel = context.WithCancel(context.Background()) }
+
 // Resume implements [sinks.Resumer].
 func (s *Sink) Resume(from sinks.Resume) {
 	f := &s.fences
@@ -55,7 +58,6 @@ func (s *Sink) Resume(from sinks.Resume) {
 	if f.stored = maps.Clone(from.Positions); f.stored == nil {
 		f.stored = make(sinks.Positions)
 	}
-	f.ctx, f.cancel = context.WithCancel(context.Background())
 	f.limits = make(map[string]chan struct{})
 	f.arbiter.txn = wire.Transactions{Client: s.client, ID: wire.TransactionPrefix + from.Writer}
 	if mutant.On("no-fence") {
@@ -191,8 +193,6 @@ func (s *fences) has(m *event.Message, place string) bool {
 
 // close ends all fences.
 func (s *fences) close() {
-	if s.cancel != nil {
-		s.cancel()
-		s.wg.Wait()
-	}
+	s.cancel()
+	s.wg.Wait()
 }

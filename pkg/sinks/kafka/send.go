@@ -78,6 +78,7 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	if len(due) > 0 {
 		s.refresh(ctx, due)
 	}
+	s.nameSchemas(ctx, topics)
 	s.routes = s.routes[:0]
 	for i, m := range batch {
 		s.buf = append(s.buf[:0], m.PartitionKey...)
@@ -118,7 +119,7 @@ func (s *Sink) appendTopic(dst []byte, m *event.Message) []byte {
 }
 
 func (t *topic) partitionOf(balancer *kafkago.Murmur2Balancer, key []byte) *partition {
-	if t.err != nil || len(t.partitions) == 0 {
+	if t.err != nil || t.unnamed != nil || len(t.partitions) == 0 {
 		return &t.unroutable
 	}
 	return t.partitions[balancer.Balance(kafkago.Message{Key: key}, t.ids...)]
@@ -214,7 +215,7 @@ func (w *work) run(ctx context.Context) {
 			if p.leader != "" {
 				err = p.notReady()
 			}
-			w.fail(p, cmp.Or(p.topic.err, w.s.partUnavailable(p, err)))
+			w.fail(p, cmp.Or(p.topic.err, p.topic.unnamed, w.s.partUnavailable(p, err)))
 		}
 		return
 	}
@@ -256,6 +257,7 @@ func (w *work) fill(p *partition) bool {
 	p.batch, p.n = w.s.batches.Get().(*batch), 0
 	p.batch.Reset(time.Now())
 	p.batch.writer, p.batch.bare = w.s.fences.writer(), w.s.control.burying
+	p.batch.schema = p.topic.schema
 	for p.n < limit {
 		m := w.batch[p.queue[p.n]]
 		if !p.batch.add(m, w.s.tombstone(m), limitBytes) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/registry"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaread"
 )
@@ -29,6 +30,8 @@ type Sink struct {
 	client   *wire.Client
 	create   *wire.NewTopic // If it is nil, missing topics are not created.
 	control  control
+	registry *registry.Client // nil if values are JSON
+	pinged   bool             // reports whether the registry has answered
 
 	topics   map[string]*topic
 	producer int64 // the id of the producer for partitions that are not fenced, or -1 if the sink has none
@@ -49,7 +52,7 @@ var _ sinks.Resumer = (*Sink)(nil)
 func New(cfg Config) (*Sink, error) {
 	cfg.fill()
 	// Connections read the files again, and report a file that is missing.
-	if err := cfg.wire().CheckFiles(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := cfg.checkFiles(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	template, key := cfg.Place(), cfg.KeyTemplate()
@@ -64,7 +67,11 @@ func New(cfg Config) (*Sink, error) {
 	}
 	s.single = template.Wildcard() == template.String()
 	s.parts = !template.Uses("version") && !template.Uses("uid") && !template.Uses("operation")
+	s.fences.open()
 	s.control = newControl(&s.cfg, template)
+	if cfg.Avro != nil {
+		s.registry = &registry.Client{Config: *cfg.Avro, Timeout: cfg.RequestTimeout}
+	}
 	s.client = wire.New(s.cfg.wire())
 	s.Names = kafkaread.Names{Client: s.client, Template: template.String()}
 	if s.create != nil {
@@ -74,7 +81,7 @@ func New(cfg Config) (*Sink, error) {
 }
 
 // Connect returns nil when a broker has answered and has authenticated the sink. If all objects go to one topic, this
-// topic must also exist.
+// topic must also exist. If values are Avro, the schema registry must have answered once.
 func (s *Sink) Connect(ctx context.Context) error {
 	if _, err := s.client.Topics(ctx); err != nil {
 		return err
@@ -85,8 +92,14 @@ func (s *Sink) Connect(ctx context.Context) error {
 		if s.refresh(ctx, []*topic{t}); t.err != nil {
 			return t.err
 		}
+		if s.nameSchemas(ctx, []*topic{t}); t.unnamed != nil {
+			return t.unnamed
+		}
 	}
 	if err := s.ensureProducer(ctx); err != nil {
+		return err
+	}
+	if err := s.pingRegistry(ctx); err != nil {
 		return err
 	}
 	s.advance()

@@ -32,7 +32,11 @@ type topic struct {
 	// unread contains the partitions that must be read back before anything is written to the topic: partitions were
 	// added since an earlier process wrote to them, or since a batch is in doubt, so that many events go to another
 	// partition.
-	unread     []*partition
+	unread  []*partition
+	schema  int     // the id of the schema of its values; 0 if it is not known, or if values are JSON
+	naming  *naming // the request for schema that is running, or nil
+	unnamed error   // why schema is not known although values are Avro, or nil
+
 	readFor    int // the number of partitions for which unread is known to be empty
 	unroutable partition
 }

@@ -14,6 +14,9 @@ import (
 // Validate implements [sinks.Config].
 func (cfg *Config) Validate(at *strictyaml.Section) {
 	cfg.wire().Validate(at)
+	if cfg.Avro != nil && at.Fine("avro") {
+		cfg.Avro.Validate(at.At("avro"))
+	}
 	topic := sinks.CheckTemplate(at, "topic", cfg.Topic, event.EscapeTopic, defaults().Topic)
 	if topic != nil && cfg.Tombstones && topic.Uses("operation") {
 		at.Report("topic", "contains {operation}: with tombstones, a deleted object would stay in another topic",

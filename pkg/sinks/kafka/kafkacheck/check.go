@@ -9,6 +9,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/registry"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
@@ -23,6 +24,8 @@ type Check struct {
 	// Control is the topic of control events. It is nil if they go to Topic. CreateControl is Create for this topic.
 	Control       *event.Template
 	CreateControl *wire.NewTopic
+	// Registry is the schema registry. It is nil if values are JSON.
+	Registry *registry.Client
 
 	control bool // reports whether Topic is for control events only
 }
@@ -37,10 +40,15 @@ func (c *Check) Run(ctx context.Context) []diagnose.Finding {
 	if !c.Letters {
 		findings = append(findings, c.fence(ctx)...)
 	}
+	if c.Registry != nil {
+		findings = append(findings, c.registry(ctx))
+	}
 	if c.Control == nil {
 		return append(findings, c.topics(ctx, nil)...)
 	}
-	control := &Check{Client: c.Client, Topic: c.Control, Create: c.CreateControl, control: true}
+	control := &Check{
+		Client: c.Client, Topic: c.Control, Create: c.CreateControl, Registry: c.Registry, control: true,
+	}
 	apart, err := c.Client.TopicsLike(ctx, c.Control.String())
 	if err != nil {
 		return append(findings, diagnose.Failed(sinks.StepTopic, c.Control.String(), err))

@@ -83,6 +83,7 @@ func (t *topic) fail(err error) {
 }
 
 func (t *topic) run(ctx context.Context) {
+	t.checkSchema(ctx)
 	if errors.Is(t.Err, kafkago.UnknownTopicOrPartition) {
 		t.checkCreation(ctx)
 		return

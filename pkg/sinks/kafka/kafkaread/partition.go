@@ -120,6 +120,8 @@ func (p *partition) recordOf(record *protocol.Record) (*diagnose.Record, error) 
 		}
 	}
 	switch {
+	case out.Attributes[AttrContentType] == ContentTypeAvro:
+		out.Received, out.Foreign = parseAvro(value)
 	case strings.HasPrefix(out.Attributes[AttrContentType], "application/cloudevents+json"):
 		out.Received, out.Foreign = event.ParseStructured(value)
 	case out.Attributes["id"] == "":

@@ -2,14 +2,11 @@ package wire
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
-	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -214,16 +211,9 @@ func (t *tokens) request(ctx context.Context, cfg *Config) (*oauth2.Token, error
 	if err != nil {
 		return nil, err
 	}
-	config, err := session.Config("") // The transport sets the host.
+	client, err := session.HTTPClient()
 	if err != nil {
 		return nil, err
-	}
-	client := &http.Client{
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, DialContext: reach.Dial, TLSClientConfig: config, DisableKeepAlives: true,
-		},
-		// The client secret is sent only to the configured URL.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	timeout := cfg.RequestTimeout / 2 // The rest is for the broker: the current token may still be valid.
 	asking, cancel := context.WithTimeout(context.WithValue(ctx, oauth2.HTTPClient, client), timeout)
@@ -241,7 +231,7 @@ func (t *tokens) explain(ctx context.Context, session *access.Session, timeout t
 	u, _ := url.Parse(t.config.TokenURL) // the configuration is valid
 	e := &sinks.ConnectError{Step: sinks.StepAuthenticate, Key: keyTokenURL, Rejected: true}
 	answer, answered := errors.AsType[*oauth2.RetrieveError](err)
-	exchange, failed := errors.AsType[*url.Error](err)
+	_, failed := errors.AsType[*url.Error](err)
 	switch {
 	case answered:
 		e.Key, e.Remedy = keyClientSecret, "check clientId, scopes, and the content of "+keyClientSecret
@@ -250,21 +240,12 @@ func (t *tokens) explain(ctx context.Context, session *access.Session, timeout t
 	case !failed:
 		e.Remedy, err = "correct "+keyTokenURL, access.Words(err, "the response contains no token (%v)", err)
 	default:
-		var untrusted *tls.CertificateVerificationError
-		if errors.As(err, &untrusted) || session.Refused(err) {
-			err = session.Failure(u.Host, timeout, err)
-		} else {
-			if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
-				timeout = min(reach.Timeout, timeout)
-			}
-			err = access.DialError(ctx, u.Host, keyTokenURL, timeout, exchange.Err) // without the URL
-		}
+		err = session.HTTPError(ctx, u.Host, keyTokenURL, timeout, err)
 		known, ok := errors.AsType[*sinks.ConnectError](err)
 		if !ok { // ctx is canceled
 			return err
 		}
-		e.Key, e.Remedy = known.Key, strings.Replace(known.Remedy, "the broker", "it", 1)
-		e.Rejected, err = false, known.Err
+		e.Key, e.Remedy, e.Rejected, err = known.Key, known.Remedy, false, known.Err
 	}
 	e.Err = fmt.Errorf("token endpoint %s: %w", u.Host, err)
 	return e
