@@ -19,6 +19,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/kafka"
 	"github.com/deltabridge/deltabridge/test/maven"
+	"github.com/deltabridge/deltabridge/test/registry"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
@@ -36,7 +37,9 @@ type recipe struct {
 // TestRecipes does what the pages in docs/integrations say, and compares the results of their queries with the cluster.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
-	recipes := map[string]func(*recipe){"flink": (*recipe).flink, "duckdb": (*recipe).duckDB}
+	recipes := map[string]func(*recipe){
+		"flink": (*recipe).flink, "duckdb": (*recipe).duckDB, "postgresql": (*recipe).postgreSQL,
+	}
 	pages, err := filepath.Glob("../../docs/integrations/*.md")
 	if err != nil || len(pages) != len(recipes) {
 		t.Fatalf("%v: not all of %v are tried", err, pages)
@@ -55,8 +58,14 @@ func newRecipe(t *testing.T, name string) *recipe {
 	r := &recipe{t: t, cs: clientset(t, c), dir: t.TempDir()}
 	r.namespaces = []string{newNamespace(t, r.cs), newNamespace(t, r.cs)}
 	prefix := r.namespaces[0] + "-"
+	schemas := ""
+	if name == "postgresql" {
+		server := registry.NewForTest(t)
+		server.Start(t)
+		schemas = server.Address()
+	}
 	r.replace = strings.NewReplacer(
-		"127.0.0.1:9092", broker.Addr(), "cluster: prod-eu-1\n", "", "{topic: ", "{topic: "+prefix,
+		"127.0.0.1:9092", broker.Addr(), "127.0.0.1:8080", schemas, "cluster: prod-eu-1\n", "", "{topic: ", "{topic: "+prefix,
 		"resources: [configmaps]", "{resources: [configmaps], namespaces: ["+strings.Join(r.namespaces, ", ")+"]}",
 		"objects.{", prefix+"objects.{", "objects.c", prefix+"objects.c",
 		"changes.{", prefix+"changes.{", "changes.c", prefix+"changes.c",
@@ -215,26 +224,31 @@ func changelogs(out string) (tables [][]string) {
 	return tables
 }
 
-func (r *recipe) duckDB() {
+// startConnect starts Kafka Connect with the page's configurations of the process and of a connector.
+func (r *recipe) startConnect(classes, connector string) (stop func()) {
+	r.t.Helper()
 	properties := r.blocks("properties")
-	classes := r.jars("connect")
-	r.write("changes.properties", properties[1])
+	r.write(connector+".properties", properties[1])
 	r.write("connect.properties", strings.Replace(properties[0], "libs/", strings.TrimSuffix(classes, "*"), 1)+
 		"listeners=http://127.0.0.1:0\n")
 	connect := r.command("java", "-Xmx256m", "-cp", classes, "org.apache.kafka.connect.cli.ConnectStandalone",
-		"connect.properties", "changes.properties")
+		"connect.properties", connector+".properties")
 	var said bytes.Buffer
 	connect.Stdout, connect.Stderr = &said, &said
 	if err := connect.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	defer func() {
+	return func() {
 		_ = connect.Process.Kill()
 		_ = connect.Wait()
 		if r.t.Failed() {
 			r.t.Log(tail(said.String(), 40))
 		}
-	}()
+	}
+}
+
+func (r *recipe) duckDB() {
+	defer r.startConnect(r.jars("connect"), "changes")()
 	python := pythonWith(r.t, "testdata/integrations/duckdb.txt")
 	blocks := r.blocks("sql")
 	const each = "SELECT namespace || ' ' || name || ' ' || resourceversion AS row FROM configmaps ORDER BY ALL;"
