@@ -38,7 +38,7 @@ func avroMessages(t testing.TB) (all []*Message) {
 	return all
 }
 
-// Another implementation reads the attributes and the data of each event with the published schema.
+// The published schema is all that a reader requires for the attributes and the data of each event.
 func TestAvro(t *testing.T) {
 	schema, err := avro.Parse(schemas.Avro())
 	if err != nil {
