@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/types"
@@ -89,16 +90,22 @@ func (l *listener) debounce(ev event.Event) bool {
 	due := time.Now().Add(debounce)
 	if u := l.waits.byUID[ev.Object.UID]; u != nil {
 		l.counters.Suppressed.WithLabelValues(reasonDebounce).Inc()
-		u.now = ev.Object
+		if !mutant.On("debounce-lost") {
+			u.now = ev.Object
+		}
 		if due.Before(u.due) {
 			u.due = due
 		}
 		return true
 	}
 	l.sent = true
-	l.waits.add(&waitingUpdate{
+	u := &waitingUpdate{
 		old: ev.Old, now: ev.Object, due: due, number: l.ledger.Wait(l.pipeline.Name), position: l.position,
-	})
+	}
+	if mutant.On("debounce-settled") {
+		l.ledger.Settle(l.pipeline.Name, u.number)
+	}
+	l.waits.add(u)
 	return true
 }
 

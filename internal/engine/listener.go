@@ -343,7 +343,7 @@ func (l *listener) positionOf(ev event.Event) string {
 	switch {
 	case ev.InitialList && ev.Delivery == "":
 		return "" // a sink that has only a part of its initial list is sent the list again
-	case oldest != nil:
+	case oldest != nil && !mutant.On("debounce-settled"):
 		return oldest.position
 	case l.inList || ev.Delivery != "" || ev.Type.IsControl() || ev.Type == event.Restated ||
 		ev.Object.FinalStateUnknown || leftUnchanged(ev):

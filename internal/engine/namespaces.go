@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -212,7 +213,7 @@ func (l *listener) changeFilter(next *filter.ResourceFilter, change string) {
 		if l.ctx.Err() != nil {
 			return // the difference is sent from the beginning after a restart
 		}
-		if before := earlier.Belongs(o); before != l.filter.Belongs(o) {
+		if before := earlier.Belongs(o); before != l.filter.Belongs(o) && !mutant.On("relabel-lost") {
 			l.pass(func() { l.difference(o, o, before, before) })
 		}
 	}

@@ -50,6 +50,11 @@ func (r *run) yamlSink(b *strings.Builder, s Sink) {
 	if s.Payload != "" {
 		fmt.Fprintf(b, "    payload: %s\n", s.Payload)
 	}
+	if s.Progress {
+		b.WriteString("    progress: 1s\n")
+	}
+	d := r.dests[s.Dest()]
+	yamlControl(b, s, d.control.stream)
 	var buffer []string
 	if s.Events > 0 {
 		buffer = append(buffer, fmt.Sprintf("events: %d", s.Events))
@@ -66,23 +71,10 @@ func (r *run) yamlSink(b *strings.Builder, s Sink) {
 	if len(buffer) > 0 {
 		fmt.Fprintf(b, "    buffer: {%s}\n", strings.Join(buffer, ", "))
 	}
-	var filter []string
-	if len(s.Filter.Resources) > 0 {
-		filter = append(filter, "resources: ["+strings.Join(s.Filter.Resources, ", ")+"]")
-	}
-	if len(s.Filter.Namespaces) > 0 {
-		filter = append(filter, "namespaces: ["+r.real(s.Filter.Namespaces, false)+"]")
-	}
-	if s.Filter.Team != "" {
-		filter = append(
-			filter,
-			fmt.Sprintf(`when: "object.metadata.?labels.?%s.orValue('') == '%s'"`, teamLabel, s.Filter.Team),
-		)
-	}
+	filter := r.yamlFilter(s.Filter)
 	if len(filter) > 0 {
 		fmt.Fprintf(b, "    filters: [{%s}]\n", strings.Join(filter, ", "))
 	}
-	d := r.dests[s.Dest()]
 	switch s.Kind {
 	case Topic:
 		fmt.Fprintf(
@@ -116,5 +108,40 @@ func (r *run) yamlSink(b *strings.Builder, s Sink) {
 	default:
 		fmt.Fprintf(b, "    nats: {url: \"nats://%s\", ackTimeout: 3s, subject: %q, stream: {name: %s}}\n",
 			d.proxy.addr(), d.stream+".{group}.{resource}.{namespace}.{name}", d.stream)
+	}
+}
+
+func (r *run) yamlFilter(f Filter) []string {
+	var filter []string
+	if len(f.Resources) > 0 {
+		filter = append(filter, "resources: ["+strings.Join(f.Resources, ", ")+"]")
+	}
+	if len(f.Namespaces) > 0 {
+		filter = append(filter, "namespaces: ["+r.real(f.Namespaces, false)+"]")
+	}
+	if f.Team != "" {
+		filter = append(
+			filter,
+			fmt.Sprintf(`when: "object.metadata.?labels.?%s.orValue('') == '%s'"`, teamLabel, f.Team),
+		)
+	}
+	if f.Zone != "" {
+		filter = append(filter, fmt.Sprintf("namespaceSelector: %s=%s", zoneLabel, f.Zone))
+	}
+	if f.Debounce > 0 {
+		filter = append(filter, fmt.Sprintf("debounce: %s", f.Debounce))
+	}
+	return filter
+}
+
+func yamlControl(b *strings.Builder, s Sink, place string) {
+	switch {
+	case s.Control == NoControl:
+		b.WriteString("    controlEvents: {none: {}}\n")
+	case s.Control == Apart && s.Kind.OnKafka():
+		fmt.Fprintf(b, "    controlEvents: {topic: %q}\n", place)
+	case s.Control == Apart:
+		fmt.Fprintf(b, "    controlEvents: {subject: %q, stream: %s}\n",
+			place+".{group}.{resource}.{name}", place)
 	}
 }

@@ -46,6 +46,8 @@ func Generate(seed uint64, o Options) Scenario {
 		g.reconfigure,
 		g.reconfigure,
 		g.reconfigureTwice,
+		g.relabel,
+		g.relabel,
 		g.restarts,
 		g.flap,
 		g.apiServer,
@@ -103,8 +105,13 @@ func some[T any](g *generator, of []T) []T {
 
 func namespaces() []string { return []string{"a", "b", "c"} }
 
+func zones() []string { return []string{"east", "west"} }
+
 func (g *generator) draw() Config {
-	c := Config{Watch: g.watch()}
+	c := Config{Watch: g.watch(), Zones: map[string]string{}}
+	for _, n := range namespaces() {
+		c.Zones[n] = pick(g, zones()...)
+	}
 	for n := range 2 + g.IntN(2) {
 		c.Sinks = append(c.Sinks, g.sink(fmt.Sprintf("s%d", n)))
 	}
@@ -143,6 +150,7 @@ func (g *generator) sink(name string) Sink {
 	}
 	s.Limit = s.Kind == Stream && g.chance(25)
 	g.buffer(&s)
+	g.control(&s)
 	s.Filter = g.filter()
 	return s
 }
@@ -156,6 +164,11 @@ func (g *generator) buffer(s *Sink) {
 	s.possible()
 }
 
+func (g *generator) control(s *Sink) {
+	s.Control, s.Progress = pick(g, "", "", Apart, NoControl), g.chance(50)
+	s.possible()
+}
+
 // possible takes back what can't be configured, or not judged.
 func (s *Sink) possible() {
 	switch {
@@ -164,11 +177,18 @@ func (s *Sink) possible() {
 	case s.Payload == "change" && s.Overflow == "compact": // is refused
 		s.Overflow = ""
 	}
+	s.Progress = s.Progress && s.Control != NoControl
 }
 
 func (g *generator) filter() (f Filter) {
 	if g.chance(40) {
 		f.Namespaces = some(g, namespaces())
+	}
+	if g.chance(30) {
+		f.Namespaces, f.Zone = nil, pick(g, zones()...)
+	}
+	if g.chance(25) {
+		f.Debounce = pick(g, 500*time.Millisecond, 2*time.Second)
 	}
 	if g.chance(25) {
 		f.Resources = some(g, Resources())

@@ -3,13 +3,17 @@ package chaos
 import (
 	"fmt"
 	"slices"
+	"time"
 )
+
+// labelSlack is how long it can take until the bridge has seen the new label of a namespace.
+const labelSlack = 1500 * time.Millisecond
 
 // change draws one change of the configuration.
 func (g *generator) change() {
 	c := g.config.Clone()
 	s := &c.Sinks[g.IntN(len(c.Sinks))]
-	switch g.IntN(12) {
+	switch g.IntN(13) {
 	case 0, 1, 2:
 		s.Filter = g.filter()
 	case 3:
@@ -39,6 +43,8 @@ func (g *generator) change() {
 	case 10:
 		s.Place = fmt.Sprintf("p%d", len(g.steps))
 	case 11:
+		g.control(s)
+	case 12:
 		s.Name, s.Place = fmt.Sprintf("r%d", len(g.steps)), s.Dest()
 	}
 	g.config = c
@@ -56,6 +62,22 @@ func (g *generator) reconfigure() {
 		g.whileDown()
 	}
 	g.add(Step{Action: Start})
+	g.pause(1500)
+}
+
+// relabel: the label of a namespace changes, and the bridge is perhaps restarted before it has sent what that means.
+func (g *generator) relabel() {
+	g.config = g.config.Clone()
+	n := pick(g, namespaces()...)
+	zone := map[string]string{"east": "west", "west": "east"}[g.config.Zones[n]]
+	g.config.Zones[n] = zone
+	g.add(Step{Action: Settle})
+	if g.chance(50) {
+		g.add(Step{Action: Label, Namespace: n, Zone: zone, Pause: labelSlack})
+		return
+	}
+	g.add(Step{Action: Label, Namespace: n, Zone: zone, Pause: time.Duration(1+g.IntN(300)) * time.Millisecond},
+		g.end(), Step{Action: Start})
 	g.pause(1500)
 }
 

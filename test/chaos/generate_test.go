@@ -11,7 +11,7 @@ import (
 // TestGenerateIsPure: a seed is a scenario, and none is empty.
 func TestGenerateIsPure(t *testing.T) {
 	actions := map[Action]int{}
-	for seed := range uint64(500) {
+	for seed := range uint64(800) {
 		o := Options{Kafka: seed%2 == 0, Disk: seed%3 == 0, Reloads: seed%5 == 0}
 		s := Generate(seed, o)
 		if diff := cmp.Diff(s, Generate(seed, o)); diff != "" {
@@ -27,7 +27,7 @@ func TestGenerateIsPure(t *testing.T) {
 			}
 		}
 	}
-	for _, a := range []Action{Write, Kill, Term, Start, Configure, Reload, Away, Hang, Late, Cut, Back, Forget, RestartAPI, HangAPI, BackAPI, FillDisk, FreeDisk, Lose, Resync, PauseSink, ResumeSink, Settle} {
+	for _, a := range []Action{Write, Kill, Term, Start, Configure, Reload, Away, Hang, Late, Cut, Back, Forget, RestartAPI, HangAPI, BackAPI, FillDisk, FreeDisk, Lose, Resync, PauseSink, ResumeSink, Label, Settle} {
 		if actions[a] < 20 {
 			t.Errorf("%s was drawn %d times", a, actions[a])
 		}

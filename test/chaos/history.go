@@ -49,7 +49,7 @@ type Event struct {
 	Place int       // the partition
 	At    time.Time // when it was stored
 	Made  time.Time // what it says of itself: when the bridge read of the change
-	// Operation is added, updated, deleted, restated, gap or synced; empty for a tombstone.
+	// Operation is added, updated, deleted, restated, gap, synced or progress; empty for a tombstone.
 	Operation                 string
 	ID                        string
 	Key                       string // of a Kafka record
@@ -61,6 +61,9 @@ type Event struct {
 	Initial                   bool // initiallist
 	Stamp                     string
 	Gap                       *Gap
+	Seq                       int64         // the offset or sequence
+	Apart                     bool          // it is in the topic or stream of control events
+	Position                  map[int]int64 // of such an event: the next offset or sequence of the objects, by partition
 }
 
 // made is when the bridge made the event: which process did.
@@ -73,7 +76,7 @@ func (e *Event) made() time.Time {
 
 func (e *Event) subject() string { return e.Resource + "/" + e.Namespace + "/" + e.Name }
 func (e *Event) object() bool {
-	return e.Operation != "" && e.Operation != "gap" && e.Operation != "synced"
+	return e.Operation != "" && e.Operation != "gap" && e.Operation != "synced" && e.Operation != "progress"
 }
 
 // Gap is the data of a gap event.

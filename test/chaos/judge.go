@@ -30,7 +30,9 @@ const (
 	GapCause   Class = "gap: cause"  // a gap event without a cause
 	GapWidth   Class = "gap: width"  // a gap event that is wider than its cause
 	Tombstones Class = "tombstones"
-	Ended      Class = "process" // the bridge ended by itself, or not as it should
+	Ahead      Class = "progress: ahead" // a change behind a progress event that covers it
+	Misplaced  Class = "control events"  // a control event where none belongs
+	Ended      Class = "process"         // the bridge ended by itself, or not as it should
 )
 
 // Violation is a broken promise.
@@ -116,6 +118,8 @@ func (j *sinkJudge) judge() {
 		j.read(events)
 		j.complete()
 	}
+	j.progress()
+	j.misplaced()
 	j.final()
 	j.drops()
 	j.judgeGaps()
@@ -289,13 +293,12 @@ func (j *sinkJudge) required(r *Rev) (state, leave bool) {
 // excused reports whether a required revision may be missing.
 func (j *sinkJudge) excused(r *Rev) bool {
 	handlers := j.handlers(r)
-	if slices.ContainsFunc(
-		handlers,
-		func(p *Process) bool { s := p.Config.At(j.dest); return s != nil && s.Overflow == "compact" },
-	) {
-		if last := j.newest[r.UID]; last != nil && last.RV > r.RV {
-			return true
-		}
+	replaceable := func(p *Process) bool { // by a later state
+		s := p.Config.At(j.dest)
+		return s != nil && (s.Overflow == "compact" || s.Filter.Debounce > 0 && p.Config.passes(j.dest, r.prev))
+	}
+	if last := j.newest[r.UID]; last != nil && last.RV > r.RV && slices.ContainsFunc(handlers, replaceable) {
+		return true
 	}
 	end := int64(math.MaxInt64) // of the state
 	if r.next != nil {

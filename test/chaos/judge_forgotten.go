@@ -25,6 +25,11 @@ func (j *sinkJudge) committed(p *Process) time.Time {
 		if j.anyFault(p.End) {
 			at = at.Add(-waitSlack)
 		}
+		debounce := time.Duration(0) // for which updates wait in memory
+		for _, s := range p.Config.Sinks {
+			debounce = max(debounce, s.Filter.Debounce)
+		}
+		at = at.Add(-debounce)
 	}
 	return j.beforeStalls(at)
 }

@@ -39,6 +39,10 @@ func Mutants() [][2]string {
 		{"old-content", "an update is sent with the content of the state before"},
 		{"no-read-back", "what an earlier process wrote is sent again"},
 		{"no-fence", "Kafka takes batches of earlier processes"},
+		{"progress-early", "progress events cover what still waits"},
+		{"debounce-lost", "an update that waits is sent with the state that was the first to wait"},
+		{"debounce-settled", "an update that waits counts as delivered"},
+		{"relabel-lost", "objects neither enter nor leave when the labels of their namespace change"},
 		{"no-expected-sequence", "in a latest-state stream, an older state can replace a newer one"},
 	}
 }

@@ -22,6 +22,8 @@ type dest struct {
 	proxy  *proxy
 	events []*Event
 	last   uint64 // sequence that was read
+
+	control *dest // that of control events, if they have one of their own
 }
 
 // read gives all that a destination holds.
@@ -96,7 +98,7 @@ func parseMessage(m jetstream.Msg) (*Event, uint64, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", m.Subject(), err)
 	}
-	e.At = meta.Timestamp
+	e.At, e.Seq = meta.Timestamp, int64(meta.Sequence.Stream)
 	return e, meta.Sequence.Stream, nil
 }
 
@@ -119,6 +121,7 @@ func (r *run) readTopic(d *dest) (events []*Event) {
 					r.w.t.Fatalf("%s: %v", d.stream, err)
 				}
 			}
+			e.Seq = record.Offset
 			e.Place, e.At, e.Key = place, record.Timestamp, string(record.Key)
 			events = append(events, e)
 		}
@@ -157,6 +160,8 @@ func parse(a map[string]string, data []byte) (*Event, error) {
 		return e, nil
 	case "synced":
 		return e, nil
+	case "progress":
+		return e, e.parseProgress(data)
 	}
 	if len(parts) != 3 || parts[1] == "" {
 		return nil, fmt.Errorf("subject %q", a["subject"])
@@ -183,4 +188,24 @@ func parse(a map[string]string, data []byte) (*Event, error) {
 	}
 	e.Stamp = content.Object.Metadata.Annotations[stampNote]
 	return e, nil
+}
+
+func (e *Event) parseProgress(data []byte) (err error) {
+	var info struct {
+		ResourceVersion string
+		Position        *struct {
+			Offsets  map[int]int64
+			Sequence int64
+		}
+	}
+	if err := json.Unmarshal(data, &info); err != nil {
+		return err
+	}
+	if e.RV, err = strconv.ParseInt(info.ResourceVersion, 10, 64); err != nil || info.Position == nil {
+		return err
+	}
+	if e.Position = info.Position.Offsets; e.Position == nil {
+		e.Position = map[int]int64{0: info.Position.Sequence}
+	}
+	return nil
 }

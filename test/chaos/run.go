@@ -102,6 +102,11 @@ func (r *run) prepare(ctx context.Context) error {
 			break
 		}
 	}
+	for namespace, zone := range r.config.Zones {
+		if err := r.w.label(ctx, r.names[namespace], zone); err != nil {
+			return err
+		}
+	}
 	configs := []Config{r.s.Config}
 	for _, step := range r.s.Steps {
 		if step.Config != nil {
@@ -122,6 +127,10 @@ func (r *run) prepare(ctx context.Context) error {
 
 func (r *run) destination(ctx context.Context, s Sink) (err error) {
 	d := &dest{kind: s.Kind, stream: r.name + "-" + s.Dest()}
+	d.control = &dest{kind: Stream, stream: d.stream + "-control"}
+	if s.Kind.OnKafka() {
+		d.control.kind = Topic
+	}
 	r.dests[s.Dest()] = d
 	if s.Kind.OnKafka() {
 		if r.slots == len(r.w.slots) {
@@ -142,14 +151,15 @@ func (r *run) destination(ctx context.Context, s Sink) (err error) {
 	if s.Limit {
 		limit = messageLimit
 	}
-	_, err = r.w.js.CreateStream(ctx, jetstream.StreamConfig{
-		Name:       d.stream,
-		Subjects:   []string{d.stream + ".>"},
-		Duplicates: window,
-		MaxMsgSize: limit,
-		Storage:    jetstream.MemoryStorage,
-	})
-	return err
+	for _, name := range []string{d.stream, d.control.stream} {
+		_, err = r.w.js.CreateStream(ctx, jetstream.StreamConfig{
+			Name: name, Subjects: []string{name + ".>"}, Duplicates: window, MaxMsgSize: limit, Storage: jetstream.MemoryStorage,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // messageLimit is more than any object without its data has, and less than the data of some.
@@ -197,7 +207,9 @@ func (r *run) clear(failed bool) {
 		if d.kind == Bucket {
 			name = "KV_" + name
 		}
-		_ = r.w.js.DeleteStream(context.Background(), name) // it would only take room
+		for _, stream := range []string{name, d.control.stream} {
+			_ = r.w.js.DeleteStream(context.Background(), stream) // it would only take room
+		}
 	}
 	if failed && r.w.keepDir != "" {
 		_ = os.CopyFS(
@@ -260,6 +272,14 @@ func (r *run) input(ctx context.Context) (Input, int64, error) {
 		if in.Events[name], err = r.read(ctx, d); err != nil {
 			return Input{}, 0, err
 		}
+		control, err := r.read(ctx, d.control)
+		if err != nil {
+			return Input{}, 0, err
+		}
+		for _, e := range control {
+			e.Apart = true
+		}
+		in.Events[name] = slices.Concat(in.Events[name], control)
 	}
 	return in, now, nil
 }
@@ -289,7 +309,11 @@ func (r *run) settle(ctx context.Context) error {
 		}
 		count := 0
 		for _, events := range in.Events {
-			count += len(events)
+			for _, e := range events {
+				if e.Operation != "progress" {
+					count++
+				}
+			}
 		}
 		if count != seen {
 			seen, news = count, time.Now()

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ type Scenario struct {
 type Config struct {
 	Watch []Watch
 	Sinks []Sink
+	Zones map[string]string // the labels of the namespaces, which belong to the cluster
 }
 
 // Watch is an entry of the configuration's watch.
@@ -32,7 +34,9 @@ type Watch struct {
 type Filter struct {
 	Resources  []string
 	Namespaces []string
-	Team       string // a condition on the object
+	Team       string        // a condition on the object
+	Zone       string        // selects namespaces by their label
+	Debounce   time.Duration // for which updates wait
 }
 
 // Sink is one sink.
@@ -46,9 +50,21 @@ type Sink struct {
 	Events   int    // of the buffer in memory; 0: the default
 	Small    bool   // the buffer has little room on disk and, in bytes, in memory
 	Limit    bool   // the stream takes messages up to messageLimit: what is larger is sent with the metadata of its object
+	// Control says where control events go: together with the objects if it is empty.
+	Control  Control
+	Progress bool // progress events are sent each second
 	// ShortWindow makes the stream forget the ids of messages after seconds, so that repetitions are seen.
 	ShortWindow bool
 }
+
+// Control says where a sink sends its control events.
+type Control string
+
+// The places of control events.
+const (
+	Apart     Control = "apart" // another topic or stream
+	NoControl Control = "none"  // none are sent, except gap events, which stay with the objects
+)
 
 // Dest is the sink's destination. Steps, faults and events name it.
 func (s Sink) Dest() string {
@@ -104,6 +120,7 @@ const (
 	Resync     Action = "resync"     // of the sink that writes to Sink
 	PauseSink  Action = "pauseSink"  // bridge pause, for the sink that writes to Sink
 	ResumeSink Action = "resumeSink" // bridge resume
+	Label      Action = "label"      // the namespace Namespace is now in Zone; then Pause; nothing else happens meanwhile
 	Settle     Action = "settle"     // end all faults, and wait until everything has arrived
 )
 
@@ -115,6 +132,8 @@ type Step struct {
 	Count  int           `json:",omitempty"`
 	Pause  time.Duration `json:",omitempty"`
 	Config *Config       `json:",omitempty"`
+
+	Namespace, Zone string `json:",omitempty"`
 }
 
 // String is the scenario as people read it.
@@ -136,6 +155,9 @@ func (s Step) String() string {
 	if s.Count > 0 {
 		text += fmt.Sprintf(" %d changes (seed %d), one each", s.Count, s.Seed)
 	}
+	if s.Zone != "" {
+		text += " " + s.Namespace + "=" + s.Zone
+	}
 	if s.Pause > 0 {
 		text += " " + s.Pause.String()
 	}
@@ -150,7 +172,7 @@ func (c Config) String() string {
 	var b strings.Builder
 	for _, w := range c.Watch {
 		fmt.Fprintf(&b, "    watch %s", strings.Join(w.Resources, ","))
-		scope(&b, nil, w.Namespaces, w.Team)
+		scope(&b, Filter{Namespaces: w.Namespaces, Team: w.Team})
 	}
 	for _, s := range c.Sinks {
 		fmt.Fprintf(&b, "    sink %s: %s", s.Name, s.Kind)
@@ -169,20 +191,33 @@ func (c Config) String() string {
 		if s.ShortWindow {
 			b.WriteString(", short window")
 		}
-		scope(&b, s.Filter.Resources, s.Filter.Namespaces, s.Filter.Team)
+		if s.Control != "" {
+			fmt.Fprintf(&b, ", control events %s", s.Control)
+		}
+		if s.Progress {
+			b.WriteString(", progress")
+		}
+		scope(&b, s.Filter)
 	}
+	fmt.Fprintf(&b, "    zones %v\n", c.Zones)
 	return b.String()
 }
 
-func scope(b *strings.Builder, resources, namespaces []string, team string) {
-	if len(resources) > 0 {
-		fmt.Fprintf(b, ", only %s", strings.Join(resources, ","))
+func scope(b *strings.Builder, f Filter) {
+	if len(f.Resources) > 0 {
+		fmt.Fprintf(b, ", only %s", strings.Join(f.Resources, ","))
 	}
-	if len(namespaces) > 0 {
-		fmt.Fprintf(b, ", in %s", strings.Join(namespaces, ","))
+	if len(f.Namespaces) > 0 {
+		fmt.Fprintf(b, ", in %s", strings.Join(f.Namespaces, ","))
 	}
-	if team != "" {
-		fmt.Fprintf(b, ", of team %s", team)
+	if f.Zone != "" {
+		fmt.Fprintf(b, ", in zone %s", f.Zone)
+	}
+	if f.Team != "" {
+		fmt.Fprintf(b, ", of team %s", f.Team)
+	}
+	if f.Debounce > 0 {
+		fmt.Fprintf(b, ", debounce %s", f.Debounce)
 	}
 	b.WriteByte('\n')
 }
@@ -197,7 +232,7 @@ func (c Config) At(dest string) *Sink {
 
 // Clone is a deep copy.
 func (c Config) Clone() Config {
-	c.Watch, c.Sinks = slices.Clone(c.Watch), slices.Clone(c.Sinks)
+	c.Watch, c.Sinks, c.Zones = slices.Clone(c.Watch), slices.Clone(c.Sinks), maps.Clone(c.Zones)
 	for n := range c.Watch {
 		c.Watch[n].Resources, c.Watch[n].Namespaces = slices.Clone(c.Watch[n].Resources), slices.Clone(c.Watch[n].Namespaces)
 	}
@@ -228,5 +263,6 @@ func (c Config) passes(dest string, r *Rev) bool {
 	})
 	f := s.Filter
 	return watched && (len(f.Resources) == 0 || slices.Contains(f.Resources, r.Resource)) &&
-		(len(f.Namespaces) == 0 || slices.Contains(f.Namespaces, r.Namespace)) && (f.Team == "" || f.Team == r.Team)
+		(len(f.Namespaces) == 0 || slices.Contains(f.Namespaces, r.Namespace)) && (f.Team == "" || f.Team == r.Team) &&
+		(f.Zone == "" || f.Zone == c.Zones[r.Namespace])
 }

@@ -28,7 +28,9 @@ func (r *run) do(ctx context.Context, s Step) error {
 	case Start:
 		return r.start(ctx)
 	case Configure:
+		zones := r.config.Zones
 		r.config = s.Config.Clone()
+		r.config.Zones = zones // what the cluster has
 	case Reload:
 		return r.reload(ctx)
 	case Away, Hang, Late, Cut:
@@ -57,6 +59,8 @@ func (r *run) do(ctx context.Context, s Step) error {
 		return r.pauseSink(ctx, s.Sink)
 	case ResumeSink:
 		return r.resumeSink(ctx, s.Sink)
+	case Label:
+		return r.label(ctx, s)
 	case Settle:
 		return r.settle(ctx)
 	default:

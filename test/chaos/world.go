@@ -31,6 +31,7 @@ import (
 
 const (
 	teamLabel = "team"
+	zoneLabel = "zone" // of namespaces
 	stampNote = "chaos.example.com/stamp"
 	padNote   = "chaos.example.com/pad"
 )
