@@ -140,7 +140,8 @@ func TestUnreachable(t *testing.T) {
 	closed.Close()
 	client.RegistryURL = "http://" + address
 	got = sinktest.Blame(t, client.Ping(t.Context()), address)
-	if got.Step != sinks.StepConnect || got.Key != keyURL || !strings.Contains(got.Text, "nothing listens there") || strings.Contains(got.Text, "broker") {
+	if got.Step != sinks.StepConnect || got.Key != keyURL || !strings.Contains(got.Text, "nothing listens there") ||
+		strings.Contains(got.Text, "broker") {
 		t.Errorf("%+v", got)
 	}
 }
