@@ -325,7 +325,6 @@ func (e *Engine) read() error {
 	}
 	group.Go(e.awaitReady)
 	group.Go(e.awaitChanges)
-	group.Go(e.followNamespaces)
 	for _, p := range e.pipelines {
 		p.clusterUID, p.epoch = e.tracker.KnownUID(), e.tracker.Epoch()
 		if p.Buffer.Overflow != Block { // after a crash, events that were dropped or merged are sent behind newer ones
@@ -337,6 +336,7 @@ func (e *Engine) read() error {
 		}
 		group.Go(func() { e.resyncs.follow(p, func() bool { return len(e.set.NotReady()) == 0 }) })
 	}
+	group.Go(e.followNamespaces) // from here on, filters change
 	return e.set.Run(e.reading)
 }
 
