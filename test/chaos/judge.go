@@ -295,7 +295,9 @@ func (j *sinkJudge) excused(r *Rev) bool {
 	handlers := j.handlers(r)
 	replaceable := func(p *Process) bool { // by a later state
 		s := p.Config.At(j.dest)
-		return s != nil && (s.Overflow == "compact" || s.Filter.Debounce > 0 && p.Config.passes(j.dest, r.prev))
+		// An object that has left counts as known if the bridge forgot that it sent the leave.
+		known := p.Config.passes(j.dest, r.prev) || j.unknown(j.before(r))
+		return s != nil && (s.Overflow == "compact" || s.Filter.Debounce > 0 && known)
 	}
 	if last := j.newest[r.UID]; last != nil && last.RV > r.RV && slices.ContainsFunc(handlers, replaceable) {
 		return true
