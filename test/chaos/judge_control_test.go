@@ -66,6 +66,16 @@ func TestJudgeDebounce(t *testing.T) {
 	}
 }
 
+// A state in a list waits like an update, and can be replaced, if the bridge forgot that the object had left.
+func TestJudgeDebounceAfterAForgottenLeave(t *testing.T) {
+	for how, want := range map[Action][]Class{Kill: nil, Term: {Missing, Operation}} {
+		s := tell(t, "y:blue x:blue x:red x:blue x:red y:blue", stream(Filter{Team: "blue", Debounce: time.Second}))
+		s.process(0, 3, how, s.config()).process(4, 0, "", s.config()).fault(Forget, "", 4, 4)
+		s.in.Timeline.Processes[0].End, s.in.Timeline.Processes[1].ReadyRev = second(3.5), 4
+		s.got("s", "added 1", "added 2", "left 3", "gap relist 2 4", "left 5", "updated 6").ends(want...)
+	}
+}
+
 func TestJudgeZones(t *testing.T) {
 	s := tell(t, "x x y", stream(Filter{Zone: "east"}))
 	east, west := s.config(), s.config()
