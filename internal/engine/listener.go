@@ -44,6 +44,8 @@ type listener struct {
 	// partial reports whether the sink may have been sent a part of the known objects, and waits for an initial list.
 	// Until then, it is only sent the objects that left its filter or were deleted since they became known.
 	partial bool
+	// change is the name of the filter change that led to filter; empty if there was none.
+	change string
 	// refilter is set until the sink was sent the difference that its new filter makes.
 	refilter *refilter
 
@@ -172,7 +174,7 @@ func (l *listener) synced(resourceVersion string, objects int) {
 		Resource: event.GroupResource(l.source.Resource), Namespace: l.source.Namespace,
 		ResourceVersion: resourceVersion, Objects: objects,
 	}})
-	l.ledger.FinishList(l.pipeline.Name)
+	l.ledger.FinishRefilter(l.pipeline.Name, l.change)
 }
 
 // OnPosition implements informer.Positioner.

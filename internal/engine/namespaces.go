@@ -190,7 +190,8 @@ var _ informer.Restater = filterTurn{}
 
 // MayRestate implements informer.Restater.
 func (t filterTurn) MayRestate() bool {
-	ready := t.informer.HasSynced() && t.CaughtUp() || !t.informer.HasSynced() && !t.informer.Relists()
+	beginsWithList := t.position == "" && !t.informer.Relists() // so nothing was sent yet
+	ready := t.informer.HasSynced() && t.CaughtUp() || !t.informer.HasSynced() && beginsWithList
 	return ready && t.ctx.Err() == nil && t.refilter == nil && !t.partial
 }
 
@@ -203,9 +204,9 @@ func (l *listener) changeFilter(next *filter.ResourceFilter, change string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	earlier := l.filter
-	l.filter = next
+	l.filter, l.change = next, change
 	if !l.informer.HasSynced() {
-		return // nothing was sent yet; the initial list ends with FinishList
+		return // nothing was sent yet, and the initial list has this filter
 	}
 	l.refilter, l.inList = &refilter{change: change, running: true}, true
 	l.pipeline.progress.attach(l.source)
@@ -218,5 +219,5 @@ func (l *listener) changeFilter(next *filter.ResourceFilter, change string) {
 		}
 	}
 	l.refilter, l.inList = nil, false
-	l.ledger.FinishList(l.pipeline.Name)
+	l.ledger.FinishRefilter(l.pipeline.Name, change)
 }

@@ -235,3 +235,43 @@ func testNamespacesChangeBeforeTheFirstList(t *testing.T) {
 	s.expect("deleted b.2.left.filter." + filterChange(t, s) + " left at 2")
 	s.kill()
 }
+
+// The labels change again while a process still has to send the difference of an earlier change. When it has sent that
+// one, the next process still knows that the other one is missing.
+func TestNamespacesChangeAgainBeforeTheDifference(t *testing.T) {
+	dir := t.TempDir()
+	s := startSelecting(t, dir, filter.Namespaces{"a": picked})
+	s.must(s.informer.Store().Replace([]any{in(t, "a", 1), in(t, "b", 2)}, "3"))
+	s.expect("added a.1 initial", "synced synced.c.pods.3")
+	s.kill()
+
+	s = startSelecting(t, dir, filter.Namespaces{"a": picked, "b": picked})
+	first := s.engine.tracker.Known("pods", "test").Change
+	s.pipeline.selectNamespaces(filter.Namespaces{"a": {}, "b": picked})
+	s.must(s.informer.Store().Replace([]any{in(t, "a", 1), in(t, "b", 2)}, "4"))
+	s.expect("gap gap.c.pods.relist.3.4", "added b.2.filter."+first+" initial", "synced synced.c.pods.4")
+	s.kill()
+
+	s = startSelecting(t, dir, filter.Namespaces{"a": {}, "b": picked})
+	name := s.engine.tracker.Known("pods", "test").Change
+	s.must(s.informer.Store().Replace([]any{in(t, "a", 1), in(t, "b", 2)}, "5"))
+	s.expect("gap gap.c.pods.relist.3.5", "deleted a.1.left.filter."+name+" left at 1",
+		"added b.2.filter."+name+" initial", "synced synced.c.pods.5")
+	s.kill()
+}
+
+// A process that continues a watch has sent objects before, so a change of labels before that must wait.
+func TestNamespacesChangeBeforeTheWatchContinues(t *testing.T) {
+	dir := t.TempDir()
+	for n, want := range []bool{true, false} { // the first process begins with a list
+		s := startTracked(t, dir, false, filter.Namespaces{"a": picked}, filter.Rule{NamespaceSelector: "pick"})
+		if may := (filterTurn{s.pipeline.attached["pods"]}).MayRestate(); may != want {
+			t.Errorf("process %d can change its filter: %t", n, may)
+		}
+		if want {
+			s.must(s.informer.Store().Replace([]any{in(t, "a", 1)}, "3"))
+			s.expect("added a.1 initial", "synced synced.c.pods.3")
+		}
+		s.kill()
+	}
+}

@@ -223,7 +223,7 @@ func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *led
 	p.progress.attach(i.Source())
 	l := newListener(ctx, p, i.Source(), ledger, i.ResumesAt())
 	p.attached[i.Source().Name] = l
-	l.informer, l.inList = i, l.inList || i.Relists()
+	l.informer, l.inList, l.change = i, l.inList || i.Relists(), known.Change
 	l.watchChange, l.entering = known.WatchChange, i.Relists() || !known.Knows()
 	if !i.Relists() { // otherwise the informer compares the list with states that are older than the floor
 		l.floor = known.Floor

@@ -28,7 +28,7 @@ func (t *Tracker) SetFilter(sink, filter string) {
 
 // ChangeFilter changes the filter of a sink while sources are read. It returns when the store has committed that the
 // sink may be sent events by both filters, or false if Options.Reading ends before. For each source for which affects
-// returns true, the sink must then be sent the difference, and FinishList must be called.
+// returns true, the sink must then be sent the difference, and Ledger.FinishRefilter must be called.
 func (t *Tracker) ChangeFilter(sink, filter string, affects func(informer.Source) bool) bool {
 	t.resuming.Lock()
 	defer t.resuming.Unlock()

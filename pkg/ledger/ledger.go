@@ -277,12 +277,15 @@ func (l *Ledger) Settle(sink string, number uint64) {
 	}
 }
 
-// FinishList records that a sink was sent its whole initial list, or the whole difference between its filters. Calling
-// it again has no effect.
+// FinishList records that a sink was sent its whole initial list. Calling it again has no effect.
 func (l *Ledger) FinishList(sink string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.sinks[sink]; !s.caught {
+	l.finish(l.sinks[sink])
+}
+
+func (l *Ledger) finish(s *sinkLedger) {
+	if !s.caught {
 		s.caught, s.here, s.until = true, mark{l.seq, l.here.resourceVersion}, s.last
 		l.dirty = true
 	}

@@ -3,7 +3,7 @@ package ledger
 import "slices"
 
 // BeginRefilter records that a sink's filter is about to change. earlier is the filter until now, and change is the
-// name of the change. When the sink was sent the whole difference, FinishList must be called.
+// name of the change. When the sink was sent the whole difference, FinishRefilter must be called.
 func (l *Ledger) BeginRefilter(sink, earlier, change string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -22,8 +22,19 @@ func (l *Ledger) BeginRefilter(sink, earlier, change string) {
 	l.dirty = true
 }
 
-// Refilter returns the earlier filters with which a sink may have been sent the source's events. After FinishList, it
-// returns the zero Refilter.
+// FinishRefilter records that a sink was sent its whole initial list, or the whole difference between its filters, with
+// the filter of a change. It has no effect if the filter has changed again since then, because another difference
+// follows.
+func (l *Ledger) FinishRefilter(sink, change string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.sinks[sink]; s.refilter == nil || s.refilter.Change == change {
+		l.finish(s)
+	}
+}
+
+// Refilter returns the earlier filters with which a sink may have been sent the source's events. After FinishRefilter,
+// it returns the zero Refilter.
 func (l *Ledger) Refilter(sink string) Refilter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
