@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -40,6 +41,14 @@ func NewHistory(revs []*Rev) *History {
 		h.uids[r.UID] = append(h.uids[r.UID], r)
 	}
 	return h
+}
+
+// end is the revision that ended the state.
+func (r *Rev) end() int64 {
+	if r.next == nil {
+		return math.MaxInt64
+	}
+	return r.next.RV
 }
 
 func (r *Rev) subject() string { return r.Resource + "/" + r.Namespace + "/" + r.Name }

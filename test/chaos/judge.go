@@ -3,7 +3,6 @@ package chaos
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 )
@@ -295,26 +294,27 @@ func (j *sinkJudge) excused(r *Rev) bool {
 	handlers := j.handlers(r)
 	replaceable := func(p *Process) bool { // by a later state
 		s := p.Config.At(j.dest)
-		// An object that has left counts as known if the bridge forgot that it sent the leave.
-		known := p.Config.passes(j.dest, r.prev) || j.unknown(j.before(r))
+		// An object that has left counts as known if the bridge did not see that, or forgot that it sent the leave.
+		known := p.Config.passes(j.dest, r.prev) || r.prev != nil && j.inGap(r.prev) || j.unknown(j.before(r))
 		return s != nil && (s.Overflow == "compact" || s.Filter.Debounce > 0 && known)
 	}
 	if last := j.newest[r.UID]; last != nil && last.RV > r.RV && slices.ContainsFunc(handlers, replaceable) {
 		return true
 	}
-	end := int64(math.MaxInt64) // of the state
-	if r.next != nil {
-		end = r.next.RV
-	}
-	for _, g := range j.gaps {
-		if g.Gap.Resource == r.Resource && g.Gap.Reason == "relist" && g.Gap.From < r.RV && end <= g.Gap.To {
-			return true
-		}
+	if j.inGap(r) {
+		return true
 	}
 	return slices.ContainsFunc(
 		handlers,
-		func(p *Process) bool { listed, ready := j.lists(p, r); return listed && end <= ready },
+		func(p *Process) bool { listed, ready := j.lists(p, r); return listed && r.end() <= ready },
 	)
+}
+
+// inGap reports whether a state existed only between the resourceVersions of a gap event.
+func (j *sinkJudge) inGap(r *Rev) bool {
+	return slices.ContainsFunc(j.gaps, func(g *Event) bool {
+		return g.Gap.Resource == r.Resource && g.Gap.Reason == "relist" && g.Gap.From < r.RV && r.end() <= g.Gap.To
+	})
 }
 
 // endedUnseen reports whether an object ended for the destination after an event, while the bridge did not know that it

@@ -66,13 +66,25 @@ func TestJudgeDebounce(t *testing.T) {
 	}
 }
 
-// A state in a list waits like an update, and can be replaced, if the bridge forgot that the object had left.
-func TestJudgeDebounceAfterAForgottenLeave(t *testing.T) {
-	for how, want := range map[Action][]Class{Kill: nil, Term: {Missing, Operation}} {
-		s := tell(t, "y:blue x:blue x:red x:blue x:red y:blue", stream(Filter{Team: "blue", Debounce: time.Second}))
-		s.process(0, 3, how, s.config()).process(4, 0, "", s.config()).fault(Forget, "", 4, 4)
-		s.in.Timeline.Processes[0].End, s.in.Timeline.Processes[1].ReadyRev = second(3.5), 4
-		s.got("s", "added 1", "added 2", "left 3", "gap relist 2 4", "left 5", "updated 6").ends(want...)
+// A state in a list waits like an update, and can be replaced, if the bridge forgot that the object had left, or did not
+// see it.
+func TestJudgeDebounceInAList(t *testing.T) {
+	for name, c := range map[string]struct {
+		how  Action
+		to   int64 // the first process
+		got  []string
+		want []Class
+	}{
+		"forgotten":     {Kill, 3, []string{"added 1", "added 2", "left 3", "gap relist 2 4", "left 5", "updated 6"}, nil},
+		"not forgotten": {Term, 3, []string{"added 1", "added 2", "left 3", "gap relist 3 4", "updated 6"}, []Class{Missing}},
+		"not seen":      {Term, 2, []string{"added 1", "added 2", "gap relist 2 4", "left 5", "updated 6"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tell(t, "y:blue x:blue x:red x:blue x:red y:blue", stream(Filter{Team: "blue", Debounce: time.Second}))
+			s.process(0, c.to, c.how, s.config()).process(4, 0, "", s.config()).fault(Forget, "", 4, 4)
+			s.in.Timeline.Processes[0].End, s.in.Timeline.Processes[1].ReadyRev = second(float64(c.to)+0.5), 4
+			s.got("s", c.got...).ends(c.want...)
+		})
 	}
 }
 
