@@ -280,7 +280,7 @@ func TestRunEnginesWaitsForPeers(t *testing.T) {
 	})
 }
 
-// An engine that is told to end does so while a changed configuration waits for other replicas.
+// An engine can be ended while a changed configuration waits for other replicas.
 func TestRunEnginesEndsWhileItWaits(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
 	writeFile(t, key, strings.Repeat("0", 64))
