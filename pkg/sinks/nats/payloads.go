@@ -77,7 +77,7 @@ func (c *PayloadStore) Store(ctx context.Context, m *event.Message) (ref, digest
 	name := m.UniqueID() + "." + digest[:16]
 	ctx, cancel := context.WithTimeout(ctx, c.client.Timeout+time.Duration(len(m.Data)/payloadRate)*time.Second)
 	defer cancel()
-	defer context.AfterFunc(ctx, c.client.Interrupt)()
+	defer c.client.EndWith(ctx)()
 	if err := c.client.Connect(ctx); err != nil {
 		return "", "", err
 	}

@@ -157,7 +157,7 @@ func (s *Sink) useRegister(
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, s.client.Interrupt)()
+	defer s.client.EndWith(ctx)()
 	err := s.askRegister(ctx, func(ctx context.Context) error {
 		kv, err := s.openRegister(ctx, create)
 		if err != nil {

@@ -187,7 +187,7 @@ func (s *Sink) send(ctx context.Context, batch []*event.Message, results []error
 		s.recheck = s.recheck || s.progress.unsure && s.resume != nil && !s.headers.latest
 	}()
 	// If the server does not read, a publish can block in the socket while nats.go holds its lock.
-	defer context.AfterFunc(ctx, s.client.Interrupt)()
+	defer s.client.EndWith(ctx)()
 	if err := s.prepare(ctx); err != nil {
 		f.giveUp(err)
 		return

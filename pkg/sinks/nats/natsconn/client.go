@@ -48,8 +48,7 @@ func (c *Client) JetStream() jetstream.JetStream { return c.js }
 // Connect returns nil once the client is connected. After an error, the client may continue to connect in the
 // background until it is closed.
 func (c *Client) Connect(ctx context.Context) error {
-	// While nats.go waits for a server that does not respond, all methods of the connection block.
-	defer context.AfterFunc(ctx, c.Interrupt)()
+	defer c.EndWith(ctx)()
 	conn := c.Conn()
 	if conn != nil && conn.IsConnected() {
 		return nil
@@ -113,13 +112,15 @@ func (c *Client) await(ctx context.Context, conn *natsgo.Conn) error {
 	return nil
 }
 
-// Interrupt ends a blocked read or write of the connection. The client then reconnects.
-func (c *Client) Interrupt() { c.dial.interrupt() }
+// EndWith ensures that an operation on the connection ends soon after ctx: while nats.go waits for a server that does
+// not respond, all methods of the connection block. Call done when the operation has ended. If ctx ended before, the
+// client reconnects.
+func (c *Client) EndWith(ctx context.Context) (done func()) { return c.dial.endWith(ctx) }
 
 // Close ends the connection.
 func (c *Client) Close(ctx context.Context) {
 	if conn := c.Conn(); conn != nil {
-		defer context.AfterFunc(ctx, c.Interrupt)() // Close flushes, and a hanging server would block that
+		defer c.EndWith(ctx)() // Close flushes, and a hanging server would block that
 		conn.Close()
 	}
 }

@@ -211,18 +211,20 @@ func TestRotatedSecrets(t *testing.T) {
 	}
 }
 
-// Close does not wait for a server that hangs, and Interrupt breaks the connection, which comes back.
-func TestInterruptAndClose(t *testing.T) {
+// Close does not wait for a server that hangs. An operation whose context ends breaks the connection, which comes back.
+func TestEndWithAndClose(t *testing.T) {
 	_, addr := startServer(t, nil)
 	proxy := sinktest.NewProxy(t, addr)
 	c := newClient(t, Auth{}, proxy.Addr())
-	c.Interrupt() // nothing to break yet
-	c.Close(t.Context())
+	c.Close(t.Context()) // nothing to close yet
 	mustConnect(t, c)
-	c.Interrupt()
+	ended, end := context.WithCancel(t.Context())
+	done := c.EndWith(ended)
+	end()
 	if err := <-c.Lost; err == nil {
 		t.Error("interrupted without an error")
 	}
+	done()
 	mustConnect(t, c)
 	proxy.Freeze()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -232,6 +234,29 @@ func TestInterruptAndClose(t *testing.T) {
 	if took := time.Since(start); took > 5*time.Second || !c.Conn().IsClosed() {
 		t.Errorf("closed %v after %v", c.Conn().IsClosed(), took)
 	}
+	proxy.Thaw()
+	mustConnect(t, c)
+}
+
+// An operation whose context has ended does not wait for a server that hangs, although nats.go reconnects
+// meanwhile.
+func TestAnEndedOperationDoesNotWait(t *testing.T) {
+	_, addr := startServer(t, nil)
+	proxy := sinktest.NewProxy(t, addr)
+	c := newClient(t, Auth{}, proxy.Addr())
+	mustConnect(t, c)
+	proxy.Freeze()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	done := c.EndWith(ended)
+	<-c.Lost
+	<-time.After(reach.Interval) // nats.go has dialed again
+	start := time.Now()
+	c.Conn().IsConnected()
+	if took := time.Since(start); took > connectTimeout/2 {
+		t.Errorf("waited %v for the connection", took)
+	}
+	done()
 	proxy.Thaw()
 	mustConnect(t, c)
 }
