@@ -55,12 +55,12 @@ func finishDelivery(pipelines []*pipeline, timeout time.Duration) {
 	group.Wait()
 }
 
-// finishDelivery waits until the drain has ended, and stops the drain if ctx ends or the destination accepts no events.
+// finishDelivery waits until the drain has ended. It stops the drain if ctx ends or the destination accepts no events.
 func (p *pipeline) finishDelivery(ctx context.Context) {
 	ticker := time.NewTicker(progressTick)
 	defer ticker.Stop()
 	acked, since := p.queue.Stats().Acked, time.Now()
-	for p.drain.Delivering() && time.Since(since) < stalled && ctx.Err() == nil {
+	for p.mayDeliver() && time.Since(since) < stalled && ctx.Err() == nil {
 		select {
 		case <-p.drained:
 			return
@@ -72,6 +72,12 @@ func (p *pipeline) finishDelivery(ctx context.Context) {
 	}
 	p.stop()
 	<-p.drained
+}
+
+// mayDeliver reports whether the destination accepts events, or may accept waiting ones as soon as it is connected.
+func (p *pipeline) mayDeliver() bool {
+	_, failed := p.drain.Failure()
+	return failed == nil && p.drain.PausedSince().IsZero() && (p.drain.Connected() || p.queue.Stats().Items > 0)
 }
 
 // closeSinks closes the connections of all sinks concurrently, and logs how many events each sink leaves undelivered.

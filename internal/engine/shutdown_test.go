@@ -13,12 +13,20 @@ import (
 
 // slowSink takes one event at a time, each of which takes a while. It can be away from the start, and can hang.
 type slowSink struct {
-	away  error
-	each  time.Duration
-	hangs bool
+	away    error
+	connect time.Duration
+	each    time.Duration
+	hangs   bool
 }
 
-func (s *slowSink) Connect(context.Context) error { return s.away }
+func (s *slowSink) Connect(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(s.connect):
+		return s.away
+	}
+}
 func (s *slowSink) Close(context.Context) error   { return nil }
 func (s *slowSink) Part(*event.Message) string    { return "" }
 
@@ -132,6 +140,8 @@ func TestFinishDelivery(t *testing.T) {
 		"takes too long":       {&slowSink{each: stalled / 2}, 3 * time.Second, 3*time.Second + stalled, true, false},
 		"is away":              {&slowSink{away: errors.New("away")}, time.Hour, 0, true, false},
 		"hangs":                {&slowSink{hangs: true}, time.Hour, stalled + progressTick, true, false},
+		"connects":             {&slowSink{connect: stalled / 2}, time.Hour, stalled, false, false},
+		"hangs at the start":   {&slowSink{connect: time.Hour}, time.Hour, stalled + progressTick, true, false},
 		"is paused":            {&slowSink{}, time.Hour, 0, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
