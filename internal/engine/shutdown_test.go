@@ -27,8 +27,8 @@ func (s *slowSink) Connect(ctx context.Context) error {
 		return s.away
 	}
 }
-func (s *slowSink) Close(context.Context) error   { return nil }
-func (s *slowSink) Part(*event.Message) string    { return "" }
+func (s *slowSink) Close(context.Context) error { return nil }
+func (s *slowSink) Part(*event.Message) string  { return "" }
 
 func (s *slowSink) Send(ctx context.Context, batch []*event.Message, results []error) {
 	if s.hangs {
