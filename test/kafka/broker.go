@@ -40,6 +40,7 @@ const (
 type Broker struct {
 	dir        string
 	jars       string
+	archive    string   // the class-data archive; empty if it is being made
 	node       int      // its id
 	voters     []string // the controllers of its cluster, as ID@HOST:PORT: all of its nodes
 	properties []string
@@ -101,13 +102,17 @@ func startAll(ctx context.Context, brokers []*Broker) error {
 	if err != nil {
 		return err
 	}
+	archive, err := classArchive(ctx, jars)
+	if err != nil {
+		return fmt.Errorf("class-data archive: %w", err)
+	}
 	if err := choosePorts(brokers); err != nil {
 		return err
 	}
 	var voters []string
 	for n, b := range brokers {
-		b.jars, b.node = jars, n+1
-		voters = append(voters, fmt.Sprintf("%d@%s", b.node, address(b.ports.controller)))
+		b.jars, b.archive, b.node = jars, archive, n+1
+		voters = append(voters, b.voter())
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, b := range brokers {
@@ -132,6 +137,9 @@ func startAll(ctx context.Context, brokers []*Broker) error {
 	}
 	return err
 }
+
+// voter is the broker as the quorum of controllers names it.
+func (b *Broker) voter() string { return fmt.Sprintf("%d@%s", b.node, address(b.ports.controller)) }
 
 // Addr is the plaintext listener's host:port.
 func (b *Broker) Addr() string { return address(b.ports.plain) }
@@ -224,13 +232,16 @@ func (b *Broker) end(s syscall.Signal) error {
 }
 
 // java is the command line of a class of the broker's jars.
-func (b *Broker) java(ctx context.Context, class string, args ...string) *exec.Cmd {
-	flags := []string{
-		"-Xms64m", b.heap(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
-		"-Djava.awt.headless=true", "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://" + b.keysFile(),
-		"-Dlog4j2.configurationFile=" + filepath.Join(b.dir, "log4j2.xml"),
-		"-cp", filepath.Join(b.jars, "*"), class,
+func (b *Broker) java(ctx context.Context, flags []string, class string, args ...string) *exec.Cmd {
+	if b.archive != "" {
+		flags = append(flags, "-XX:SharedArchiveFile="+b.archive)
 	}
+	flags = append(flags,
+		"-Xms64m", b.heap(), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData",
+		"-Djava.awt.headless=true", "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=file://"+b.keysFile(),
+		"-Dlog4j2.configurationFile="+filepath.Join(b.dir, "log4j2.xml"),
+		"-cp", filepath.Join(b.jars, "*"), class,
+	)
 	cmd := exec.CommandContext(ctx, "java", append(flags, args...)...)
 	cmd.SysProcAttr = dieWithParent()
 	return cmd
@@ -244,14 +255,14 @@ func (b *Broker) heap() string {
 	return "-Xmx320m"
 }
 
-// launch starts the process.
-func (b *Broker) launch() error {
+// launch starts the process, with more flags of the JVM.
+func (b *Broker) launch(flags ...string) error {
 	log, err := os.OpenFile(b.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
 	defer log.Close() // the child has its own
-	cmd := b.java(context.Background(), "kafka.Kafka", filepath.Join(b.dir, "server.properties"))
+	cmd := b.java(context.Background(), flags, "kafka.Kafka", filepath.Join(b.dir, "server.properties"))
 	cmd.Stdout, cmd.Stderr = log, log
 
 	p := &process{cmd: cmd, done: make(chan struct{})}
@@ -328,7 +339,7 @@ func (b *Broker) logTail() string {
 }
 
 func (b *Broker) run(ctx context.Context, class string, args ...string) error {
-	text, err := b.java(ctx, class, args...).CombinedOutput()
+	text, err := b.java(ctx, nil, class, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", class, strings.Join(args, " "), err, text)
 	}

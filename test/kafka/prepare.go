@@ -59,6 +59,8 @@ func choosePorts(brokers []*Broker) error {
 	return nil
 }
 
+func (b *Broker) dataDir() string { return filepath.Join(b.dir, "data") }
+
 func (b *Broker) portsFile() string { return filepath.Join(b.dir, "ports") }
 
 // prepare fills the broker's folder: certificate, configuration, formatted storage, ports. What is there stays.
@@ -79,11 +81,11 @@ func (b *Broker) prepare(ctx context.Context) error {
 	if _, err := os.Stat(b.portsFile()); err == nil {
 		return nil // it was formatted
 	}
-	err = b.run(ctx, "kafka.tools.StorageTool", "format", "--cluster-id", clusterID,
-		"--config", filepath.Join(b.dir, "server.properties"),
-		"--add-scram", fmt.Sprintf("SCRAM-SHA-256=[name=%s,password=%s]", User, Password),
-		"--add-scram", fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", User, Password))
+	data, err := formatted(ctx, b.jars, b.node)
 	if err != nil {
+		return err
+	}
+	if err := os.CopyFS(b.dataDir(), os.DirFS(data)); err != nil {
 		return err
 	}
 	p := b.ports
@@ -151,7 +153,7 @@ func (b *Broker) commonProperties(keyStore string) []string {
 		"controller.quorum.voters=" + strings.Join(b.voters, ","),
 		"controller.listener.names=CONTROLLER",
 		"inter.broker.listener.name=PLAINTEXT",
-		"log.dirs=" + filepath.Join(b.dir, "data"),
+		"log.dirs=" + b.dataDir(),
 
 		"sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
 		"ssl.keystore.type=PEM",

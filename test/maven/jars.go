@@ -26,14 +26,15 @@ func Jars(ctx context.Context, name string, project []byte) (string, error) {
 			return "", fmt.Errorf("%w: %w", ErrNoTools, err)
 		}
 	}
-	return once(name, fmt.Sprintf("jars-%x", sha256.Sum256(project))[:21], func(base, jars string) error {
+	return Once(name, fmt.Sprintf("jars-%x", sha256.Sum256(project))[:21], func(base, jars string) error {
 		return copyJars(ctx, project, base, jars)
 	})
 }
 
-// once returns the path of .work/NAME/FILE in the repository. If it does not exist, create is called with .work/NAME
-// and the path, while no other process does the same.
-func once(name, file string, create func(base, path string) error) (string, error) {
+// Once returns the path of .work/NAME/FILE in the repository. If it does not exist, create is called with .work/NAME
+// and the path, while no other call with the same name does the same, in any process. create must not call Once with
+// this name, and must leave nothing at the path if it fails.
+func Once(name, file string, create func(base, path string) error) (string, error) {
 	root, err := repositoryRoot()
 	if err != nil {
 		return "", err
