@@ -49,7 +49,7 @@ func formatted(ctx context.Context, jars string, node int) (string, error) {
 	})
 }
 
-// classArchive returns the class-data archive of a broker, which it makes once: with it, a start takes a third less CPU.
+// classArchive returns the class-data archive of a broker, which it makes once: with it, a start takes less CPU.
 func classArchive(ctx context.Context, jars string) (string, error) {
 	data, err := formatted(ctx, jars, 1)
 	if err != nil {

@@ -249,7 +249,7 @@ func TestAnEndedOperationDoesNotWait(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	done := c.EndWith(ended)
-	<-c.Lost
+	_ = <-c.Lost
 	<-time.After(reach.Interval) // nats.go has dialed again
 	start := time.Now()
 	c.Conn().IsConnected()
