@@ -249,7 +249,9 @@ func TestAnEndedOperationDoesNotWait(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	done := c.EndWith(ended)
-	_ = <-c.Lost
+	if err := <-c.Lost; err == nil {
+		t.Error("the connection broke without an error")
+	}
 	<-time.After(reach.Interval) // nats.go has dialed again
 	start := time.Now()
 	c.Conn().IsConnected()
