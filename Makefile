@@ -31,11 +31,11 @@ TESTED := . tools test/controlplane/internal
 # no way to its packages.
 MAY_SKIP := : the (destination|Python examples need)
 
-# What is compiled does not depend on the folder, so a fresh clone finds it in the build cache. Linking takes half the
-# time without debug information, and lint has run vet. Two packages at a time: those that take long drive whole
-# servers, and mostly wait.
+# For tests and what they build. A fresh clone finds compiled packages in the build cache, and those of the release too.
+TESTBUILD := GOFLAGS="$$(go env GOFLAGS) -trimpath -gcflags=all=-dwarf=false"
+# Two packages at a time: those that take long drive whole servers, and mostly wait. Lint has run vet.
 TESTFLAGS ?=
-override TESTFLAGS := $(RACE) -trimpath -ldflags=-w -vet=off -timeout=30m -p=2 $(TESTFLAGS)
+override TESTFLAGS := $(RACE) -ldflags=-w -vet=off -timeout=30m -p=2 $(TESTFLAGS)
 FUZZTIME ?= 20s
 BENCH ?= .
 COUNT ?= 6
@@ -129,8 +129,8 @@ test: prebuild check bin/testreport ## Everything that must hold: check, then al
 	@$(if $(RACE),,echo 'testing without the race detector')
 	@echo 'compiling the tests'
 	@# On all CPUs, whereas the tests run one by one. What does not compile fails there.
-	@go list -e $(RACE) -trimpath -deps -test -export ./... >/dev/null 2>&1 || true
-	bin/testreport $(if $(CI),-no-skips -may-skip='$(MAY_SKIP)') $(TESTED) -- $(TESTFLAGS)
+	@$(TESTBUILD) go list -e $(RACE) -deps -test -export ./... >/dev/null 2>&1 || true
+	$(TESTBUILD) bin/testreport $(if $(CI),-no-skips -may-skip='$(MAY_SKIP)') $(TESTED) -- $(TESTFLAGS)
 
 # The same cases, with the counts and durations that the documentation names, and the ones that take too long for `make
 # test`. Without the race detector, so that time and memory can be measured.

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 func built(t *testing.T, dir, pkg string) string {
 	t.Helper()
 	binary := filepath.Join(dir, filepath.Base(pkg))
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary,
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary,
 		"github.com/deltabridge/deltabridge/"+pkg)
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", pkg, err, text)

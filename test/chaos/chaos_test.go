@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 }
 
 func buildBridge(path string, flags ...string) error {
-	args := append([]string{"build", "-trimpath", "-ldflags=-s -w", "-o", path}, flags...)
+	args := append([]string{"build", "-ldflags=-s -w", "-o", path}, flags...)
 	build := exec.Command("go", append(args, "github.com/deltabridge/deltabridge/cmd/bridge")...)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	return build.Run()

@@ -74,7 +74,7 @@ func build(dir string) error {
 	tools.bridge = filepath.Join(dir, "bridge")
 	for _, cmd := range []*exec.Cmd{
 		exec.Command("make", "-s", "-C", root, "chart-tools"),
-		exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", tools.bridge, "github.com/deltabridge/deltabridge/cmd/bridge"),
+		exec.Command("go", "build", "-ldflags=-s -w", "-o", tools.bridge, "github.com/deltabridge/deltabridge/cmd/bridge"),
 	} {
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 		if err := cmd.Run(); err != nil {

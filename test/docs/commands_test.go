@@ -30,7 +30,7 @@ func build(t *testing.T) programs {
 	if out, err := run(t, root, "make", "-s", "bin/tools/helm"); err != nil {
 		t.Fatalf("make: %v\n%s", err, out)
 	}
-	if out, err := run(t, root, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", p.bridge, "./cmd/bridge"); err != nil {
+	if out, err := run(t, root, "go", "build", "-ldflags=-s -w", "-o", p.bridge, "./cmd/bridge"); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	return p

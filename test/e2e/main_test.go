@@ -45,7 +45,7 @@ func buildBridge() (dir string, err error) {
 		return "", err
 	}
 	bridgeBinary = filepath.Join(dir, "bridge")
-	args := []string{"build", "-trimpath", "-ldflags=-s -w", "-o", bridgeBinary} // links in half the time
+	args := []string{"build", "-ldflags=-s -w", "-o", bridgeBinary} // links in half the time
 	if raceDetector {
 		args = append(args, "-race")
 	}

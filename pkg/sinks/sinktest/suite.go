@@ -89,13 +89,27 @@ func send(t *testing.T, sink sinks.Sink, batch []*event.Message) []error {
 	return results
 }
 
+// sendAll sends batch. Like a drain, it sends again what a broker did not take yet: a busy broker may still be loading
+// when it answers first.
 func sendAll(t *testing.T, sink sinks.Sink, batch []*event.Message) {
 	t.Helper()
-	for i, err := range send(t, sink, batch) {
-		if err != nil {
-			t.Fatalf("message %d of %d (%s): %v", i, len(batch), batch[i].ID, err)
+	await(t, "delivery", func() bool {
+		var rest []*event.Message
+		for i, err := range send(t, sink, batch) {
+			switch {
+			case err == nil, errors.Is(err, sinks.ErrStored):
+			case sinks.IsPermanent(err):
+				t.Fatalf("message %d of %d (%s): %v", i, len(batch), batch[i].ID, err)
+			default:
+				if len(rest) == 0 {
+					t.Logf("message %d of %d (%s): %v", i, len(batch), batch[i].ID, err)
+				}
+				rest = append(rest, batch[i])
+			}
 		}
-	}
+		batch = rest
+		return len(rest) == 0
+	})
 }
 
 func testDelivery(t *testing.T, _ Harness, d Destination) {
