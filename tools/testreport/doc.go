@@ -1,11 +1,13 @@
 // Command testreport runs the tests of several modules and reports the results.
 //
-//	testreport [-no-skips [-may-skip REGEXP]] DIRECTORY... -- [go test flags]
+//	testreport [-first PACKAGE] [-no-skips [-may-skip REGEXP]] DIRECTORY... -- [go test flags]
 //
 // In each DIRECTORY it runs "go test -json [flags] ./...", which covers the packages of the same module below it. The
 // tests of the first DIRECTORY should be those that mostly wait: the others run at the same time, one directory after
-// the other, with the lowest priority. testreport prints one line for each package, the output of failed tests, the
-// slowest tests, the reason of each skip, and at the end the totals of all directories:
+// the other, with the lowest priority. PACKAGE is the one of the first DIRECTORY that takes longest. It starts first.
+//
+// testreport prints one line for each package, the output of failed tests, the slowest tests, the reason of each skip,
+// and at the end the totals of all directories:
 //
 //	N passed, N failed, N skipped
 //

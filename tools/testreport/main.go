@@ -32,6 +32,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("testreport", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	noSkips := flags.Bool("no-skips", false, "a skipped test fails the run")
+	first := flags.String("first", "", "`PACKAGE` of the first directory that starts first")
 	maySkip := flags.String("may-skip", "", "`REGEXP` of reasons for which tests may be skipped despite -no-skips")
 	ours, goFlags := args, []string(nil)
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -51,12 +52,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 	r := newReport(stdout)
 	defer r.summary() // print it even if the run was interrupted
-	command := slices.Concat([]string{"go", "test", "-json"}, goFlags, []string{"./..."})
+	tests := func(packages ...string) []string {
+		return slices.Concat([]string{"go", "test", "-json"}, goFlags, packages)
+	}
 	var group errgroup.Group
-	group.Go(func() error { return r.runDirectory(ctx, dirs[0], command, stderr) })
+	group.Go(func() error {
+		command := tests("./...")
+		if *first != "" { // go starts packages in the order in which they are named
+			command = tests(*first, "./...")
+		}
+		return r.runDirectory(ctx, dirs[0], command, stderr)
+	})
 	group.Go(func() error {
 		for _, dir := range dirs[1:] {
-			if err := r.runDirectory(ctx, dir, append([]string{"nice", "-n", "19"}, command...), stderr); err != nil {
+			if err := r.runDirectory(ctx, dir, append([]string{"nice", "-n", "19"}, tests("./...")...), stderr); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -140,5 +141,30 @@ func TestDirectories(t *testing.T) {
 	}
 	if err := run(t.Context(), append(args, t.TempDir()), io.Discard, io.Discard); err == nil {
 		t.Error("no error of a directory without a module")
+	}
+}
+
+// A package that is to start first is run once, and ends first if packages run one by one.
+func TestFirst(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{
+		"go.mod":      "module x\n\ngo 1.26\n",
+		"a/x_test.go": "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {}\n",
+		"b/x_test.go": "package b\n\nimport \"testing\"\n\nfunc TestB(t *testing.T) {}\n",
+	} {
+		file = filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var out strings.Builder
+	if err := run(t.Context(), []string{"-first", "./b", dir, "--", "-p=1"}, &out, io.Discard); err != nil {
+		t.Error(err)
+	}
+	if a, b := strings.Index(out.String(), "x/a"), strings.Index(out.String(), "x/b"); a < b || b < 0 {
+		t.Errorf("output %q, want x/b before x/a", out.String())
+	}
+	if want := "2 passed, 0 failed, 0 skipped\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("output %q, want it to end in %q", out.String(), want)
 	}
 }
