@@ -129,6 +129,7 @@ test: prebuild check bin/testreport ## Everything that must hold: check, then al
 	@$(if $(RACE),,echo 'testing without the race detector')
 	@echo 'compiling the tests'
 	@# On all CPUs, whereas the tests run one by one. What does not compile fails there.
+	@$(TESTBUILD) go list -e $(RACE) -deps -test -export ./... >/dev/null 2>&1 || true
 	$(TESTBUILD) bin/testreport -first ./test/e2e $(if $(CI),-no-skips -may-skip='$(MAY_SKIP)') $(TESTED) -- $(TESTFLAGS)
 
 # The same cases, with the counts and durations that the documentation names, and the ones that take too long for `make
