@@ -2,21 +2,19 @@ package e2e
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -45,22 +43,22 @@ func (r received) object() bool {
 
 // jetStream is a real JetStream server, which keeps its port and its files over a restart.
 type jetStream struct {
-	t    *testing.T
-	dir  string
-	port int
-	tls  *tls.Config // nil: none
-	max  int32       // the largest message, in bytes; 0: the server's default
-	srv  *server.Server
-
-	// Of a member of a cluster, which is a process: where it listens for the others, and where they do.
-	route   int
-	routes  []*url.URL
+	t       *testing.T
+	dir     string
+	port    int
+	monitor int      // the port of its HTTP API
+	more    []string // lines of its configuration file
 	process *exec.Cmd
+
+	// Of a member of a cluster: where it listens for the others, and where they do.
+	route  int
+	routes []*url.URL
 }
 
 func newJetStream(t *testing.T) *jetStream {
 	t.Helper()
-	js := &jetStream{t: t, dir: t.TempDir(), port: freePorts(t, 1)[0]}
+	ports := freePorts(t, 2)
+	js := &jetStream{t: t, dir: t.TempDir(), port: ports[0], monitor: ports[1]}
 	t.Cleanup(js.stop)
 	return js
 }
@@ -87,43 +85,6 @@ func startJetStream(t *testing.T) *jetStream {
 	return js
 }
 
-func (js *jetStream) start() {
-	js.t.Helper()
-	if js.routes != nil {
-		js.startProcess()
-		return
-	}
-	options := &server.Options{
-		Host:       "127.0.0.1",
-		Port:       js.port,
-		JetStream:  true,
-		StoreDir:   filepath.Join(js.dir, "store"),
-		NoLog:      true,
-		NoSigs:     true,
-		TLS:        js.tls != nil,
-		TLSConfig:  js.tls,
-		MaxPayload: js.max,
-	}
-	srv, err := server.NewServer(options)
-	if err != nil {
-		js.t.Fatal(err)
-	}
-	go srv.Start() // ends with stop
-	if !srv.ReadyForConnections(20 * time.Second) {
-		js.t.Fatal("nats-server is not ready")
-	}
-	js.srv = srv
-}
-
-func (js *jetStream) stop() {
-	if js.srv != nil {
-		js.srv.Shutdown()
-		js.srv.WaitForShutdown()
-		js.srv = nil
-	}
-	js.end(syscall.SIGTERM)
-}
-
 func (js *jetStream) addr() string { return net.JoinHostPort("127.0.0.1", itoa(js.port)) }
 func (js *jetStream) url() string  { return (&url.URL{Scheme: "nats", Host: js.addr()}).String() }
 
@@ -139,11 +100,11 @@ func (js *jetStream) secure() (ca []byte) {
 	if err != nil {
 		js.t.Fatal(err)
 	}
-	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
+	file := filepath.Join(js.dir, "server.pem")
+	if err := os.WriteFile(file, slices.Concat(key, cert), 0o600); err != nil {
 		js.t.Fatal(err)
 	}
-	js.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	js.more = append(js.more, fmt.Sprintf("tls {cert_file: %q, key_file: %q}", file, file))
 	return authority.PEM()
 }
 

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -81,7 +80,7 @@ sinks:
 
 	// A server that offers nothing approved shows that the mode is on.
 	js.stop()
-	js.tls.CurvePreferences = []tls.CurveID{tls.X25519}
+	js.more[0] = strings.TrimSuffix(js.more[0], "}") + ", curve_preferences: [X25519]}"
 	js.start()
 	toJetStream := fmt.Sprintf(`
 watch: [{resources: [secrets], namespaces: [%s]}]

@@ -14,14 +14,10 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// bridgeBinary is built once for all tests.
-var bridgeBinary string
+// The programs are built once for all tests.
+var bridgeBinary, natsBinary string
 
 func TestMain(m *testing.M) {
-	if file := os.Getenv(natsVariable); file != "" {
-		fmt.Fprintln(os.Stderr, serveNATS(file))
-		os.Exit(1)
-	}
 	if err := flag.Set(
 		"test.parallel",
 		"4",
@@ -29,7 +25,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
 	}
-	dir, err := buildBridge()
+	dir, err := buildPrograms()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)
@@ -40,19 +36,21 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-func buildBridge() (dir string, err error) {
+func buildPrograms() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "deltabridge-e2e-"); err != nil {
 		return "", err
 	}
-	bridgeBinary = filepath.Join(dir, "bridge")
-	args := []string{"build", "-ldflags=-s -w", "-o", bridgeBinary} // links in half the time
+	bridgeBinary, natsBinary = filepath.Join(dir, "bridge"), filepath.Join(dir, "nats-server")
+	args := []string{"-o", bridgeBinary, "github.com/deltabridge/deltabridge/cmd/bridge"}
 	if raceDetector {
-		args = append(args, "-race")
+		args = append([]string{"-race"}, args...)
 	}
-	build := exec.Command("go", append(args, "github.com/deltabridge/deltabridge/cmd/bridge")...)
-	build.Stdout, build.Stderr = os.Stderr, os.Stderr
-	if err = build.Run(); err != nil {
-		return "", fmt.Errorf("build the bridge: %w", err)
+	for _, args := range [][]string{args, {"-o", natsBinary, "github.com/nats-io/nats-server/v2"}} {
+		build := exec.Command("go", append([]string{"build", "-ldflags=-s -w"}, args...)...) // links in half the time
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		if err = build.Run(); err != nil {
+			return "", fmt.Errorf("go %v: %w", build.Args, err)
+		}
 	}
 	return dir, nil
 }

@@ -329,7 +329,7 @@ func (o *oversize) resend(sink string, raise func()) {
 func TestOversize(t *testing.T) {
 	t.Parallel()
 	c, k, js := sharedCluster(t), kafka.ForTest(t), newJetStream(t)
-	js.max = smallLimit
+	js.more = []string{fmt.Sprint("max_payload: ", smallLimit)}
 	js.start()
 	cs := clientset(t, c)
 	o := &oversize{
@@ -404,7 +404,7 @@ func TestOversize(t *testing.T) {
 	})
 	o.resend("n-letter", func() {
 		js.stop()
-		js.max = largeLimit
+		js.more = []string{fmt.Sprint("max_payload: ", largeLimit)}
 		js.start()
 	})
 	phase("sent again")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -147,8 +148,13 @@ func (r *reloaded) refused(want string) {
 // connections returns the ids of the connections of a sink to a server.
 func connections(t *testing.T, js *jetStream, sink string) string {
 	t.Helper()
-	all, err := js.srv.Connz(&server.ConnzOptions{})
+	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/connz", js.monitor))
 	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var all server.Connz
+	if err := json.NewDecoder(response.Body).Decode(&all); err != nil {
 		t.Fatal(err)
 	}
 	ids := ""

@@ -8,32 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 )
-
-// natsVariable has the name of a configuration file if this process is a member of a cluster, not a test.
-const natsVariable = "DELTABRIDGE_TEST_NATS_MEMBER"
-
-// serveNATS runs a member of a cluster until a signal ends the process. It returns why it can't.
-func serveNATS(file string) error {
-	options, err := server.ProcessConfigFile(file)
-	if err != nil {
-		return err
-	}
-	srv, err := server.NewServer(options)
-	if err != nil {
-		return err
-	}
-	srv.Start()
-	srv.WaitForShutdown()
-	return nil
-}
 
 // startJetStreamCluster starts a cluster of three servers, each of which is a process.
 func startJetStreamCluster(t *testing.T) []*jetStream {
@@ -62,18 +44,26 @@ func startJetStreamCluster(t *testing.T) []*jetStream {
 	return members
 }
 
-// startProcess starts a member of a cluster.
-func (js *jetStream) startProcess() {
+// start starts the server, and waits until it listens.
+func (js *jetStream) start() {
 	js.t.Helper()
+	lines := slices.Concat(js.more, []string{
+		"server_name: " + js.name(),
+		fmt.Sprintf("listen: %q", js.addr()),
+		fmt.Sprintf("http: \"127.0.0.1:%d\"", js.monitor),
+		fmt.Sprintf("jetstream {store_dir: %q}", filepath.Join(js.dir, "store")),
+	})
+	if js.routes != nil {
+		routes := strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", js.routes), "[]"), " ", ", ")
+		lines = append(lines, fmt.Sprintf("cluster {name: e2e, listen: \"127.0.0.1:%d\", routes: [%s]}", js.route, routes))
+	}
 	config := filepath.Join(js.dir, "nats.conf")
-	text := fmt.Sprintf("server_name: %s\nlisten: %q\njetstream {store_dir: %q}\n"+
-		"cluster {name: e2e, listen: \"127.0.0.1:%d\", routes: [%s]}\n", js.name(), js.addr(), filepath.Join(js.dir, "store"),
-		js.route, strings.ReplaceAll(strings.Trim(fmt.Sprintf("%q", js.routes), "[]"), " ", ", "))
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(config, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 		js.t.Fatal(err)
 	}
-	js.process = exec.Command(os.Args[0])
-	js.process.Env = append(os.Environ(), natsVariable+"="+config, "GOGC=400") // less work for the garbage collector
+	js.process = exec.Command(natsBinary, "--config", config, "--log", filepath.Join(js.dir, "nats.log"))
+	// Less work for the garbage collector; and what a test sets for the bridge is not for the server.
+	js.process.Env = append(os.Environ(), "GOGC=400", "GODEBUG=")
 	js.process.Stderr = js.t.Output()
 	js.process.SysProcAttr = childAttr()
 	if err := js.process.Start(); err != nil {
@@ -88,13 +78,16 @@ func (js *jetStream) startProcess() {
 	})
 }
 
-// name is that of a member of a cluster.
+// stop ends the server in order.
+func (js *jetStream) stop() { js.end(syscall.SIGTERM) }
+
+// name is the name of the server.
 func (js *jetStream) name() string { return "e2e-" + itoa(js.port) }
 
-// kill ends a member of a cluster as a failure of its node would.
+// kill ends the server as a failure of its node would.
 func (js *jetStream) kill() { js.end(syscall.SIGKILL) }
 
-// end sends a signal to a member of a cluster that runs, and waits until it has ended.
+// end sends a signal to the server if it runs, and waits until it has ended.
 func (js *jetStream) end(s syscall.Signal) {
 	if js.process != nil {
 		_ = js.process.Process.Signal(s)
