@@ -51,7 +51,7 @@ func TestCutOff(t *testing.T) { // alone: it runs six brokers
 			b.waitLeader()
 		}
 	}
-	changes := startChanges(t, r.cs, r.namespace, 60, 150, r.resources...)
+	changes := startChanges(t, r.cs, r.namespace, 60, scale.Of(60, 150), r.resources...)
 	delivered, probed := watchPauses(t, r.js[0], "k8s.>"), watchProbe(t, r.js[0])
 	for range scale.Of(1, 3) {
 		for _, c := range cuts()[:scale.Of(3, 6)] {

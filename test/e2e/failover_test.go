@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/test/scale"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -162,7 +163,7 @@ func (r *replicated) failOver(log stateLog, rounds int) {
 	all := newReplicas(t, r.c.Kubeconfig(), r.namespace, log.config, r.configWithWindow())
 	leader := all.start()
 	leader.waitLeader()
-	changes := startChanges(t, r.cs, r.namespace, 60, 150, r.resources...)
+	changes := startChanges(t, r.cs, r.namespace, 60, scale.Of(60, 150), r.resources...)
 	delivered := watchPauses(t, r.js[0], "k8s.>")
 	standby := all.start()
 	takeOver := func(what string, fail func() (end func())) {

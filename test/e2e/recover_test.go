@@ -33,7 +33,8 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 	// Most writes are elsewhere, so that the position of the watch is behind the last one when the API server is killed,
 	// and its successor can't continue the watch.
 	other := newNamespace(t, cs)
-	elsewhere := []*randomChanges{startChanges(t, cs, other, 50, 200), startChanges(t, cs, other, 50, 200)}
+	perSecond := scale.Of(75, 200)
+	elsewhere := []*randomChanges{startChanges(t, cs, other, 50, perSecond), startChanges(t, cs, other, 50, perSecond)}
 	var answered []time.Time
 	for range restarts {
 		before := changes.made.Load()

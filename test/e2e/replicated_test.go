@@ -17,6 +17,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // replicated are a JetStream and a Kafka of three nodes each, and the namespace whose objects a bridge sends there. Two
@@ -118,7 +119,7 @@ func (r *replicated) startChanges(resources ...string) *randomChanges {
 	if len(resources) == 0 {
 		resources = r.resources
 	}
-	return startChanges(r.t, r.cs, r.namespace, 60, 75, resources...)
+	return startChanges(r.t, r.cs, r.namespace, 60, scale.Of(40, 75), resources...)
 }
 
 // stopNodes stops two of three nodes of each broker, so that neither accepts anything, and waits until each sink spills.

@@ -145,7 +145,7 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 	run("log in a Kafka that fails", func(next *replicated) { next.failOver(next.kafkaLog(), scale.Of(1, 10)) })
 	if !scale.Long() {
 		run("log in JetStream", func(next *replicated) {
-			next.takeOver(next.jetStreamLog(), 200, []string{"killed", "stopped", "hangs"})
+			next.takeOver(next.jetStreamLog(), 75, []string{"killed", "stopped", "hangs"})
 		})
 		return
 	}
