@@ -175,6 +175,7 @@ func (b *Broker) commonProperties(keyStore string) []string {
 		// How long the controller takes a killed broker for alive, and refuses its next life.
 		"broker.session.timeout.ms=3000",
 		"broker.heartbeat.interval.ms=500",
+		"metadata.max.idle.interval.ms=0", // nothing is written while nothing changes
 		"num.network.threads=2",
 		"num.io.threads=2",
 		// Compaction soon after there is something to compact. The buffer's default is 128 MiB of heap.
