@@ -222,9 +222,15 @@ func (j *sinkJudge) lost(r *Rev, class Class, format string, args ...any) {
 	j.dropped[r.Resource][r] = true
 }
 
-// drops compares what was dropped with what gap events say.
+// drops compares what was dropped with what gap events say. A state that a later one replaced was not dropped: that one
+// was, or has arrived.
 func (j *sinkJudge) drops() {
 	for resource, revs := range j.dropped {
+		last := map[string]int64{}
+		for r := range revs {
+			last[r.UID] = max(last[r.UID], r.RV)
+		}
+		maps.DeleteFunc(revs, func(r *Rev, _ bool) bool { return r.RV < last[r.UID] && j.replaceable(r) })
 		announced := 0
 		for _, g := range j.gaps {
 			if g.Gap.Resource == resource && g.Gap.Reason == "overflow" {
@@ -291,23 +297,26 @@ func (j *sinkJudge) required(r *Rev) (state, leave bool) {
 
 // excused reports whether a required revision may be missing.
 func (j *sinkJudge) excused(r *Rev) bool {
-	handlers := j.handlers(r)
-	replaceable := func(p *Process) bool { // by a later state
-		s := p.Config.At(j.dest)
-		// An object that has left counts as known if the bridge did not see that, or forgot that it sent the leave.
-		known := p.Config.passes(j.dest, r.prev) || r.prev != nil && j.inGap(r.prev) || j.unknown(j.before(r))
-		return s != nil && (s.Overflow == "compact" || s.Filter.Debounce > 0 && known)
-	}
-	if last := j.newest[r.UID]; last != nil && last.RV > r.RV && slices.ContainsFunc(handlers, replaceable) {
+	if last := j.newest[r.UID]; last != nil && last.RV > r.RV && j.replaceable(r) {
 		return true
 	}
 	if j.inGap(r) {
 		return true
 	}
 	return slices.ContainsFunc(
-		handlers,
+		j.handlers(r),
 		func(p *Process) bool { listed, ready := j.lists(p, r); return listed && r.end() <= ready },
 	)
+}
+
+// replaceable reports whether a later state of the object may be sent in place of a revision.
+func (j *sinkJudge) replaceable(r *Rev) bool {
+	return slices.ContainsFunc(j.handlers(r), func(p *Process) bool {
+		s := p.Config.At(j.dest)
+		// An object that has left counts as known if the bridge did not see that, or forgot that it sent the leave.
+		known := p.Config.passes(j.dest, r.prev) || r.prev != nil && j.inGap(r.prev) || j.unknown(j.before(r))
+		return s != nil && (s.Overflow == "compact" || s.Filter.Debounce > 0 && known)
+	})
 }
 
 // inGap reports whether a state existed only between the resourceVersions of a gap event.

@@ -66,6 +66,29 @@ func TestJudgeDebounce(t *testing.T) {
 	}
 }
 
+// Of several updates of an object, debounce sends one. If that one was dropped, the gap event counts one.
+func TestJudgeDebounceAndDrops(t *testing.T) {
+	for name, c := range map[string]struct {
+		debounce time.Duration
+		words    string
+		gap      string
+		want     []Class
+	}{
+		"the last of three":   {time.Second, "x x x x", "gap overflow 2 4 1", nil},
+		"without debounce":    {0, "x x x x", "gap overflow 2 4 1", []Class{Missing}},
+		"none is counted":     {time.Second, "x x x x", "gap overflow 2 4 0", []Class{Missing}},
+		"of another object":   {time.Second, "x x x y y", "gap overflow 2 5 1", []Class{Missing}},
+		"of each of them one": {time.Second, "x x x y y", "gap overflow 2 5 3", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sink := stream(Filter{Debounce: c.debounce})
+			sink.Overflow = "drop-oldest"
+			s := tell(t, c.words, sink)
+			s.process(0, 0, "", s.config()).fault(Hang, "s", 1, 5).got("s", "added 1", c.gap).ends(c.want...)
+		})
+	}
+}
+
 // A state in a list waits like an update, and can be replaced, if the bridge forgot that the object had left, or did not
 // see it.
 func TestJudgeDebounceInAList(t *testing.T) {
