@@ -235,7 +235,14 @@ func (r *running) push(t *testing.T, ms []*event.Message) {
 	}
 }
 
-// finish closes the queue and waits until all messages are delivered.
+// awaitDelivery waits until the destination has everything. A server that has just started may not have all its parts:
+// their events are parked for a moment.
+func (r *running) awaitDelivery(t *testing.T) {
+	t.Helper()
+	await(t, "all events at the broker", func() bool { return r.queue.Stats().Items == 0 && r.Parked.Empty() })
+}
+
+// finish closes the queue and waits until all messages are delivered or parked.
 func (r *running) finish(t *testing.T) {
 	t.Helper()
 	r.queue.Close()
@@ -293,6 +300,7 @@ func testAwayAtStart(t *testing.T, _ Harness, d Destination) {
 		t.Error("connected to a broker that is away")
 	}
 	broker.Start(t)
+	r.awaitDelivery(t)
 	r.finish(t)
 	if !r.Connected() || r.Status() != "ok" {
 		t.Errorf("after the start: connected %v, status %q", r.Connected(), r.Status())
@@ -324,7 +332,7 @@ func testRestartUnderLoad(t *testing.T, _ Harness, d Destination) {
 		broker.Start(t)
 		load(20)
 	}
-	await(t, "all events at the broker", func() bool { return r.queue.Stats().Items == 0 && r.Parked.Empty() })
+	r.awaitDelivery(t)
 	r.finish(t)
 	expect(t, d.Records(t), sent, true)
 }
