@@ -161,7 +161,9 @@ func find(dir, name string) (path string, ok bool) {
 }
 
 var (
-	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	link         = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	notInAnchors = regexp.MustCompile(`[^\pL\pN\s_-]`)
+	ownAnchor    = regexp.MustCompile(`(?:id|name)="([^"]+)"`)
 	// repository matches the links of the chart's README, which is also read outside of the repository.
 	repository = regexp.MustCompile(`^https://github\.com/deltabridge/deltabridge/(?:blob|tree)/(?:main|v[^/]+)/(.+)`)
 )
@@ -183,6 +185,13 @@ func TestLinks(t *testing.T) {
 	if err != nil || len(pages) < 20 {
 		t.Fatalf("found %d pages: %v", len(pages), err)
 	}
+	known := map[string][]string{} // the anchors of each page that a link names
+	anchorsOf := func(path string) []string {
+		if known[path] == nil {
+			known[path] = anchors(t, path)
+		}
+		return known[path]
+	}
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
@@ -200,7 +209,7 @@ func TestLinks(t *testing.T) {
 			}
 			if _, err := os.Stat(path); err != nil {
 				t.Errorf("%s: %s does not exist", page, m[1])
-			} else if fragment != "" && filepath.Ext(path) == ".md" && !slices.Contains(anchors(t, path), fragment) {
+			} else if fragment != "" && filepath.Ext(path) == ".md" && !slices.Contains(anchorsOf(path), fragment) {
 				t.Errorf("%s: %s: there is no such heading", page, m[1])
 			}
 		}
@@ -216,17 +225,20 @@ func anchors(t *testing.T, path string) (all []string) {
 	}
 	for line := range strings.Lines(string(text)) {
 		if heading, ok := strings.CutPrefix(strings.TrimLeft(line, "#"), " "); ok && strings.HasPrefix(line, "#") {
-			heading = regexp.MustCompile(`[^\pL\pN\s_-]`).ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
+			heading = notInAnchors.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), "")
 			all = append(all, strings.ReplaceAll(heading, " ", "-"))
 		}
-		for _, m := range regexp.MustCompile(`(?:id|name)="([^"]+)"`).FindAllStringSubmatch(line, -1) {
+		for _, m := range ownAnchor.FindAllStringSubmatch(line, -1) {
 			all = append(all, m[1])
 		}
 	}
 	return all
 }
 
-var testName = regexp.MustCompile("`(Test[A-Z]\\w*)`")
+var (
+	testName = regexp.MustCompile("`(Test[A-Z]\\w*)`")
+	testFunc = regexp.MustCompile(`func (Test\w+)\(|t\.Run\("(Test\w+)"`)
+)
 
 // TestNamesOfTests: each test that a page names exists.
 func TestNamesOfTests(t *testing.T) {
@@ -237,7 +249,7 @@ func TestNamesOfTests(t *testing.T) {
 				return err
 			}
 			text, err := os.ReadFile(path)
-			for _, m := range regexp.MustCompile(`func (Test\w+)\(|t\.Run\("(Test\w+)"`).FindAllStringSubmatch(string(text), -1) {
+			for _, m := range testFunc.FindAllStringSubmatch(string(text), -1) {
 				exist[m[1]+m[2]] = true
 			}
 			return err
