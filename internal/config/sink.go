@@ -41,7 +41,8 @@ type Sink struct {
 	// became null from a removed key.
 	Patch event.Patch `yaml:"patch" default:"json" enum:"json merge" example:"merge"`
 	// The CloudEvents content mode. `binary`: the attributes are headers, and the body is the data. `structured`: the
-	// body is the whole event as JSON. It cannot be set with `kafka.avro`.
+	// body is the whole event as JSON. With
+	// `kafka.schemaRegistry`, its `format` requires one of them.
 	Content event.Content `yaml:"content" default:"binary" enum:"binary structured" example:"structured"`
 	// How the bridge sends secret values: the values in Secrets and in the annotation `last-applied-configuration`, and
 	// the values that `redact` selects. `fingerprint`: each value is replaced with a keyed fingerprint, which shows

@@ -11,6 +11,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka"
 )
 
 // leastResync is the minimum resync interval. With shorter intervals, the sink would re-send objects almost
@@ -24,9 +25,7 @@ func (s *Sink) validate(at *strictyaml.Section) {
 	}
 	validateFilters(at, s.Filters)
 	s.validatePayload(at)
-	if s.Kafka != nil && s.Kafka.Avro != nil && at.Has("content") {
-		at.Report("content", "has no effect with kafka.avro, which has the attributes as fields", "remove it")
-	}
+	s.validateContent(at)
 	if s.Resync > 0 && s.Resync < leastResync {
 		at.Report("resync", fmt.Sprintf("is less than %v: the bridge would re-send all objects continuously", leastResync),
 			"write 6h, or 0s for never")
@@ -38,6 +37,21 @@ func (s *Sink) validate(at *strictyaml.Section) {
 	}
 	s.validateEnrich(at)
 	s.validateDestinations(at)
+}
+
+// validateContent reports a content mode that the format of a schema registry does not have.
+func (s *Sink) validateContent(at *strictyaml.Section) {
+	if s.Kafka == nil || s.Kafka.SchemaRegistry == nil {
+		return
+	}
+	switch format := s.Kafka.SchemaRegistry.Format; {
+	case format == kafka.FormatAvro && at.Has("content"):
+		at.Report("content", "has no effect with the format avro of kafka.schemaRegistry, which has the attributes as fields",
+			"remove it")
+	case format == kafka.FormatJSON && s.Content != event.ContentStructured && at.Fine("content"):
+		at.Report("content", "must be structured with the format json of kafka.schemaRegistry, whose schema describes the "+
+			"whole event", "write content: structured")
+	}
 }
 
 // leastProgress is the minimum interval of progress events.

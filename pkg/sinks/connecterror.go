@@ -12,7 +12,7 @@ const (
 	StepProtocol     = "protocol"     // the server speaks the broker's protocol in a supported version
 	StepAuthenticate = "authenticate" // the server accepts the credentials
 	StepAuthorize    = "authorize"    // the user has the required permissions
-	StepSchema       = "schema"       // Kafka with Avro: the schema registry has the schema, or accepts it
+	StepSchema       = "schema"       // Kafka: the schema registry has the schema, or accepts it
 	StepTopic        = "topic"        // Kafka: the topic exists and meets the requirements
 	StepStream       = "stream"       // NATS: the stream exists and meets the requirements
 	StepName         = "cluster name" // no other cluster writes to the destination under this cluster's name

@@ -62,7 +62,7 @@ func TestPorts(t *testing.T) {
 		`{"oversize": "claimCheck", "claimCheck": {"bucket": "b", "nats": {"url": "nats://c:4333,nats://d"}}, "kafka": {"brokers": ["a:9092"]}}`: {4222, 4333, 9092},
 		`{"kafka": {"brokers": ["a:9092"], "sasl": {"oauth": {"tokenUrl": "https://b/token"}}}}`:                                                 {443, 9092},
 		`{"kafka": {"brokers": ["a:9092"], "sasl": {"oauth": {"tokenUrl": "https://b:8443/a:1/token?b=c"}}}}`:                                    {8443, 9092},
-		`{"kafka": {"brokers": ["a:9092"], "avro": {"registryUrl": "http://b:8081/apis"}}}`:                                                      {8081, 9092},
+		`{"kafka": {"brokers": ["a:9092"], "schemaRegistry": {"url": "http://b:8081/apis", "format": "avro"}}}`:                                  {8081, 9092},
 		`{"stdout": {}, "log": {"nats": {"url": "nats://a:4333,tls://b"}}}`:                                                                      {4222, 4333},
 		`{"nats": {"url": "nats://${HOST}:4333,${URL},nats://a:${PORT}"}}`:                                                                       {4333},
 		`{"kafka": {"brokers": ["${HOST}:9092", "a:${PORT}", "${ADDRESS}"]}}`:                                                                    {9092},

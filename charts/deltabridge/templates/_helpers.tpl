@@ -200,7 +200,7 @@ config:
 {{- $ports = append $ports (int .) }}
 {{- end }}
 {{- end }}
-{{- range compact (list (dig "kafka" "sasl" "oauth" "tokenUrl" "" .) (dig "kafka" "avro" "registryUrl" "" .)) }}
+{{- range compact (list (dig "kafka" "sasl" "oauth" "tokenUrl" "" .) (dig "kafka" "schemaRegistry" "url" "" .)) }}
 {{- $port := regexFind ":[0-9]+$" (regexFind "^[a-z]+://[^/?]+" .) | trimPrefix ":" }}
 {{- $ports = append $ports ($port | default (ternary 80 443 (hasPrefix "http:" .)) | int) }}
 {{- end }}

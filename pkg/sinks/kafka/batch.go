@@ -5,17 +5,23 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/registry"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaread"
 )
+
+// headerSchemaID is the header that contains the encoded id of the schema of a JSON value. Source: Confluent's
+// serializers, HeaderSchemaIdSerializer.
+const headerSchemaID = "__value_schema_id"
 
 // batch encodes the messages for one partition as one record batch. The zero value is ready for Reset.
 type batch struct {
 	wire.Batch
 
-	encoded []byte // the value of a message in structured mode or in Avro
-	schema  int    // the id of the Avro schema, or 0 if values are JSON
-	writer  string // identifies the sink in the records (sinks.Mark); empty if it does not read them back
+	encoded []byte          // the value of a message in structured mode or in Avro
+	format  registry.Format // empty if values have no schema
+	schema  string          // the encoded id of the schema of values
+	writer  string          // identifies the sink in the records (sinks.Mark); empty if it does not read them back
 	marks   sinks.Marks
 	bare    bool // reports whether only the tombstones of messages are added
 }
@@ -38,10 +44,15 @@ func (b *batch) add(m *event.Message, tombstone bool, limit int) bool {
 }
 
 func (b *batch) appendEvent(m *event.Message) {
+	if b.format == registry.FormatJSON && !m.Structured { // It is on disk since before the configuration was changed.
+		structured := *m
+		structured.Structured = true
+		m = &structured
+	}
 	value := m.Data
 	switch {
-	case b.schema != 0:
-		b.encoded = m.AppendAvro(kafkaread.AppendSchemaID(b.encoded[:0], b.schema))
+	case b.format == registry.FormatAvro:
+		b.encoded = m.AppendAvro(append(b.encoded[:0], b.schema...))
 		value = b.encoded
 	case m.Structured:
 		b.encoded = m.AppendStructured(b.encoded[:0])
@@ -55,14 +66,17 @@ func (b *batch) appendEvent(m *event.Message) {
 // by which the record is found again.
 func (b *batch) headers(m *event.Message, add wire.AddHeader) {
 	contentType := m.ContentType()
-	if b.schema != 0 {
+	if b.format == registry.FormatAvro {
 		contentType = kafkaread.ContentTypeAvro
 	}
 	add("", kafkaread.HeaderContentType, contentType)
+	if b.format == registry.FormatJSON {
+		add("", headerSchemaID, b.schema)
+	}
 	if mark := b.marks.Of(b.writer, m); mark != "" {
 		add("", sinks.MarkHeader, mark)
 	}
-	if m.Structured || b.schema != 0 {
+	if m.Structured || b.format != "" {
 		if b.writer != "" {
 			identify(m, add)
 		}

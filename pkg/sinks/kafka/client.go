@@ -36,8 +36,8 @@ func (cfg *Config) wire() *wire.Config {
 // checkFiles returns an error if a certificate, key or password file is unreadable or invalid.
 func (cfg *Config) checkFiles() error {
 	err := cfg.wire().CheckFiles()
-	if cfg.Avro != nil {
-		err = errors.Join(err, cfg.Avro.CheckFiles())
+	if cfg.SchemaRegistry != nil {
+		err = errors.Join(err, cfg.SchemaRegistry.CheckFiles())
 	}
 	return err
 }

@@ -43,9 +43,9 @@ type Config struct {
 	Tombstones bool `yaml:"tombstones" default:"false" example:"true"`
 	// Creates topics that do not exist. If this is not set, the topics must exist.
 	CreateTopics *CreateTopics `yaml:"createTopics"`
-	// Sends the value of each record in Avro, with the id of its schema in a schema registry: see docs/events.md#avro. If
-	// it is not set, values are JSON, as `content` selects.
-	Avro *AvroConfig `yaml:"avro"`
+	// Registers the schema of values in a schema registry, and sends its id in each record: see
+	// docs/events.md#schema-registry. If it is not set, values are JSON without a registry, as `content` selects.
+	SchemaRegistry *SchemaRegistry `yaml:"schemaRegistry"`
 	// The maximum duration of a request to a broker or to the schema registry, including opening the connection.
 	RequestTimeout time.Duration `yaml:"requestTimeout" default:"15s" min:"100ms" max:"10m" example:"30s"`
 	// TLS settings. The bridge opens new connections when a certificate, key or password file changes.
@@ -82,8 +82,14 @@ type CreateTopics = wire.NewTopic
 // SASLConfig configures how the bridge authenticates to the brokers.
 type SASLConfig = wire.SASL
 
-// AvroConfig configures the schema registry of a sink that sends Avro.
-type AvroConfig = registry.Config
+// SchemaRegistry configures the schema registry in which the sink registers the schema of its values.
+type SchemaRegistry = registry.Config
+
+// The formats of values with a schema registry.
+const (
+	FormatAvro = registry.FormatAvro
+	FormatJSON = registry.FormatJSON
+)
 
 // codecOf returns the codec for a compression type, or nil for none.
 func codecOf(compression string) compress.Codec {
@@ -117,7 +123,7 @@ func (cfg *Config) Letters(_ string, to *sinks.LetterPlace) sinks.Config {
 		return nil
 	}
 	c := *cfg
-	c.Topic, c.Tombstones, c.Avro, c.control, c.role = to.Topic, false, nil, "", deadLetters
+	c.Topic, c.Tombstones, c.SchemaRegistry, c.control, c.role = to.Topic, false, nil, "", deadLetters
 	if c.CreateTopics != nil { // A compacted topic would lose dead letters.
 		c.CreateTopics = &CreateTopics{
 			Partitions: 1, ReplicationFactor: c.CreateTopics.ReplicationFactor,

@@ -112,13 +112,14 @@
 // The sink fences all these partitions, as before an event, but does not wait for the fences. If it is not known
 // whether a progress event was written, the partition is settled before the next event, like after any batch in doubt.
 //
-// # Avro
+// # Schema registry
 //
-// With Config.Avro, each value is an Avro record in the Confluent wire format, which contains the id of its schema in a
-// schema registry. The headers are those of structured mode. Before the sink writes to a topic for the first time, it
-// requests the id, in the background: a topic whose schema the registry does not accept is an unavailable part of the
-// destination. The sink never requests the id again, so it can repeat a batch unchanged. Dead letters stay JSON. ADR 41
-// explains why.
+// With Config.SchemaRegistry, each value has the id of its schema in a schema registry. In the format avro, the value
+// is an Avro record in the Confluent wire format, which begins with the id. In the format json, the value is that of
+// structured mode, and the id is in a header. The other headers are those of structured mode. Before the sink writes to
+// a topic for the first time, it requests the id, in the background: a topic whose schema the registry does not accept
+// is an unavailable part of the destination. The sink never requests the id again, so it can repeat a batch unchanged.
+// Dead letters have no schema. ADR 41 explains why.
 //
 // # Topics
 //

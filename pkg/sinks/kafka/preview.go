@@ -7,6 +7,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/registry"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
@@ -46,8 +47,8 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	var b batch
 	b.Reset(time.Now())
 	b.writer = s.fences.writer()
-	if s.registry != nil {
-		b.schema = 1 // Each id has the same size.
+	if b.format = s.format; b.format != "" {
+		b.schema = registry.ID{}.Encode() // It has the size of any id, except that a GUID has twelve bytes more.
 	}
 	p.Tombstone = s.tombstone(m)
 	b.add(m, p.Tombstone, 0)
@@ -57,7 +58,9 @@ func (s *Sink) render(p *diagnose.Placement, m *event.Message) error {
 	}
 	p.Size = int64(len(out) - wire.SizePrefix)
 	b.headers(m, func(prefix, name, value string) {
-		p.Headers = append(p.Headers, diagnose.Header{Name: prefix + name, Value: value})
+		if name != headerSchemaID { // Its value is not known.
+			p.Headers = append(p.Headers, diagnose.Header{Name: prefix + name, Value: value})
+		}
 	})
 	return nil
 }

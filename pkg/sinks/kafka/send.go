@@ -257,7 +257,7 @@ func (w *work) fill(p *partition) bool {
 	p.batch, p.n = w.s.batches.Get().(*batch), 0
 	p.batch.Reset(time.Now())
 	p.batch.writer, p.batch.bare = w.s.fences.writer(), w.s.control.burying
-	p.batch.schema = p.topic.schema
+	p.batch.schema, p.batch.format = p.topic.schema, w.s.format
 	for p.n < limit {
 		m := w.batch[p.queue[p.n]]
 		if !p.batch.add(m, w.s.tombstone(m), limitBytes) {

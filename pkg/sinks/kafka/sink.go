@@ -30,7 +30,8 @@ type Sink struct {
 	client   *wire.Client
 	create   *wire.NewTopic // If it is nil, missing topics are not created.
 	control  control
-	registry *registry.Client // nil if values are JSON
+	registry *registry.Client // nil if values have no schema
+	format   registry.Format  // of values; empty if they have no schema
 	pinged   bool             // reports whether the registry has answered
 
 	topics   map[string]*topic
@@ -69,8 +70,8 @@ func New(cfg Config) (*Sink, error) {
 	s.parts = !template.Uses("version") && !template.Uses("uid") && !template.Uses("operation")
 	s.fences.open()
 	s.control = newControl(&s.cfg, template)
-	if cfg.Avro != nil {
-		s.registry = &registry.Client{Config: *cfg.Avro, Timeout: cfg.RequestTimeout}
+	if r := cfg.SchemaRegistry; r != nil {
+		s.registry, s.format = &registry.Client{Config: *r, Timeout: cfg.RequestTimeout}, r.Format
 	}
 	s.client = wire.New(s.cfg.wire())
 	s.Names = kafkaread.Names{Client: s.client, Template: template.String()}
@@ -81,7 +82,7 @@ func New(cfg Config) (*Sink, error) {
 }
 
 // Connect returns nil when a broker has answered and has authenticated the sink. If all objects go to one topic, this
-// topic must also exist. If values are Avro, the schema registry must have answered once.
+// topic must also exist. The schema registry, if there is one, must have answered once.
 func (s *Sink) Connect(ctx context.Context) error {
 	if _, err := s.client.Topics(ctx); err != nil {
 		return err

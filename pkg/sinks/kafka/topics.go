@@ -33,9 +33,9 @@ type topic struct {
 	// added since an earlier process wrote to them, or since a batch is in doubt, so that many events go to another
 	// partition.
 	unread  []*partition
-	schema  int     // the id of the schema of its values; 0 if it is not known, or if values are JSON
+	schema  string  // the encoded id of the schema of its values; empty if it is not known, or if they have none
 	naming  *naming // the request for schema that is running, or nil
-	unnamed error   // why schema is not known although values are Avro, or nil
+	unnamed error   // why schema is not known although values have one, or nil
 
 	readFor    int // the number of partitions for which unread is known to be empty
 	unroutable partition

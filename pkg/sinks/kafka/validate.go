@@ -14,8 +14,8 @@ import (
 // Validate implements [sinks.Config].
 func (cfg *Config) Validate(at *strictyaml.Section) {
 	cfg.wire().Validate(at)
-	if cfg.Avro != nil && at.Fine("avro") {
-		cfg.Avro.Validate(at.At("avro"))
+	if cfg.SchemaRegistry != nil && at.Fine("schemaRegistry") {
+		cfg.SchemaRegistry.Validate(at.At("schemaRegistry"))
 	}
 	topic := sinks.CheckTemplate(at, "topic", cfg.Topic, event.EscapeTopic, defaults().Topic)
 	if topic != nil && cfg.Tombstones && topic.Uses("operation") {

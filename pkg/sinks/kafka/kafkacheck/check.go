@@ -24,7 +24,7 @@ type Check struct {
 	// Control is the topic of control events. It is nil if they go to Topic. CreateControl is Create for this topic.
 	Control       *event.Template
 	CreateControl *wire.NewTopic
-	// Registry is the schema registry. It is nil if values are JSON.
+	// Registry is the schema registry. It is nil if values have no schema.
 	Registry *registry.Client
 
 	control bool // reports whether Topic is for control events only

@@ -1,7 +1,6 @@
 package kafkaread
 
 import (
-	"encoding/binary"
 	"errors"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -16,11 +15,6 @@ const (
 	magicByte    = 0
 	schemaIDSize = 4
 )
-
-// AppendSchemaID appends what an Avro value in the Confluent wire format begins with.
-func AppendSchemaID(dst []byte, id int) []byte {
-	return binary.BigEndian.AppendUint32(append(dst, magicByte), uint32(id))
-}
 
 // parseAvro parses a value in the Confluent wire format. It ignores the id of the schema: it knows the schema, to which
 // later versions only append fields.

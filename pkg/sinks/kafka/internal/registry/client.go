@@ -11,7 +11,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/sr"
 
-	"github.com/deltabridge/deltabridge/docs/schemas"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
@@ -26,28 +25,29 @@ type Client struct {
 // Subject returns the subject of the schema of the values in a topic.
 func Subject(topic string) string { return topic + "-value" }
 
-// Schema returns the schema of events.
-func Schema() sr.Schema { return sr.Schema{Schema: schemas.Avro(), Type: sr.TypeAvro} }
-
-// Ping returns nil if the registry answers, accepts the credentials, and supports Avro.
+// Ping returns nil if the registry answers, accepts the credentials, and supports the format.
 func (c *Client) Ping(ctx context.Context) error {
 	return c.request(ctx, "", func(ctx context.Context, r *sr.Client) error {
 		types, err := r.SupportedTypes(ctx)
-		if err == nil && !slices.Contains(types, sr.TypeAvro) {
-			err = errors.New("it does not support Avro")
+		if schema := c.Format.schema(); err == nil && !slices.Contains(types, schema.Type) {
+			err = errors.New("it does not support " + schema.kind)
 		}
 		return err
 	})
 }
 
-// Lookup returns the id of the schema of a topic. It returns 0 if the registry does not have the schema for this topic.
-func (c *Client) Lookup(ctx context.Context, topic string) (id int, err error) {
+// Lookup returns the id of the schema of a topic. It returns the zero value if the registry does not have the schema
+// for this topic.
+func (c *Client) Lookup(ctx context.Context, topic string) (id ID, err error) {
 	err = c.request(ctx, topic, func(ctx context.Context, r *sr.Client) error {
-		found, err := r.LookupSchema(ctx, Subject(topic), Schema())
+		found, err := r.LookupSchema(ctx, Subject(topic), c.Format.schema().Schema)
 		if isUnknown(err) {
 			return nil
 		}
-		id = found.ID
+		id.Number = found.ID
+		if c.Format == FormatJSON { // The Confluent wire format, which Avro has, has no GUIDs.
+			id.GUID = found.GUID
+		}
 		return err
 	})
 	return id, err
@@ -55,15 +55,22 @@ func (c *Client) Lookup(ctx context.Context, topic string) (id int, err error) {
 
 // Register returns the id of the schema of a topic, and registers the schema if the registry does not have it for this
 // topic. Only registering requires the permission to write.
-func (c *Client) Register(ctx context.Context, topic string) (id int, err error) {
-	if id, err = c.Lookup(ctx, topic); err != nil || id != 0 {
+func (c *Client) Register(ctx context.Context, topic string) (id ID, err error) {
+	if id, err = c.Lookup(ctx, topic); err != nil || id.Number != 0 {
 		return id, err
 	}
 	err = c.request(ctx, topic, func(ctx context.Context, r *sr.Client) error {
-		id, err = r.RegisterSchema(ctx, Subject(topic), Schema(), -1, -1)
+		id.Number, err = r.RegisterSchema(ctx, Subject(topic), c.Format.schema().Schema, -1, -1)
 		return err
 	})
-	return id, err
+	if err != nil || c.Format == FormatAvro {
+		return id, err
+	}
+	found, err := c.Lookup(ctx, topic) // registries return the GUID only here
+	if err == nil && found.Number == 0 {
+		return id, nil
+	}
+	return found, err
 }
 
 // Compatible returns an error if the registry would not accept the schema for a topic, because of other schemas that
@@ -71,7 +78,7 @@ func (c *Client) Register(ctx context.Context, topic string) (id int, err error)
 func (c *Client) Compatible(ctx context.Context, topic string) error {
 	return c.request(ctx, topic, func(ctx context.Context, r *sr.Client) error {
 		const latest = -1
-		result, err := r.CheckCompatibility(ctx, Subject(topic), latest, Schema())
+		result, err := r.CheckCompatibility(ctx, Subject(topic), latest, c.Format.schema().Schema)
 		switch {
 		case isUnknown(err): // There is no other schema.
 			return nil
@@ -99,7 +106,7 @@ func (c *Client) request(ctx context.Context, topic string, do func(context.Cont
 	if err != nil {
 		return err
 	}
-	options := []sr.ClientOpt{sr.URLs(c.RegistryURL), sr.HTTPClient(client), sr.UserAgent("deltabridge")}
+	options := []sr.ClientOpt{sr.URLs(c.URL), sr.HTTPClient(client), sr.UserAgent("deltabridge")}
 	password, err := c.password()
 	if err != nil {
 		return err
@@ -121,7 +128,7 @@ func (c *Client) request(ctx context.Context, topic string, do func(context.Cont
 
 // explain returns the error of a failed request. It contains nothing of the response except the registry's message.
 func (c *Client) explain(ctx context.Context, session *access.Session, topic, password string, err error) error {
-	u, _ := url.Parse(c.RegistryURL) // the configuration is valid
+	u, _ := url.Parse(c.URL) // the configuration is valid
 	answer, answered := errors.AsType[*sr.ResponseError](err)
 	if !answered {
 		err = session.HTTPError(ctx, u.Host, keyURL, c.Timeout, err)
@@ -151,9 +158,13 @@ func (c *Client) explain(ctx context.Context, session *access.Session, topic, pa
 	case status == http.StatusForbidden:
 		e.Step = sinks.StepAuthorize
 		e.Remedy = fmt.Sprintf("give %s the permissions to read and write the subject %s, or register the schema that "+
-			"`bridge schema --event avro` prints", who, Subject(topic))
-	case status == http.StatusConflict:
+			"`bridge schema --event %s` prints", who, Subject(topic), c.Format.schema().name)
+	case status == http.StatusConflict && c.Format == FormatAvro:
 		e.Remedy = fmt.Sprintf("the subject %s has another schema: use another topic, or delete the subject", Subject(topic))
+	case status == http.StatusConflict:
+		e.Remedy = c.level(topic)
+	case status == http.StatusInternalServerError && c.Format == FormatJSON && topic != "":
+		e.Rejected, e.Remedy = false, c.level(topic) // Apicurio Registry 3.0 answers so instead of 409.
 	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests:
 		e.Rejected = false
 	case status == http.StatusNotFound, status < http.StatusBadRequest:
@@ -162,4 +173,11 @@ func (c *Client) explain(ctx context.Context, session *access.Session, topic, pa
 			"/apis/ccompat/v7"
 	}
 	return e
+}
+
+// level returns what to do if the registry does not accept a JSON Schema. To a registry, even a schema that only gets an
+// optional attribute is not compatible, because any other attribute was allowed before.
+func (c *Client) level(topic string) string {
+	return fmt.Sprintf("if the subject %s has the schema of another version of the bridge, set the compatibility level of "+
+		"the subject to NONE; if it has another schema, use another topic", Subject(topic))
 }

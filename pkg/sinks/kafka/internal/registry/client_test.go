@@ -39,22 +39,29 @@ func serve(t *testing.T, answers map[string]answer) (c *Client, address string) 
 		_, _ = io.WriteString(w, a.body) // fails if the client has gone
 	}))
 	t.Cleanup(server.Close)
-	c = &Client{Config: Config{RegistryURL: server.URL + "/api/"}, Timeout: 2 * time.Second}
+	c = &Client{Config: Config{URL: server.URL + "/api/", Format: FormatAvro}, Timeout: 2 * time.Second}
 	return c, server.Listener.Addr().String()
 }
 
 func TestRegister(t *testing.T) {
+	const found = `{"subject":"k8s.pods-value","id":7,"version":1,"guid":"01020304-0506-0708-090a-0b0c0d0e0f10"}`
 	for _, c := range []struct {
 		name    string
 		answers map[string]answer
 	}{
-		{"known", map[string]answer{lookup: {200, `{"subject":"k8s.pods-value","id":7,"version":1}`}}},
+		{"known", map[string]answer{lookup: {200, found}}},
 		{"new subject", map[string]answer{lookup: unknown, register: {200, `{"id":7}`}}},
 		{"new schema", map[string]answer{lookup: {404, `{"error_code":40403,"message":"Schema not found"}`}, register: {200, `{"id":7}`}}},
 	} {
 		client, _ := serve(t, c.answers)
-		if id, err := client.Register(t.Context(), "k8s.pods"); id != 7 || err != nil {
-			t.Errorf("%s: id %d, %v", c.name, id, err)
+		for _, client.Format = range []Format{FormatAvro, FormatJSON} {
+			want := "\x00\x00\x00\x00\x07"
+			if c.name == "known" && client.Format == FormatJSON {
+				want = "\x01\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10"
+			}
+			if id, err := client.Register(t.Context(), "k8s.pods"); id.Encode() != want || err != nil {
+				t.Errorf("%s, %s: id %x, %v", c.name, client.Format, id.Encode(), err)
+			}
 		}
 	}
 }
@@ -76,7 +83,7 @@ func TestErrors(t *testing.T) {
 		{"read only", map[string]answer{lookup: unknown, register: {403, `{"error_code":40301,"message":"s3cret is denied"}`}}, sinks.StepAuthorize, "", `answers 403 Forbidden: *** is denied; give user "bridge" the permissions to read and write the subject k8s.pods-value, or`, false},
 		{"incompatible", map[string]answer{lookup: unknown, register: {409, `{"error_code":409,"message":"Incompatible"}`}}, sinks.StepSchema, "", "answers 409 Conflict: Incompatible; the subject k8s.pods-value has another schema: use another topic", false},
 		{"frozen", map[string]answer{lookup: unknown, register: {422, `{"error_code":42205,"message":"Subject k8s.pods-value is in read-only mode"}`}}, sinks.StepSchema, "", "answers 422 Unprocessable Entity: Subject k8s.pods-value is in read-only mode", false},
-		{"another server", nil, sinks.StepProtocol, keyURL, "answers 404 Not Found; check that kafka.avro.registryUrl is the URL of a schema registry", false},
+		{"another server", nil, sinks.StepProtocol, keyURL, "answers 404 Not Found; check that kafka.schemaRegistry.url is the URL of a schema registry", false},
 		{"a login page", map[string]answer{lookup: {302, ""}}, sinks.StepProtocol, keyURL, "answers 302 Found; check that", false},
 		{"a page", map[string]answer{lookup: {200, "<html>"}}, sinks.StepProtocol, keyURL, "schema registry: unable to decode ok response body", false},
 		{"overloaded", map[string]answer{lookup: {503, "later"}}, sinks.StepSchema, "", "answers 503 Service Unavailable", true},
@@ -108,6 +115,9 @@ func TestPing(t *testing.T) {
 	if got.Step != sinks.StepProtocol || !strings.Contains(got.Text, "it does not support Avro") {
 		t.Errorf("%+v", got)
 	}
+	if client.Format = FormatJSON; client.Ping(t.Context()) != nil {
+		t.Error("it supports JSON Schema")
+	}
 	client.PasswordFile = "missing"
 	if got := sinktest.Blame(t, client.Ping(t.Context()), ""); got.Step != sinks.StepFiles || got.Key != keyPassword {
 		t.Errorf("%+v", got)
@@ -120,7 +130,7 @@ func TestUnreachable(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	t.Cleanup(server.Close)
 	t.Cleanup(func() { close(release) })
-	hanging := &Client{Config: Config{RegistryURL: server.URL}, Timeout: 50 * time.Millisecond}
+	hanging := &Client{Config: Config{URL: server.URL, Format: FormatAvro}, Timeout: 50 * time.Millisecond}
 	got := sinktest.Blame(t, hanging.Ping(t.Context()), server.Listener.Addr().String())
 	slow := strings.Contains(got.Text, "ADDR: connect: no answer within 50ms")
 	if got.Step != sinks.StepConnect || got.Key != keyURL || !slow {
@@ -129,7 +139,7 @@ func TestUnreachable(t *testing.T) {
 
 	secure := httptest.NewTLSServer(nil)
 	t.Cleanup(secure.Close)
-	client := &Client{Config: Config{RegistryURL: secure.URL}, Timeout: 2 * time.Second}
+	client := &Client{Config: Config{URL: secure.URL, Format: FormatAvro}, Timeout: 2 * time.Second}
 	got = sinktest.Blame(t, client.Ping(t.Context()), secure.Listener.Addr().String())
 	if got.Step != sinks.StepTLS || got.Key != tlsSection+".caFile" {
 		t.Errorf("%+v", got)
@@ -138,7 +148,7 @@ func TestUnreachable(t *testing.T) {
 	closed := httptest.NewServer(nil)
 	address := closed.Listener.Addr().String()
 	closed.Close()
-	client.RegistryURL = "http://" + address
+	client.URL = "http://" + address
 	got = sinktest.Blame(t, client.Ping(t.Context()), address)
 	if got.Step != sinks.StepConnect || got.Key != keyURL || !strings.Contains(got.Text, "nothing listens there") ||
 		strings.Contains(got.Text, "broker") {

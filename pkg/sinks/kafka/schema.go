@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/registry"
 )
 
 // errNaming means that the schema registry has not answered yet.
@@ -13,7 +15,7 @@ var errNaming = errors.New("waiting for the schema registry")
 type naming struct {
 	began time.Time
 	done  chan struct{}
-	id    int
+	id    registry.ID
 	err   error
 }
 
@@ -36,7 +38,7 @@ func (s *Sink) nameSchemas(ctx context.Context, topics []*topic) {
 		return
 	}
 	for _, t := range topics {
-		if t.schema == 0 && t.naming == nil && t.err == nil {
+		if t.schema == "" && t.naming == nil && t.err == nil {
 			t.naming = s.requestSchema(t.name)
 		}
 	}
@@ -44,9 +46,10 @@ func (s *Sink) nameSchemas(ctx context.Context, topics []*topic) {
 		switch {
 		case t.naming == nil:
 		case t.naming.wait(ctx):
-			t.schema, t.unnamed = t.naming.id, nil
-			if t.naming.err != nil {
+			if t.unnamed = nil; t.naming.err != nil {
 				t.unnamed = s.unavailable(t, t.naming.err)
+			} else {
+				t.schema = t.naming.id.Encode()
 			}
 			t.naming = nil
 		case t.unnamed == nil:
