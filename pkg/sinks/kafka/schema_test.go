@@ -284,11 +284,11 @@ func TestGUID(t *testing.T) {
 		Brokers: fake.ListenAddrs(), Topic: "t", Tombstones: true,
 		SchemaRegistry: &SchemaRegistry{URL: server.URL(), Format: FormatJSON},
 	})
-	binaryMode, structured := change(event.Added, "a", 1), change(event.Deleted, "a", 2)
+	binaryMode, structured := change(event.Added, "b", 3), change(event.Deleted, "a", 2)
 	structured.Structured = true
-	mustSend(t, s, binaryMode, structured)
+	mustSend(t, s, structured, binaryMode)
 	c := newSchemaConsumer(t, server.URL(), FormatJSON)
-	c.check(t, fake.ListenAddrs()[0], "t", binaryMode, structured, nil)
+	c.check(t, fake.ListenAddrs()[0], "t", structured, nil, binaryMode)
 	if known, err := c.SchemaByVersion(t.Context(), "t-value", -1); err != nil || known.GUID == "" {
 		t.Errorf("the registry has no GUID: %v", err)
 	}
@@ -342,7 +342,9 @@ func checkRead(t *testing.T, s *Sink) {
 
 // Dead letters have no schema, and control events have one.
 func TestSchemaOfOtherTopics(t *testing.T) {
-	cfg := &Config{Brokers: []string{"a:9092"}, Topic: "t", SchemaRegistry: &SchemaRegistry{URL: "http://a", Format: FormatJSON}}
+	cfg := &Config{
+		Brokers: []string{"a:9092"}, Topic: "t", SchemaRegistry: &SchemaRegistry{URL: "http://a", Format: FormatJSON},
+	}
 	letters, ok := cfg.Letters("s", &sinks.LetterPlace{Topic: "dead"}).(*Config)
 	if !ok || letters.SchemaRegistry != nil {
 		t.Errorf("the dead letters require %+v", letters.SchemaRegistry)

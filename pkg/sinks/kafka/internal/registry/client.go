@@ -175,9 +175,10 @@ func (c *Client) explain(ctx context.Context, session *access.Session, topic, pa
 	return e
 }
 
-// level returns what to do if the registry does not accept a JSON Schema. To a registry, even a schema that only gets an
-// optional attribute is not compatible, because any other attribute was allowed before.
+// level returns what to do if the registry does not accept a JSON Schema. To a registry, even a schema that only gets
+// an optional attribute is not compatible, because any other attribute was allowed before.
 func (c *Client) level(topic string) string {
-	return fmt.Sprintf("if the subject %s has the schema of another version of the bridge, set the compatibility level of "+
-		"the subject to NONE; if it has another schema, use another topic", Subject(topic))
+	const remedy = "if the subject %s has the schema of another version of the bridge, set the compatibility level of the " +
+		"subject to NONE; if it has another schema, use another topic"
+	return fmt.Sprintf(remedy, Subject(topic))
 }
