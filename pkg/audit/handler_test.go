@@ -101,7 +101,8 @@ func TestAccepted(t *testing.T) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	}
-	if counted.events != 6 || counted.batches != 3 || counted.bytes != int64(2*len(body)+len(listOf())) || counted.refused != nil {
+	if counted.events != 6 || counted.batches != 3 || counted.bytes != int64(2*len(body)+len(listOf())) ||
+		counted.refused != nil {
 		t.Errorf("%+v", counted)
 	}
 	if ids, _ := read(t, j, 1); len(ids) != 6 || !slices.Equal(ids[:3], ids[3:]) {
@@ -156,7 +157,8 @@ func TestRefused(t *testing.T) {
 			}
 			before := counted.refused[c.reason]
 			w := serve(h, r)
-			if text := w.Body.String(); w.Code != c.status || !strings.HasPrefix(text, c.text) || strings.Index(text, "\n") != len(text)-1 ||
+			if text := w.Body.String(); w.Code != c.status || !strings.HasPrefix(text, c.text) ||
+				strings.Index(text, "\n") != len(text)-1 ||
 				strings.Contains(text, token) {
 				t.Errorf("%d %s\nwant %d %s", w.Code, text, c.status, c.text)
 			}

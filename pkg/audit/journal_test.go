@@ -205,7 +205,7 @@ func TestReadWaits(t *testing.T) {
 // waitFor waits until so many calls of Append wait for the disk.
 func waitFor(t *testing.T, j *Journal, calls int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
 		j.mu.Lock()
 		n := len(j.waiting)
 		j.mu.Unlock()
@@ -226,7 +226,9 @@ func TestGroupCommit(t *testing.T) {
 	const calls = 20
 	results := make(chan error, calls)
 	for n := range calls {
-		go func() { results <- j.Append(t.Context(), []Event{event(t, fmt.Sprint(n), 0), event(t, fmt.Sprint(n), 0)}) }()
+		go func() {
+			results <- j.Append(t.Context(), []Event{event(t, fmt.Sprint(n), 0), event(t, fmt.Sprint(n), 0)})
+		}()
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	canceled, tooLarge := make(chan error), make(chan error)
@@ -399,7 +401,9 @@ func TestIdentityStays(t *testing.T) {
 	if err := os.WriteFile(dir, nil, 0o600); err != nil { // the directory cannot be created
 		t.Fatal(err)
 	}
-	if _, err := OpenJournal(JournalOptions{Dir: filepath.Join(dir, "x"), Logger: slog.New(slog.DiscardHandler)}); err == nil {
+	if _, err := OpenJournal(
+		JournalOptions{Dir: filepath.Join(dir, "x"), Logger: slog.New(slog.DiscardHandler)},
+	); err == nil {
 		t.Fatal("opened a journal in a file")
 	}
 	if err := os.Remove(dir); err != nil {

@@ -182,7 +182,9 @@ func modelOf(body []byte) (events []Event, err error) {
 }
 
 // isDeep reports whether encoding/json, which has another limit, may reject a body because of its depth.
-func isDeep(body []byte) bool { return bytes.Count(body, []byte("{"))+bytes.Count(body, []byte("[")) > 9000 }
+func isDeep(body []byte) bool {
+	return bytes.Count(body, []byte("{"))+bytes.Count(body, []byte("[")) > 9000
+}
 
 func text(value json.RawMessage) (s string) {
 	if json.Unmarshal(value, &s) != nil {
@@ -194,9 +196,23 @@ func text(value json.RawMessage) (s string) {
 // FuzzParseList compares the parser with encoding/json. What it accepts, it also reads from a journal.
 func FuzzParseList(f *testing.F) {
 	f.Add(sent(f))
-	f.Add(listOf(item("a"), item("\\u00e4\xff"), `{"auditID":"b","auditID":"c","stage":"S","user":{"username":7},"user":{"username":"x"}}`))
-	f.Add([]byte(`{"items":[{"auditID":"a","stage":"s","objectRef":{"name":"n"},"objectRef":null}],"kind":"EventList","apiVersion":"audit.k8s.io/v1"}`))
-	f.Add([]byte(`{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[7],"items":[{"auditID":"a","stage":"s","user":[{"username":1}]}]}`))
+	f.Add(
+		listOf(
+			item("a"),
+			item("\\u00e4\xff"),
+			`{"auditID":"b","auditID":"c","stage":"S","user":{"username":7},"user":{"username":"x"}}`,
+		),
+	)
+	f.Add(
+		[]byte(
+			`{"items":[{"auditID":"a","stage":"s","objectRef":{"name":"n"},"objectRef":null}],"kind":"EventList","apiVersion":"audit.k8s.io/v1"}`,
+		),
+	)
+	f.Add(
+		[]byte(
+			`{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[7],"items":[{"auditID":"a","stage":"s","user":[{"username":1}]}]}`,
+		),
+	)
 	f.Add([]byte(`{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[{"auditID":"a","stage":"s","x":[}]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if isDeep(body) {

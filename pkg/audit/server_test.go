@@ -32,7 +32,11 @@ func newAuthority(t testing.TB, name string) *certs.Authority {
 func tlsOptions(t testing.TB, a *certs.Authority) ServerOptions {
 	t.Helper()
 	dir := t.TempDir()
-	o := ServerOptions{Address: "127.0.0.1:0", ClientCAFile: filepath.Join(dir, "ca.crt"), Logger: slog.New(slog.DiscardHandler)}
+	o := ServerOptions{
+		Address:      "127.0.0.1:0",
+		ClientCAFile: filepath.Join(dir, "ca.crt"),
+		Logger:       slog.New(slog.DiscardHandler),
+	}
 	writeFile(t, o.ClientCAFile, string(a.PEM()))
 	var err error
 	o.CertFile, o.KeyFile, err = a.IssueFiles(dir, certs.Options{Name: "intake", Hosts: []string{"127.0.0.1"}})
@@ -145,7 +149,8 @@ func TestClientCertificates(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			before := j.Status().Last
 			status, text, proto, err := send(t, c.client, c.url, c.token)
-			if status != c.status || !strings.Contains(text, c.text) && err == nil || err != nil && !strings.Contains(err.Error(), c.text) {
+			if status != c.status || !strings.Contains(text, c.text) && err == nil ||
+				err != nil && !strings.Contains(err.Error(), c.text) {
 				t.Fatalf("%d %s, %v; want %d %s", status, text, err, c.status, c.text)
 			}
 			if err == nil && proto != 2 {
@@ -168,7 +173,7 @@ func TestCertificateExpiresOnConnection(t *testing.T) {
 	if status, text, _, err := send(t, c, url, ""); status != 200 {
 		t.Fatalf("%d %s, %v", status, text, err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(50 * time.Millisecond) {
 		status, text, _, err := send(t, c, url, "")
 		if status == 401 && strings.HasPrefix(text, "the client certificate expired on ") {
 			break
