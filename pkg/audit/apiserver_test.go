@@ -63,7 +63,7 @@ func TestAPIServerChild(t *testing.T) {
 		h.Clients, h.Names, h.TokenFile, h.Logger = true, []string{"kube-apiserver"}, "", o.Logger
 	})
 	start(t, o)
-	fmt.Println("@ready")
+	_, _ = os.Stdout.WriteString("@ready\n")
 	<-t.Context().Done()
 }
 

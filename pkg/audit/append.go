@@ -18,7 +18,7 @@ const (
 
 // appending is a call of Append.
 type appending struct {
-	events []Event
+	events [][]byte
 	bytes  int64
 	done   chan struct{} // closed when err is valid
 	err    error
@@ -29,16 +29,16 @@ func (a *appending) end(err error) {
 	close(a.done)
 }
 
-// Append appends the raw bytes of events, all or none of them. When it returns nil, they are durable. Calls at the same
-// time share a write to the disk. If it returns the error of ctx, nothing was appended. After another error, events may
-// be in the journal if the process ends before the next Append.
-func (j *Journal) Append(ctx context.Context, events []Event) error {
+// Append appends events, each of them the JSON of an audit event, all or none of them. When it returns nil, they are
+// durable. Calls at the same time share a write to the disk. If it returns the error of ctx, nothing was appended.
+// After another error, events may be in the journal if the process ends before the next Append.
+func (j *Journal) Append(ctx context.Context, events [][]byte) error {
 	if len(events) == 0 {
 		return nil
 	}
 	a := &appending{events: events, done: make(chan struct{})}
-	for i := range events {
-		a.bytes += int64(len(events[i].Raw)) + recordBytes
+	for _, raw := range events {
+		a.bytes += int64(len(raw)) + recordBytes
 	}
 	if err := j.enqueue(a); err != nil {
 		return err
@@ -145,11 +145,10 @@ func (j *Journal) encode(group []*appending) (fits []*appending, err error) {
 		}
 		size += a.bytes
 		fits = append(fits, a)
-		for i := range a.events {
+		for _, raw := range a.events {
 			number++
-			if _, err := j.batch.Add(number, "", "", math.MaxInt64, func(dst []byte) ([]byte, error) {
-				return append(dst, a.events[i].Raw...), nil
-			}); err != nil {
+			encode := func(dst []byte) ([]byte, error) { return append(dst, raw...), nil }
+			if _, err := j.batch.Add(number, "", "", math.MaxInt64, encode); err != nil {
 				return nil, err
 			}
 		}

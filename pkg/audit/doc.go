@@ -25,16 +25,17 @@
 //     identity, because its disk was lost or replaced or its state was damaged and it was quarantined, and if events
 //     were acknowledged that the reader has not delivered.
 //
-// A reader stores its new position soon after a gap, even if it has delivered nothing, or it announces the gap again
-// after the next restart. To do so, it stores the number before the one that Resume returned.
+// A reader stores its first position before it has delivered anything, and its new one when it has announced a gap: the
+// number before the one that Resume returned. Otherwise nobody would notice that the disk was lost, or the gap would be
+// announced again after the next restart.
 //
 // The caller acknowledges the lowest number that all readers have delivered and stored. If a part of the journal is
 // damaged, Read returns the numbers of the lost events, and the reader announces a gap in their place.
 //
 // # Full or failing disk
 //
-// Append fails if the journal is full (ErrFull) or the disk cannot be written, and works again when there is room. Events
-// that were appended before stay. API servers retry, and drop events only after all attempts.
+// Append fails if the journal is full (ErrFull) or the disk cannot be written, and works again when there is room.
+// Events that were appended before stay. API servers retry, and drop events only after all attempts.
 //
 // # What API servers do with a status
 //

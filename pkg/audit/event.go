@@ -3,6 +3,7 @@ package audit
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
@@ -114,14 +115,29 @@ func (r *reference) read(b []byte) {
 	}
 }
 
-// event returns the Event that parse has read from raw. It shares no memory with raw, except the field Raw.
-func (p *parser) event(raw []byte) (e Event, err error) {
+// check returns an error if the parsed event has no identity.
+func (p *parser) check() error {
 	switch {
 	case len(p.auditID) == 0:
-		return e, errors.New("has no auditID")
+		return errors.New("has no auditID")
 	case len(p.stage) == 0:
-		return e, errors.New("has no stage")
+		return errors.New("has no stage")
 	}
+	return nil
+}
+
+// parseEvent reads an event that parseList has accepted. The result shares no memory with raw, except the field Raw.
+func (p *parser) parseEvent(raw []byte) (Event, error) {
+	if p.parse(raw, 0) < 0 {
+		return Event{}, errNotJSON
+	}
+	if err := p.check(); err != nil {
+		return Event{}, fmt.Errorf("an audit event %w", err)
+	}
+	return p.event(raw), nil
+}
+
+func (p *parser) event(raw []byte) Event {
 	o := &p.object
 	parts := [...][]byte{
 		p.auditID, p.stage, p.verb, p.user, o.apiGroup, o.apiVersion, o.resource, o.subresource, o.namespace, o.name,
@@ -137,13 +153,13 @@ func (p *parser) event(raw []byte) (e Event, err error) {
 		n++
 		return s
 	}
-	e = Event{AuditID: next(), Stage: next(), Verb: next(), User: next(), Raw: raw}
+	e := Event{AuditID: next(), Stage: next(), Verb: next(), User: next(), Raw: raw}
 	e.Object = ObjectReference{
 		APIGroup: next(), APIVersion: next(), Resource: next(), Subresource: next(),
 		Namespace: next(), Name: next(), UID: next(), ResourceVersion: next(),
 	}
 	e.Received, e.StageTime = timeOf(p.received), timeOf(p.stageTime)
-	return e, nil
+	return e
 }
 
 // timeOf returns the zero time if the text is not a valid time.
@@ -153,12 +169,4 @@ func timeOf(text []byte) time.Time {
 		return time.Time{}
 	}
 	return t
-}
-
-// parseRecord reads an event of the journal.
-func (p *parser) parseRecord(raw []byte) (Event, error) {
-	if p.parse(raw, 0) < 0 {
-		return Event{}, errNotJSON
-	}
-	return p.event(raw)
 }

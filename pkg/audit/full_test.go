@@ -62,7 +62,7 @@ func TestDiskFullChild(t *testing.T) {
 			failed := 0
 			for n := 0; failed < 3; n++ {
 				id := fmt.Sprint("e", n)
-				if err := j.Append(t.Context(), []Event{event(t, id, 5000)}); err == nil {
+				if err := j.Append(t.Context(), [][]byte{event(t, id, 5000)}); err == nil {
 					stored = append(stored, id)
 				} else if failed++; !errors.Is(err, syscall.EFBIG) {
 					t.Fatal(err)

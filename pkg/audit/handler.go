@@ -53,8 +53,8 @@ func Reasons() []Reason {
 
 // Observer receives what is counted. Its methods are called concurrently. They must not block.
 type Observer interface {
-	// Received is called for each request whose events are durable. bytes is the size of the body, and took is the duration
-	// of Append.
+	// Received is called for each request whose events are durable. bytes is the size of the body, and took is the
+	// duration of Append.
 	Received(events int, bytes int64, took time.Duration)
 	// Refused is called for each other request.
 	Refused(reason Reason)
@@ -69,8 +69,8 @@ type HandlerOptions struct {
 	// Names are the common names that client certificates may have. If there are none, every verified certificate is
 	// accepted. They are required if the CA issues certificates for others too, as the CA of a cluster does.
 	Names []string
-	// TokenFile contains the bearer tokens that are accepted, one in each line, so that they can be rotated. It is read for
-	// each request.
+	// TokenFile contains the bearer tokens that are accepted, one in each line, so that they can be rotated. It is read
+	// for each request.
 	TokenFile string
 	// MaxBody is the maximum size of a body, and of the bodies of all requests at the same time; others get 429. A body
 	// whose size is not known counts as MaxBody. The intake uses about three times as much memory: bodies, the buffer in
@@ -126,8 +126,8 @@ func refuse(reason Reason, status int, format string, args ...any) *refusal {
 	return &refusal{reason: reason, status: status, err: fmt.Errorf(format, args...)}
 }
 
-// ServeHTTP implements http.Handler. It responds with 200 when all events of the request are durable, and otherwise with
-// one line that says what is wrong.
+// ServeHTTP implements http.Handler. It responds with 200 when all events of the request are durable, and otherwise
+// with one line that says what is wrong.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refused := h.serve(w, r)
 	if refused == nil {

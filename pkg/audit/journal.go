@@ -163,9 +163,9 @@ type Record struct {
 	Err         error
 }
 
-// Read returns consecutive events, beginning with the number from. It waits until this event has been appended, and then
-// returns at least one record, and as many as there are with up to maxBytes together. Events that are acknowledged cannot
-// be read. If Read returns an error, a later call may succeed, unless it is ErrClosed.
+// Read returns consecutive events, beginning with the number from. It waits until this event has been appended, and
+// then returns at least one record, and further ones until they have maxBytes. Events that are acknowledged cannot be
+// read. If Read returns an error, a later call may succeed, unless it is ErrClosed.
 //
 // Several readers should read many events at a time, because each change of place costs a scan of a file.
 func (j *Journal) Read(ctx context.Context, from uint64, maxBytes int) ([]Record, error) {
@@ -188,7 +188,7 @@ func (j *Journal) Read(ctx context.Context, from uint64, maxBytes int) ([]Record
 		}
 		record := Record{First: r.First, Last: r.Last, Err: r.Err}
 		if r.Err == nil {
-			record.Event, record.Err = p.parseRecord(r.Data)
+			record.Event, record.Err = p.parseEvent(r.Data)
 		}
 		records = append(records, record)
 		size += len(r.Data)

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,14 +16,14 @@ const (
 
 var errNotJSON = errors.New("not valid JSON")
 
-// parseList reads the body of a request, an EventList. The events alias the body. If anything in the body is wrong,
-// there are no events, and the error says what is wrong, without repeating data of the body.
+// parseList returns the events in the body of a request, an EventList. They alias the body. If anything in the body is
+// wrong, there are no events, and the error says what is wrong, without repeating data of the body.
 //
 // All of it is checked, because consumers expect valid JSON: jsonscan accepts more. The values are checked one by one,
 // so that the depth of an object is limited as it is in the API server, which accepts 10,000 levels, and not more: a
 // client of the API server must not be able to have other events rejected together with its own. For the same reason,
 // everything else that a client can choose is accepted, such as invalid UTF-8.
-func parseList(body []byte) (events []Event, err error) {
+func parseList(body []byte) (events [][]byte, err error) {
 	var apiVersion, kind []byte
 	w := jsonscan.Open(body, 0, '{')
 	for w.Next() {
@@ -64,7 +63,7 @@ func parseList(body []byte) (events []Event, err error) {
 }
 
 // parseItems reads the list of events at b[i]. It returns the offset after the list, or -1 if it is not valid JSON.
-func parseItems(b []byte, i int) (events []Event, end int, err error) {
+func parseItems(b []byte, i int) (events [][]byte, end int, err error) {
 	p := parser{validate: true}
 	w := jsonscan.Open(b, i, '[')
 	for n := 0; w.Next(); n++ {
@@ -73,17 +72,18 @@ func parseItems(b []byte, i int) (events []Event, end int, err error) {
 			if !json.Valid(w.Value()) {
 				return nil, -1, nil
 			}
-			err = cmp.Or(err, fmt.Errorf("items[%d] is not an object", n))
+			if err == nil {
+				err = fmt.Errorf("items[%d] is not an object", n)
+			}
 			continue
 		}
 		if w.Leave(p.parse(b, start)); w.Bad {
 			return nil, -1, nil
 		}
-		e, wrong := p.event(b[start:w.Pos:w.Pos])
-		if wrong != nil {
-			err = cmp.Or(err, fmt.Errorf("items[%d] %w", n, wrong))
+		if wrong := p.check(); wrong != nil && err == nil {
+			err = fmt.Errorf("items[%d] %w", n, wrong)
 		}
-		events = append(events, e)
+		events = append(events, b[start:w.Pos:w.Pos])
 	}
 	return events, w.End(), err
 }

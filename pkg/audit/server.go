@@ -30,10 +30,10 @@ const (
 // must be a loopback address.
 type ServerOptions struct {
 	Address string // host:port
-	// CertFile and KeyFile are PEM files with the certificate of the server and its key. ClientCAFile is one with the CAs of
-	// client certificates. The server refuses a certificate of another CA; the Handler decides about clients without one.
-	// The files are read for each connection. If they cannot be used, connections are accepted with what they contained
-	// before.
+	// CertFile and KeyFile are PEM files with the certificate of the server and its key. ClientCAFile is one with the CAs
+	// of client certificates. The server refuses a certificate of another CA; the Handler decides about clients without
+	// one. The files are read for each connection. If they cannot be used, connections are accepted with what they
+	// contained before.
 	CertFile, KeyFile, ClientCAFile string
 
 	ReadTimeout     time.Duration // of a request, including its body
@@ -110,7 +110,9 @@ func (s *Server) Run(ctx context.Context) error {
 		err = errors.Join(fmt.Errorf("audit intake: requests did not end within %v: %w", s.opts.ShutdownTimeout, err),
 			server.Close())
 	}
-	<-ended
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	return err
 }
 
