@@ -79,29 +79,27 @@ func OpenJournal(o JournalOptions) (*Journal, error) {
 	return j, nil
 }
 
-// identify reads the identity of the journal. It creates a new one if the numbering begins again, the identity was
-// lost, or the journal lacks events that were in it.
+// identify reads the identity of the journal. It creates a new one if there is none, or if the journal lacks events that
+// were in it.
 func (j *Journal) identify() {
 	text, err := os.ReadFile(j.identityFile())
 	j.id = strings.TrimSpace(string(text))
-	why := ""
-	switch last := j.log.Last(); {
-	case last == 0: // no reader can have a position in it
-	case j.id == "" && errors.Is(err, fs.ErrNotExist):
-		why = "its identity is missing"
-	case j.id == "":
-		why = "its identity cannot be read"
-	default:
-		for _, known := range j.opts.Known {
-			if known.Journal == j.id && known.Number > last {
-				why = fmt.Sprintf("it ends with event %d, but %d was read from it", last, known.Number)
-			}
-		}
-		if j.identified = why == ""; j.identified {
-			return
+	last, why := j.log.Last(), ""
+	if j.id == "" {
+		why = "it has no identity"
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			why = err.Error()
 		}
 	}
-	if why != "" {
+	for _, known := range j.opts.Known {
+		if j.id != "" && known.Journal == j.id && known.Number > last {
+			why = fmt.Sprintf("it ends with event %d, but %d was read from it", last, known.Number)
+		}
+	}
+	if j.identified = why == ""; j.identified {
+		return
+	}
+	if last > 0 || len(j.opts.Known) > 0 {
 		j.opts.Logger.Error("audit events may be lost, the journal is not the one that was used before",
 			"path", j.opts.Dir, "reason", why)
 	}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -162,43 +163,57 @@ func TestAck(t *testing.T) {
 
 // Read waits for the event, for ctx or for Close.
 func TestReadWaits(t *testing.T) {
-	j := openJournal(t, newDir(t))
-	appendTo(t, j, "e1")
-	got := make(chan error)
-	readSecond := func(ctx context.Context) {
-		records, err := j.Read(ctx, 2, 1)
-		if err == nil && records[0].Event.AuditID != "e2" {
-			err = fmt.Errorf("read %v", records)
+	synctest.Test(t, func(t *testing.T) {
+		j := openJournal(t, newDir(t))
+		appendTo(t, j, "e1")
+		got := make(chan error)
+		readNext := func(ctx context.Context, number uint64) {
+			_, err := j.Read(ctx, number, 1)
+			got <- err
 		}
-		got <- err
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	go readSecond(ctx)
-	stop := errors.New("stop")
-	cancel(stop)
-	if err := <-got; !errors.Is(err, stop) {
-		t.Errorf("canceled: %v", err)
-	}
-	go readSecond(t.Context())
-	appendTo(t, j, "e2")
-	if err := <-got; err != nil {
-		t.Error(err)
-	}
-	go func() {
-		_, err := j.Read(t.Context(), 3, 1)
-		got <- err
-	}()
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-got; !errors.Is(err, ErrClosed) {
-		t.Errorf("closed: %v", err)
-	}
-	_, readErr := j.Read(t.Context(), 1, 1)
-	for _, err := range []error{readErr, j.Append(t.Context(), [][]byte{event(t, "e3", 0)}), j.Ack(1)} {
-		if !errors.Is(err, ErrClosed) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go readNext(ctx, 2)
+		synctest.Wait()
+		stop := errors.New("stop")
+		cancel(stop)
+		if err := <-got; !errors.Is(err, stop) {
+			t.Errorf("canceled: %v", err)
+		}
+		go readNext(t.Context(), 3)
+		synctest.Wait()
+		appendTo(t, j, "e2", "e3")
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+		go readNext(t.Context(), 4)
+		synctest.Wait()
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; !errors.Is(err, ErrClosed) {
 			t.Errorf("closed: %v", err)
 		}
+		_, readErr := j.Read(t.Context(), 1, 1)
+		for _, err := range []error{readErr, j.Append(t.Context(), [][]byte{event(t, "e4", 0)}), j.Ack(1)} {
+			if !errors.Is(err, ErrClosed) {
+				t.Errorf("closed: %v", err)
+			}
+		}
+	})
+}
+
+// Close ends the calls of Append that wait.
+func TestCloseEndsAppend(t *testing.T) {
+	j := openJournal(t, newDir(t))
+	j.writing <- struct{}{}
+	appended, closed := make(chan error), make(chan error)
+	go func() { appended <- j.Append(t.Context(), [][]byte{event(t, "e1", 0)}) }()
+	waitFor(t, j, 1)
+	go func() { closed <- j.Close() }()
+	j.release()
+	err := <-appended // either was first
+	if closeErr := <-closed; closeErr != nil || err != nil && !errors.Is(err, ErrClosed) {
+		t.Errorf("%v, %v", err, closeErr)
 	}
 }
 
@@ -300,6 +315,29 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
+// Calls that share a write do not exceed the limit together.
+func TestFullInGroup(t *testing.T) {
+	j := openJournal(t, newDir(t), func(o *JournalOptions) { o.MaxBytes = 10_000 })
+	j.writing <- struct{}{}
+	results := make(chan error)
+	for range 3 {
+		go func() { results <- j.Append(t.Context(), [][]byte{event(t, "e", 6000)}) }()
+	}
+	waitFor(t, j, 3)
+	j.release()
+	full := 0
+	for range 3 {
+		if err := <-results; errors.Is(err, ErrFull) {
+			full++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if s := j.Status(); full != 2 || s.Last != 1 || s.Bytes > s.MaxBytes {
+		t.Errorf("%d calls found no room, %+v", full, s)
+	}
+}
+
 // The journal takes no more than its limit, and continues when events are acknowledged.
 func TestFull(t *testing.T) {
 	const limit = 2*segmentBytes + 1000
@@ -395,34 +433,35 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// A new identity is on disk before the first event, and stays from then on.
+// The identity stays, also while the journal is empty, and is on disk before the first event.
 func TestIdentityStays(t *testing.T) {
 	dir := newDir(t)
-	if err := os.WriteFile(dir, nil, 0o600); err != nil { // the directory cannot be created
+	if err := os.MkdirAll(filepath.Join(dir, identityName, "in the way"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenJournal(
-		JournalOptions{Dir: filepath.Join(dir, "x"), Logger: slog.New(slog.DiscardHandler)},
-	); err == nil {
-		t.Fatal("opened a journal in a file")
-	}
-	if err := os.Remove(dir); err != nil {
-		t.Fatal(err)
-	}
-	parent := filepath.Join(dir, "parent")
-	j := openJournal(t, filepath.Join(parent, "audit"))
-	if err := j.Append(t.Context(), [][]byte{event(t, "e1", 0)}); err == nil {
+	j := openJournal(t, dir)
+	if err := j.Append(t.Context(), [][]byte{event(t, "e1", 0)}); err == nil || j.Status().Last > 0 {
 		t.Fatal("appended without an identity")
 	}
-	if err := os.MkdirAll(parent, 0o700); err != nil {
+	if err := os.RemoveAll(filepath.Join(dir, identityName)); err != nil {
 		t.Fatal(err)
 	}
 	appendTo(t, j, "e1")
-	again := openJournal(t, copyOf(t, filepath.Join(parent, "audit")))
-	if again.ID() != j.ID() {
-		t.Errorf("identity %s, was %s", again.ID(), j.ID())
+	if image := openJournal(t, copyOf(t, dir)); image.ID() != j.ID() {
+		t.Errorf("identity %s, was %s", image.ID(), j.ID())
 	}
-	wantRead(t, again, 1, "e1")
+	empty := newDir(t)
+	var id string
+	for range 3 {
+		j := openJournal(t, empty, func(o *JournalOptions) { o.Known = []Position{{id, 0}} })
+		if next, lost := j.Resume(Position{id, 0}); id != "" && (next != 1 || lost != nil) {
+			t.Errorf("%d, %v", next, lost)
+		}
+		id = j.ID()
+		if err := j.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // Removed events are a loss for a reader that has not delivered them.
@@ -440,33 +479,41 @@ func TestResumeBehindAck(t *testing.T) {
 	}
 }
 
-// A damaged event is lost, and no other.
+// Damaged events are lost, and no others.
 func TestDamage(t *testing.T) {
-	dir := newDir(t)
-	j := openJournal(t, dir)
-	appendTo(t, j, numbered(1, 5)...)
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
-	if err != nil || len(names) != 1 {
-		t.Fatalf("%v, %v", names, err)
-	}
-	data, err := os.ReadFile(names[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	data[bytes.Index(data, []byte(`"e3"`))]++
-	if err := os.WriteFile(names[0], data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	again := openJournal(t, dir)
-	ids, lost := read(t, again, 1)
-	if !slices.Equal(ids, []string{"e1", "e2", "e4", "e5"}) || !slices.Equal(lost, []uint64{3}) {
-		t.Errorf("read %v, lost %v", ids, lost)
-	}
-	if err := again.Ack(5); err != nil {
-		t.Error(err)
+	for name, lostEvents := range map[string][]uint64{"content": {3}, "beginnings": {2, 3}} {
+		t.Run(name, func(t *testing.T) {
+			dir := newDir(t)
+			j := openJournal(t, dir)
+			appendTo(t, j, numbered(1, 5)...)
+			if err := j.Close(); err != nil {
+				t.Fatal(err)
+			}
+			names, err := filepath.Glob(filepath.Join(dir, "*.log"))
+			if err != nil || len(names) != 1 {
+				t.Fatalf("%v, %v", names, err)
+			}
+			data, err := os.ReadFile(names[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin, end := bytes.Index(data, []byte(`"e3"`)), bytes.Index(data, []byte(`"e3"`))+1
+			if name == "beginnings" {
+				begin = bytes.LastIndex(data[:bytes.Index(data, []byte(`"e2"`))], []byte("{")) - 10
+			}
+			clear(data[begin:end])
+			if err := os.WriteFile(names[0], data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			again := openJournal(t, dir)
+			ids, lost := read(t, again, 1)
+			if len(ids) != 5-len(lostEvents) || ids[0] != "e1" || !slices.Equal(lost, lostEvents) {
+				t.Errorf("read %v, lost %v, want %v", ids, lost, lostEvents)
+			}
+			if err := again.Ack(5); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -270,6 +270,26 @@ func TestNewServerErrors(t *testing.T) {
 	}
 }
 
+// Each connection is checked with the current CAs, because no TLS session is resumed.
+func TestNoResumption(t *testing.T) {
+	ours := newAuthority(t, "ours")
+	o := tlsOptions(t, ours)
+	o.Handler = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.TLS.DidResume {
+			t.Error("a TLS session was resumed")
+		}
+	})
+	url, _ := start(t, o)
+	c := client(t, ours, ours, certs.Options{Name: "a"})
+	c.Transport.(*http.Transport).TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	for range 2 {
+		if status, text, _, err := send(t, c, url, ""); status != 200 {
+			t.Errorf("%d %s, %v", status, text, err)
+		}
+		c.CloseIdleConnections()
+	}
+}
+
 func TestOldTLSRefused(t *testing.T) {
 	ours := newAuthority(t, "ours")
 	o := tlsOptions(t, ours)
