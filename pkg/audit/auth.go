@@ -15,18 +15,18 @@ import (
 // authenticate accepts a request with a valid client certificate or a valid token.
 func (h *Handler) authenticate(w http.ResponseWriter, r *http.Request) *refusal {
 	var refused *refusal
-	if h.Clients && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+	if h.opts.Clients && r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		if refused = h.checkCertificate(w, r.TLS.PeerCertificates[0]); refused == nil {
 			return nil
 		}
 	}
 	credentials := "client certificate"
-	if h.TokenFile != "" {
+	if h.opts.TokenFile != "" {
 		if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 			return h.checkToken(w, strings.TrimSpace(token))
 		}
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		if credentials = "bearer token"; h.Clients {
+		if credentials = "bearer token"; h.opts.Clients {
 			credentials = "client certificate or bearer token"
 		}
 	}
@@ -43,7 +43,7 @@ func (h *Handler) checkCertificate(w http.ResponseWriter, leaf *x509.Certificate
 		w.Header().Set("Connection", "close") // so that the client sends its next certificate
 		return refuse(Unauthenticated, http.StatusUnauthorized, "the client certificate expired on %s",
 			leaf.NotAfter.UTC().Format(time.RFC3339))
-	case len(h.Names) > 0 && !slices.Contains(h.Names, leaf.Subject.CommonName):
+	case len(h.opts.Names) > 0 && !slices.Contains(h.opts.Names, leaf.Subject.CommonName):
 		return refuse(Forbidden, http.StatusForbidden,
 			"the common name %q of the client certificate is not one of those that are configured", leaf.Subject.CommonName)
 	}
@@ -51,7 +51,7 @@ func (h *Handler) checkCertificate(w http.ResponseWriter, leaf *x509.Certificate
 }
 
 func (h *Handler) checkToken(w http.ResponseWriter, token string) *refusal {
-	accepted, err := readTokens(h.TokenFile)
+	accepted, err := readTokens(h.opts.TokenFile)
 	if err != nil {
 		return &refusal{reason: Failing, status: http.StatusServiceUnavailable, retry: retryDisk, err: err}
 	}

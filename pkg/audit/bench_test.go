@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// batch returns a request of as many events as an API server sends at once, of about 2 KiB each, and the events.
+// batch returns a request of as many events as an API server sends at once, of about 1.2 KiB each, and the events.
 func batch(b *testing.B) (body []byte, events [][]byte) {
 	b.Helper()
 	one, err := parseList(sent(b))

@@ -9,7 +9,8 @@
 // An event for which an API server got the status 200 is in the journal, after a crash at any time, until it is
 // acknowledged (Journal.Ack). Nothing of a request that got another status is required to be there, although it may be
 // if the connection or the process ended before the response. API servers then send the request again, so events are
-// delivered at least once. Event.ID is the same for each copy.
+// delivered at least once. Event.ID is the same for each copy. API servers send several requests at the same time, so
+// the order of events in the journal is not the order in which they happened.
 //
 // # Numbers, positions, and what a reader must store
 //

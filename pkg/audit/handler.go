@@ -83,7 +83,7 @@ type HandlerOptions struct {
 
 // Handler is the endpoint for audit webhooks. It accepts requests to any path.
 type Handler struct {
-	HandlerOptions
+	opts HandlerOptions
 
 	mu       sync.Mutex // guards the following fields
 	requests int
@@ -108,7 +108,7 @@ func NewHandler(o HandlerOptions) (*Handler, error) {
 	if o.MaxRequests == 0 {
 		o.MaxRequests = DefaultMaxRequests
 	}
-	return &Handler{HandlerOptions: o, logged: map[Reason]time.Time{}}, nil
+	return &Handler{opts: o, logged: map[Reason]time.Time{}}, nil
 }
 
 // refusal is an error with the response to it.
@@ -134,7 +134,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		return
 	}
-	h.Observer.Refused(refused.reason)
+	h.opts.Observer.Refused(refused.reason)
 	h.report(r, refused)
 	if refused.retry > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(refused.retry))
@@ -155,7 +155,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	}
 	size := r.ContentLength
 	if size < 0 {
-		size = h.MaxBody
+		size = h.opts.MaxBody
 	}
 	if !h.enter(size) {
 		refused := refuse(Busy, http.StatusTooManyRequests, "too many requests at once, retry later")
@@ -172,10 +172,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *refusal {
 		return refuse(Invalid, http.StatusBadRequest, "cannot accept the audit events: %w", err)
 	}
 	begin := time.Now()
-	if err := h.Journal.Append(r.Context(), events); err != nil {
+	if err := h.opts.Journal.Append(r.Context(), events); err != nil {
 		return refuseAppend(r.Context(), err)
 	}
-	h.Observer.Received(len(events), int64(len(body)), time.Since(begin))
+	h.opts.Observer.Received(len(events), int64(len(body)), time.Since(begin))
 	return nil
 }
 
@@ -192,8 +192,8 @@ func (h *Handler) checkHead(w http.ResponseWriter, r *http.Request) *refusal {
 	case encoding != "" && encoding != "identity":
 		return refuse(Invalid, http.StatusUnsupportedMediaType,
 			"the Content-Encoding is %q; send the body without encoding", encoding)
-	case r.ContentLength > h.MaxBody:
-		return refuseSize(h.MaxBody)
+	case r.ContentLength > h.opts.MaxBody:
+		return refuseSize(h.opts.MaxBody)
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func refuseSize(limit int64) *refusal {
 func (h *Handler) enter(size int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.requests >= h.MaxRequests || h.buffered+size > h.MaxBody {
+	if h.requests >= h.opts.MaxRequests || h.buffered+size > h.opts.MaxBody {
 		return false
 	}
 	h.requests++
@@ -265,7 +265,7 @@ func (h *Handler) report(r *http.Request, refused *refusal) {
 	}
 	h.mu.Unlock()
 	if isNews {
-		h.Logger.Warn("request with audit events refused", "reason", refused.reason, "status", refused.status,
+		h.opts.Logger.Warn("request with audit events refused", "reason", refused.reason, "status", refused.status,
 			"remote", r.RemoteAddr, "err", refused.err)
 	}
 }

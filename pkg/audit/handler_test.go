@@ -186,27 +186,27 @@ func TestTokenFile(t *testing.T) {
 		t.Helper()
 		r := post(t.Context(), bytes.NewReader(sent(t)))
 		r.Header.Set("Authorization", "bearer "+token)
-		if w := serve(h, r); w.Code != want || strings.Contains(w.Body.String(), h.TokenFile) {
+		if w := serve(h, r); w.Code != want || strings.Contains(w.Body.String(), h.opts.TokenFile) {
 			t.Errorf("%d %s, want %d", w.Code, w.Body, want)
 		}
 	}
 	try(token, 200)
-	writeFile(t, h.TokenFile, "next\n"+token+"\n")
+	writeFile(t, h.opts.TokenFile, "next\n"+token+"\n")
 	try(token, 200)
 	try("next", 200)
 	try("next\n"+token, 401)
-	writeFile(t, h.TokenFile, "next")
+	writeFile(t, h.opts.TokenFile, "next")
 	try(token, 401)
-	writeFile(t, h.TokenFile, " \n")
+	writeFile(t, h.opts.TokenFile, " \n")
 	try("", 503)
-	if err := os.Remove(h.TokenFile); err != nil {
+	if err := os.Remove(h.opts.TokenFile); err != nil {
 		t.Fatal(err)
 	}
 	try("next", 503)
 	if counted.refused[Failing] != 2 {
 		t.Errorf("%v", counted.refused)
 	}
-	for name, o := range map[string]HandlerOptions{"no authentication": {}, "no file": {TokenFile: h.TokenFile}} {
+	for name, o := range map[string]HandlerOptions{"no authentication": {}, "no file": {TokenFile: h.opts.TokenFile}} {
 		if _, err := NewHandler(o); err == nil {
 			t.Errorf("%s: no error", name)
 		}

@@ -36,7 +36,7 @@ type Position struct {
 	Number  uint64 `json:"number"`  // the number up to which the reader has everything
 }
 
-// JournalOptions are the options of a Journal. Dir is required.
+// JournalOptions are the options of a Journal. Dir and Logger are required.
 type JournalOptions struct {
 	Dir string // created if it does not exist; its parent must exist
 	// MaxBytes is the maximum size of the files, including acknowledged events in files that have others. 0 means no
@@ -79,8 +79,8 @@ func OpenJournal(o JournalOptions) (*Journal, error) {
 	return j, nil
 }
 
-// identify reads the identity of the journal. It creates a new one if there is none, or if the journal lacks events that
-// were in it.
+// identify reads the identity of the journal. It creates a new one if there is none, or if the journal lacks events
+// that were in it.
 func (j *Journal) identify() {
 	text, err := os.ReadFile(j.identityFile())
 	j.id = strings.TrimSpace(string(text))
@@ -92,7 +92,7 @@ func (j *Journal) identify() {
 		}
 	}
 	for _, known := range j.opts.Known {
-		if j.id != "" && known.Journal == j.id && known.Number > last {
+		if known.Journal == j.id && known.Number > last {
 			why = fmt.Sprintf("it ends with event %d, but %d was read from it", last, known.Number)
 		}
 	}

@@ -25,7 +25,7 @@ func item(auditID string) string {
 		`"user":{"username":"alice"},"requestReceivedTimestamp":"2026-01-02T03:04:05.678901Z"}`
 }
 
-// sent is what a kube-apiserver has sent.
+// sent is a request in the form in which a kube-apiserver sends it.
 func sent(t testing.TB) []byte {
 	t.Helper()
 	body, err := os.ReadFile(filepath.Join("testdata", "sent.json"))
