@@ -20,7 +20,8 @@
 //
 //  1. The caller passes all stored positions to [OpenJournal] (JournalOptions.Known). If the journal ends before one of
 //     them, its directory was replaced with an older copy. New events would get numbers that a reader counts as
-//     delivered, so the journal gets a new identity.
+//     delivered, so the journal gets a new identity. To notice this even if the readers are behind, the caller also
+//     stores the number of the last event (Journal.Status) now and then, such as with each commit of its checkpoint.
 //  2. Each reader passes its position to [Journal.Resume], which returns the number to continue from, and an error if
 //     events may be missing before it. The reader must then announce a gap. This is the case if the journal has another
 //     identity, because its disk was lost or replaced or its state was damaged and it was quarantined, and if events

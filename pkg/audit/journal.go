@@ -93,7 +93,7 @@ func (j *Journal) identify() {
 	}
 	for _, known := range j.opts.Known {
 		if known.Journal == j.id && known.Number > last {
-			why = fmt.Sprintf("it ends with event %d, but %d was read from it", last, known.Number)
+			why = fmt.Sprintf("it ends with event %d, but event %d was in it", last, known.Number)
 		}
 	}
 	if j.identified = why == ""; j.identified {
@@ -178,11 +178,13 @@ func (j *Journal) Read(ctx context.Context, from uint64, maxBytes int) ([]Record
 	var p parser
 	for size := 0; from <= last && (len(records) == 0 || size < maxBytes); {
 		r, err := j.log.Read(from)
-		if err != nil {
-			if errors.Is(err, segment.ErrClosed) {
-				err = ErrClosed
-			}
-			return records, errUnless(len(records) > 0, fmt.Errorf("read the audit journal: %w", err))
+		switch {
+		case err != nil && len(records) > 0:
+			return records, nil // the next Read returns the error
+		case errors.Is(err, segment.ErrClosed):
+			return nil, ErrClosed
+		case err != nil:
+			return nil, fmt.Errorf("read the audit journal: %w", err)
 		}
 		record := Record{First: r.First, Last: r.Last, Err: r.Err}
 		if r.Err == nil {
@@ -193,13 +195,6 @@ func (j *Journal) Read(ctx context.Context, from uint64, maxBytes int) ([]Record
 		from = r.Last + 1
 	}
 	return records, nil
-}
-
-func errUnless(ok bool, err error) error {
-	if ok {
-		return nil
-	}
-	return err
 }
 
 // await waits until the event has been appended, and returns the number of the last event.
