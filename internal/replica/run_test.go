@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -35,7 +36,8 @@ type member struct {
 
 	terms   atomic.Int32
 	current atomic.Pointer[term]
-	failure error // of the engine
+	failure error         // of the engine
+	hold    chan struct{} // if it is not nil, the engine does not end before it is closed
 	stop    func() error
 	ended   <-chan error
 }
@@ -74,6 +76,9 @@ func (l *lease) join(p *process) *member {
 				m.terms.Add(1)
 				<-ctx.Done()
 				<-rights.Linger
+				if m.hold != nil {
+					<-m.hold
+				}
 				return m.failure
 			},
 		})
@@ -191,9 +196,14 @@ func TestTermEndsWithTheLog(t *testing.T) {
 	b := logtest.NewBroker(true)
 	m := newLease().join(start(t, b.Open(), ""))
 	m.failure = errors.New("the last commit failed")
+	m.hold = make(chan struct{})
+	release := sync.OnceFunc(func() { close(m.hold) })
+	defer release()
 	m.awaitTerm(1)
+	eventually(t, "a complete pass", func() bool { return m.NotReady() == nil }) // the intruder requires it
 	intruder := start(t, b.Open(), "").lead()
 	intruder.mustPut("a", 1)
+	release() // from here on it may lead again
 	m.awaitTerm(2)
 	m.expect(intruder.content())
 	m.failure = nil

@@ -13,7 +13,9 @@ func TestConsumingPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var code strings.Builder
-	for _, file := range []string{"patch.go", "../state/state.go", "../python/patch.py"} {
+	for _, file := range []string{
+		"patch.go", "../state/state.go", "../python/patch.py", "../../../test/e2e/testdata/schemaregistry/consumer.py",
+	} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +32,7 @@ func TestConsumingPage(t *testing.T) {
 			}
 		}
 	}
-	if snippets != 3 {
+	if snippets != 4 {
 		t.Errorf("%d snippets", snippets)
 	}
 }

@@ -15,14 +15,15 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 brokers, registry, topic = sys.argv[1:]
 deserialize = JSONDeserializer(None, schema_registry_client=SchemaRegistryClient({"url": registry}))
-consumer = Consumer(
-    {"bootstrap.servers": brokers, "group.id": "e2e", "enable.auto.commit": False, "enable.partition.eof": True}
-)
+
+
+def event_of(message):
+    context = SerializationContext(message.topic(), MessageField.VALUE, message.headers())
+    return deserialize(message.value(), context)  # None for a tombstone
 
 
 def read(message):
-    context = SerializationContext(message.topic(), MessageField.VALUE, message.headers())
-    event = deserialize(message.value(), context)
+    event = event_of(message)
     if event is not None:
         # The deserializer checks the value by the schema that the header names, and does not read it without one.
         for value, headers in (b'{"specversion": "1.0"}', message.headers()), (message.value(), []):
@@ -34,6 +35,9 @@ def read(message):
     print(json.dumps({"partition": message.partition(), "event": event}))
 
 
+consumer = Consumer(
+    {"bootstrap.servers": brokers, "group.id": "e2e", "enable.auto.commit": False, "enable.partition.eof": True}
+)
 for partition in consumer.list_topics(topic).topics[topic].partitions:
     consumer.assign([TopicPartition(topic, partition, 0)])
     while True:
