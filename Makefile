@@ -35,7 +35,7 @@ MAY_SKIP := : the (destination|Python examples need)
 TESTBUILD := GOFLAGS="$$(go env GOFLAGS) -trimpath -gcflags=all=-dwarf=false"
 # Two packages at a time: those that take long drive whole servers, and mostly wait. Lint has run vet.
 TESTFLAGS ?=
-override TESTFLAGS := $(RACE) -ldflags=-w -vet=off -timeout=30m -p=2 $(TESTFLAGS)
+override TESTFLAGS := $(RACE) -ldflags=-s -vet=off -timeout=30m -p=2 $(TESTFLAGS)
 FUZZTIME ?= 20s
 BENCH ?= .
 COUNT ?= 6

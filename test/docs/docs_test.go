@@ -236,8 +236,8 @@ func anchors(t *testing.T, path string) (all []string) {
 }
 
 var (
-	testName = regexp.MustCompile("`(Test[A-Z]\\w*)`")
-	testFunc = regexp.MustCompile(`func (Test\w+)\(|t\.Run\("(Test\w+)"`)
+	testName = regexp.MustCompile("`(Test[A-Z]\\w*)(?:/(\\w+))?`")
+	testFunc = regexp.MustCompile(`func (Test\w+)\(|("\w+")`) // any string can be the name of a subtest
 )
 
 // TestNamesOfTests: each test that a page names exists.
@@ -269,8 +269,8 @@ func TestNamesOfTests(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range testName.FindAllStringSubmatch(string(text), -1) {
-			if found++; !exist[m[1]] {
-				t.Errorf("%s names %s, which does not exist", page, m[1])
+			if found++; !exist[m[1]] || m[2] != "" && !exist[`"`+m[2]+`"`] {
+				t.Errorf("%s names %s, which does not exist", page, m[0])
 			}
 		}
 	}

@@ -33,11 +33,10 @@ func cuts() []cut {
 	}
 }
 
-// TestCutOff: under random changes, the leader can't reach one thing or all, or no replica can reach the API server. What
+// cutOff: under random changes, the leader can't reach one thing or all, or no replica can reach the API server. What
 // was sent arrives when the network is back. Each broker has each revision once, in order, and no gap.
-func TestCutOff(t *testing.T) { // alone: it runs six brokers
-	of := []*links{newLinks(t), newLinks(t)}
-	r := newReplicated(t, of...)
+func (r *replicated) cutOff() {
+	t, of := r.t, r.links
 	var all []*bridge
 	for _, l := range of {
 		b := newReplicas(

@@ -17,12 +17,12 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// TestNothingTwiceWithoutALeader: a broker is down over two restarts of the bridge, so that one partition has no leader
+// withoutALeader: a broker is down over two restarts of the bridge, so that one partition has no leader
 // and others have too few replicas. Before the second restart, their events have waited for a minute, and a topic was
 // created a second ago. When the broker is back, a process from before goes on, and finds that it must not write.
-func TestNothingTwiceWithoutALeader(t *testing.T) { // alone: it runs six brokers
-	r, dir, newDir := newReplicated(t), t.TempDir(), t.TempDir()
-	r.resources = append(r.resources, "resourcequotas")
+func (r *replicated) withoutALeader() {
+	t, dir, newDir := r.t, r.t.TempDir(), r.t.TempDir()
+	r.resources = append(slices.Clone(r.resources), "resourcequotas")
 	addr := r.kafka[0].Addr()
 	kafka.CreateReplicated(t, addr, r.topic("configmaps"), 3, 1, map[string]string{"min.insync.replicas": "1"})
 	kafka.CreateReplicated(t, addr, r.topic("limitranges"), 3, 2, nil)

@@ -15,10 +15,10 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// TestNothingTwice: the bridge is killed many times under random changes, sometimes with events in its spill, and once
+// nothingTwice: the bridge is killed many times under random changes, sometimes with events in its spill, and once
 // more while it delivers these. Each broker has each revision once.
-func TestNothingTwice(t *testing.T) { // alone: it runs six brokers
-	r := newReplicated(t)
+func (r *replicated) nothingTwice() {
+	t := r.t
 	config, dir := r.config(), t.TempDir()
 	b := startBridgeIn(t, dir, r.c.Kubeconfig(), config)
 	b.waitReady() // what happened before the first list is history
@@ -51,11 +51,11 @@ func TestNothingTwice(t *testing.T) { // alone: it runs six brokers
 // rivalLine is what a bridge logs that another one has taken the place of.
 var rivalLine = regexp.MustCompile(`.* sink=kafka .*a process with the same identity.*`)
 
-// TestTwoProcesses: the volume of a bridge that hangs is given to another node while the bridge still has it. When it
+// twoProcesses: the volume of a bridge that hangs is given to another node while the bridge still has it. When it
 // goes on, it writes nothing to Kafka or to a stream of last messages that the new one has sent or will send, and says
 // why.
-func TestTwoProcesses(t *testing.T) { // alone: it runs six brokers
-	r := newReplicated(t)
+func (r *replicated) twoProcesses() {
+	t := r.t
 	config, dir, newDir := r.config(), t.TempDir(), t.TempDir()
 	old := startBridgeIn(t, dir, r.c.Kubeconfig(), config)
 	old.waitReady()
@@ -111,11 +111,10 @@ func (b *bridge) waitAcknowledged(count float64) {
 	})
 }
 
-// TestBytesThatArriveLate: the network holds what a bridge has sent before it was killed, until its successor has sent
+// bytesThatArriveLate: the network holds what a bridge has sent before it was killed, until its successor has sent
 // everything. Then it arrives.
-func TestBytesThatArriveLate(t *testing.T) { // alone: it runs six brokers
-	l, dir := newLinks(t), t.TempDir()
-	r := newReplicated(t, l)
+func (r *replicated) bytesThatArriveLate() {
+	t, l, dir := r.t, r.links[0], r.t.TempDir()
 	proxies := slices.Concat(l.nats, l.kafka)
 	old := startBridgeIn(t, dir, r.c.Kubeconfig(), r.behind(l).config())
 	old.waitReady()

@@ -20,6 +20,26 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
+// TestReplicated has the tests that require three nodes of each broker. They run one after the other, with the same
+// brokers.
+func TestReplicated(t *testing.T) { // alone: it runs six brokers
+	r := newReplicated(t)
+	for _, test := range []struct {
+		name string
+		run  func(*replicated)
+	}{
+		{"NothingTwice", (*replicated).nothingTwice},
+		{"TwoProcesses", (*replicated).twoProcesses},
+		{"BytesThatArriveLate", (*replicated).bytesThatArriveLate},
+		{"WithoutALeader", (*replicated).withoutALeader},
+		{"BytesThatArriveAfterATakeOver", (*replicated).bytesThatArriveAfterATakeOver},
+		{"CutOff", (*replicated).cutOff},
+		{"TakeOver", (*replicated).takeOvers},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.run(r.next(t)) })
+	}
+}
+
 // replicated are a JetStream and a Kafka of three nodes each, and the namespace whose objects a bridge sends there. Two
 // nodes of each can be stopped: the first one is for the test.
 type replicated struct {
@@ -32,21 +52,24 @@ type replicated struct {
 	kafka     []*kafka.Broker
 	natsURLs  []string
 	brokers   []string
+	links     []*links // of two bridges; see behind
 	written   *written // to the mirror
 }
 
-// newReplicated starts the brokers. Bridges whose configuration is made with behind can reach them through the links
-// given.
-func newReplicated(t *testing.T, all ...*links) *replicated {
+// newReplicated starts the brokers. Use next for each test.
+func newReplicated(t *testing.T) *replicated {
 	t.Helper()
 	var addrs []string
+	all := []*links{newLinks(t), newLinks(t)}
 	for _, l := range all {
 		for _, p := range l.kafka {
 			addrs = append(addrs, p.Addr())
 		}
 	}
-	r := &replicated{t: t, c: sharedCluster(t), js: startJetStreamCluster(t), kafka: kafka.NewClusterForTest(t, addrs)}
-	r.resources = []string{"configmaps", "limitranges"}
+	r := &replicated{
+		t: t, c: sharedCluster(t), js: startJetStreamCluster(t), kafka: kafka.NewClusterForTest(t, addrs), links: all,
+		resources: []string{"configmaps", "limitranges"},
+	}
 	for n := range r.js {
 		r.natsURLs, r.brokers = append(r.natsURLs, r.js[n].url()), append(r.brokers, r.kafka[n].Addr())
 		for of, l := range all {
@@ -59,12 +82,10 @@ func newReplicated(t *testing.T, all ...*links) *replicated {
 		l.api[0].SetTarget(strings.TrimPrefix(r.c.APIServerURL(), "https://"))
 	}
 	r.cs = clientset(t, r.c)
-	r.namespace = newNamespace(t, r.cs)
-	r.written = r.createMirror()
 	return r
 }
 
-// next returns r for another test: with another namespace and empty streams.
+// next returns r for another test: with another namespace and without streams, except an empty mirror.
 func (r *replicated) next(t *testing.T) *replicated {
 	t.Helper()
 	api, closeConn := r.js[0].api()

@@ -4,18 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// TestBytesThatArriveAfterATakeOver: the network holds what the leader sends to the brokers and to the log, and the
+// bytesThatArriveAfterATakeOver: the network holds what the leader sends to the brokers and to the log, and the
 // leader loses the API server. Another replica takes over and delivers. Then the network delivers what it has held, and
 // the first replica becomes a standby. The duplicate window recognizes what the plain stream receives late.
-func TestBytesThatArriveAfterATakeOver(t *testing.T) { // alone: it runs six brokers
-	l := newLinks(t)
-	r := newReplicated(t, l)
+func (r *replicated) bytesThatArriveAfterATakeOver() {
+	t, l := r.t, r.links[0]
 	replica := func(kubeconfig, log string, r *replicated) *replicas {
 		return newReplicas(t, kubeconfig, r.namespace, log, r.configWithWindow())
 	}

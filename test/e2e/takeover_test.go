@@ -134,13 +134,12 @@ func waitSuccessor(t *testing.T, one, other *bridge) (leader, standby *bridge) {
 	return other, one
 }
 
-// TestTakeOver: under random changes, the leader is killed and its directory is lost, it is stopped as in a rolling
+// takeOvers: under random changes, the leader is killed and its directory is lost, it is stopped as in a rolling
 // update, or it hangs for twice the duration of the Lease, in turn. A standby takes over. Each broker has each revision
 // once, in order. Then the broker of the log fails as well.
-func TestTakeOver(t *testing.T) { // alone: it runs six brokers
-	r := newReplicated(t)
+func (r *replicated) takeOvers() {
 	run := func(name string, test func(next *replicated)) {
-		t.Run(name, func(t *testing.T) { test(r.next(t)) })
+		r.t.Run(name, func(t *testing.T) { test(r.next(t)) })
 	}
 	run("log in a Kafka that fails", func(next *replicated) { next.failOver(next.kafkaLog(), scale.Of(1, 10)) })
 	if !scale.Long() {
@@ -163,7 +162,7 @@ func TestTakeOver(t *testing.T) { // alone: it runs six brokers
 	run("log in a JetStream that fails", func(next *replicated) { next.failOver(next.jetStreamLog(), 10) })
 }
 
-// takeOver is TestTakeOver with a state log, a number of changes per second, and what happens to the leaders.
+// takeOver is takeOvers with a state log, a number of changes per second, and what happens to the leaders.
 func (r *replicated) takeOver(log stateLog, perSecond int, kinds []string) {
 	t := r.t
 	all := newReplicas(t, r.c.Kubeconfig(), r.namespace, log.config, r.configWithWindow())
