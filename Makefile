@@ -125,6 +125,8 @@ run: ## Stream a cluster to an embedded JetStream, and show it: a local one, or 
 .PHONY: test
 # Programs with the race detector wait for a second at their end, by default.
 test: export GORACE := atexit_sleep_ms=50
+# Less work for the garbage collector, more memory. Tests that run the bridge leave it out of the environment.
+test: export GOGC := 400
 test: prebuild check bin/testreport ## Everything that must hold: check, then all tests
 	@$(if $(RACE),,echo 'testing without the race detector')
 	@echo 'compiling the tests'

@@ -38,6 +38,7 @@ var bridgeBinary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	_ = os.Unsetenv("GOGC") // the bridge runs with the default; this process has read it
 	dir, err := os.MkdirTemp("", "deltabridge-chaos-")
 	if bridgeBinary = *built; err == nil && bridgeBinary == "" {
 		bridgeBinary = filepath.Join(dir, "bridge")
