@@ -174,7 +174,7 @@ func TestEverySinkBlocked(t *testing.T) {
 	b := startBridge(t, c.Kubeconfig(), config)
 	b.waitListed()
 	before := b.residentBytes()
-	if err := churn(t.Context(), cs, namespace, "cm", scale.Of(500, 1500), 3); err != nil {
+	if err := churn(t.Context(), cs, namespace, "cm", scale.Of(250, 1500), 3); err != nil {
 		t.Fatal(err)
 	}
 	during, queued := b.residentBytes(), b.metric("deltabridge_queue_bytes")

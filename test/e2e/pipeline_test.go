@@ -99,16 +99,13 @@ func TestBrokersAwayAtStartAndUnderLoad(t *testing.T) { // alone: it keeps the A
 	}
 	b.waitReady()
 
-	changed := make(chan error, 1)
-	go func() { changed <- churn(t.Context(), cs, namespace, "during", 600, 3) }() // received below
+	changes := startChanges(t, cs, namespace, 60, 75)
 	js.stop()
 	if err := k.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	js.start()
-	if err := <-changed; err != nil {
-		t.Fatal(err)
-	}
+	changes.stop()
 	truth := configMapHistory(t, c, namespace)
 	settled(t, b, len(truth), "jetstream", "kafka")
 	b.waitReady()
@@ -121,10 +118,11 @@ func TestBrokersAwayAtStartAndUnderLoad(t *testing.T) { // alone: it keeps the A
 // TestAHangingSinkDoesNotDelayTheOther: one of two sinks accepts connections and answers nothing. Where its disk has
 // room nothing is lost; where it has none the policy applies, and what it gives up is counted.
 func TestAHangingSinkDoesNotDelayTheOther(t *testing.T) {
+	few, room := scale.Of(100, 300), fmt.Sprintf("events: %d, bytes: 8Mi", scale.Of(600, 2000))
 	for policy, buffer := range map[string]string{
-		"block":       "{events: 1000, bytes: 8Mi}",
-		"drop-oldest": "{events: 2000, bytes: 8Mi, overflow: drop-oldest, spill: {maxBytes: 64Ki}}",
-		"compact":     "{events: 2000, bytes: 8Mi, overflow: compact, spill: {maxBytes: 64Ki}}",
+		"block":       "{" + room + "}",
+		"drop-oldest": "{" + room + ", overflow: drop-oldest, spill: {maxBytes: 64Ki}}",
+		"compact":     "{" + room + ", overflow: compact, spill: {maxBytes: 64Ki}}",
 	} {
 		t.Run(policy, func(t *testing.T) {
 			c, live, hung := sharedCluster(t), startJetStream(t), startJetStream(t)
@@ -141,11 +139,11 @@ sinks:
     nats: {url: "nats://%s", ackTimeout: 3s, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
 `, namespace, live.url(), buffer, proxy.Addr()))
 			b.waitReady()
-			alone := churnTime(t, b, func() error { return churn(t.Context(), cs, namespace, "alone", 300, 3) })
+			alone := churnTime(t, b, func() error { return churn(t.Context(), cs, namespace, "alone", few, 3) })
 
 			proxy.Freeze()
 			memory := b.residentBytes()
-			beside := churnTime(t, b, func() error { return churn(t.Context(), cs, namespace, "beside", 900, 3) })
+			beside := churnTime(t, b, func() error { return churn(t.Context(), cs, namespace, "beside", 3*few, 3) })
 			t.Logf("the live sink's mean lag: %.1f ms alone, %.1f ms beside a hanging sink", alone*1000, beside*1000)
 			if beside > 3*alone+0.1 {
 				t.Error("the hanging sink delays the live one")
@@ -247,7 +245,7 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 `, namespace, js.url()))
 	b.waitReady()
 	changed := make(chan error, 1)
-	go func() { changed <- churn(t.Context(), cs, namespace, "cm", scale.Of(600, 1500), 3) }() // received below
+	go func() { changed <- churn(t.Context(), cs, namespace, "cm", scale.Of(400, 1500), 3) }() // received below
 	eventually(t, time.Minute, func() error {
 		if b.metric("deltabridge_events_acknowledged_total") < 300 {
 			return errors.New("the load has not begun")
