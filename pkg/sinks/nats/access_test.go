@@ -199,6 +199,7 @@ func TestRightAccess(t *testing.T) {
 
 // TestWrongAccess: if the client may not connect, the error contains the reason and the configuration key to look at.
 func TestWrongAccess(t *testing.T) {
+	t.Parallel()
 	p, other := newPKI(t, "authority"), newPKI(t, "another authority")
 	plain := secured(t, func(*server.Options) {})
 	password := secured(t, func(o *server.Options) { o.Username, o.Password = "bridge", "s3cret" })

@@ -148,9 +148,11 @@ func stepDown(ctx context.Context, js jetstream.JetStream, pause time.Duration) 
 // The stream changes its leader under load, which swallows acknowledgements. Each message is stored once, and the next
 // process repeats none of them.
 func TestStepDowns(t *testing.T) {
+	t.Parallel()
 	const objects, versions = 300, 20
 	for name, latest := range map[string]bool{"all messages": false, "latest states": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			in := install(newCluster(t))
 			edit := in.edit
 			in.edit = func(c *nats.Config) {

@@ -176,6 +176,7 @@ func TestFoundNothing(t *testing.T) {
 
 // The connection breaks again and again while 50,000 messages are read back.
 func TestReadingBackIsInterrupted(t *testing.T) {
+	t.Parallel()
 	in := install(newBroker(t))
 	in.edit = shortWindow
 	send(t, in.start(t), sinktest.Message("first", 1, 100))

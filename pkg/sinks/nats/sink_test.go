@@ -17,6 +17,7 @@ import (
 func cmpDiff(want, got any) string { return cmp.Diff(want, got) }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	sinktest.Run(t, sinktest.Harness{
 		New:      func(t *testing.T) sinktest.Destination { return newBroker(t) },
 		Oversize: 1<<20 + 1, // nats-server's default max_payload is 1 MiB
@@ -24,6 +25,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceStructured(t *testing.T) {
+	t.Parallel()
 	sinktest.Run(t, sinktest.Harness{
 		New: func(t *testing.T) sinktest.Destination { return structuredBroker{newBroker(t)} },
 	})
