@@ -73,7 +73,8 @@ func TestEveryRevisionArrives(t *testing.T) { // alone: it keeps the API server 
 
 // TestBrokersAwayAtStartAndUnderLoad: both brokers are away when the bridge starts, come, and are restarted while
 // changes flow. The bridge goes on by itself.
-func TestBrokersAwayAtStartAndUnderLoad(t *testing.T) { // alone: it keeps the API server busy
+func TestBrokersAwayAtStartAndUnderLoad(t *testing.T) {
+	t.Parallel()
 	c, js := sharedCluster(t), newJetStream(t)
 	k := kafka.NewForTest(t)
 	cs := clientset(t, c)
