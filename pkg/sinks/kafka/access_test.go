@@ -45,6 +45,7 @@ func TestAccess(t *testing.T) {
 
 // TestNotAllowed: if a user has no permissions on the topic, the error names the required permissions.
 func TestNotAllowed(t *testing.T) {
+	t.Parallel()
 	broker := testkafka.NewForTest(t,
 		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS")
 	testkafka.CreateTopic(t, broker.Addr(), "secret", 1, nil)
@@ -95,6 +96,7 @@ func TestNotAllowed(t *testing.T) {
 
 // TestFencePermissions: without the permissions for fences, the sink writes anyway and reports the missing permissions.
 func TestFencePermissions(t *testing.T) {
+	t.Parallel()
 	broker := testkafka.NewForTest(t,
 		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:ANONYMOUS")
 	testkafka.CreateTopic(t, broker.Addr(), "fenced", 1, nil)

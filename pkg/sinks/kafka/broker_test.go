@@ -288,6 +288,7 @@ func passwordFile(t *testing.T, text string) string {
 
 // TestShortSessions: if the broker ends SASL sessions, the sink reconnects before its session ends.
 func TestShortSessions(t *testing.T) {
+	t.Parallel()
 	broker := testkafka.NewForTest(t, "connections.max.reauth.ms=1500")
 	testkafka.CreateTopic(t, broker.Addr(), "sessions", 1, nil)
 	s := connected(t, Config{

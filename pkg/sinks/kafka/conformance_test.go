@@ -21,6 +21,7 @@ import (
 
 // TestConformance runs the suite that every sink must pass against a real broker, with and without fences.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	broker := testkafka.NewForTest(t)
 	topics := 0
 	for _, resumes := range []bool{true, false}[:scale.Of(1, 2)] {

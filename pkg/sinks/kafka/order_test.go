@@ -87,6 +87,7 @@ func TestLateRequestOfOthers(t *testing.T) {
 // TestOrderOverFailures: a drain under load, while the broker is restarted, killed and frozen. Each object's
 // versions arrive in order, each once.
 func TestOrderOverFailures(t *testing.T) {
+	t.Parallel()
 	broker := testkafka.NewForTest(t)
 	const topic, objects = "order", 40
 	testkafka.CreateTopic(t, broker.Addr(), topic, 6, nil)

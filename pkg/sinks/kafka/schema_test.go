@@ -203,6 +203,7 @@ func (r *registered) start(t *testing.T) *Sink {
 // TestSchemaRegistry: a registry that is away when the sink starts, is away later, has an incompatible schema, or has
 // lost its schemas. No event is lost, and other topics are not delayed.
 func TestSchemaRegistry(t *testing.T) {
+	t.Parallel()
 	broker, server := testkafka.ForTest(t), testregistry.NewForTest(t)
 	var all []*registered
 	for _, format := range []registry.Format{FormatAvro, FormatJSON} {
