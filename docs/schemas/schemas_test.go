@@ -26,6 +26,7 @@ func parsed(t *testing.T, name string) map[string]any {
 // Each schema is one, by the metaschema of its draft. What they do with events is tested in pkg/event and test/e2e.
 func TestSchemas(t *testing.T) {
 	if want := []string{
+		"audit",
 		"change",
 		"cloudevent",
 		"debezium",

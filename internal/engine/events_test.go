@@ -20,6 +20,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/redact"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 )
@@ -77,6 +78,7 @@ func TestEventsPageExamples(t *testing.T) {
 		"An addition, payload `change`": exampleMessage(t, change, event.Event{Type: event.Added, Object: exampleState(t, exampleObject)}),
 		"A deletion":                    exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: exampleState(t, deletedObject)}),
 		"A deletion, payload `change`":  exampleMessage(t, change, event.Event{Type: event.Deleted, Object: exampleState(t, deletedObject)}),
+		"An audit event":                exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Audit, Audit: exampleAudit()}),
 		"A deletion that was not seen":  exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: unseen}),
 		"A leave":                       exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: exampleState(t, exampleObject), LeftAt: "48377"}),
 		"A gap": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Gap, GapInfo: &event.GapInfo{
@@ -245,4 +247,22 @@ func oneThroughJetStream(t *testing.T, m *event.Message) jetstream.Msg {
 		t.Fatal(err)
 	}
 	return msg
+}
+
+// exampleAudit is what an API server sends about the request that deletes the ConfigMap in the examples.
+func exampleAudit() *event.AuditInfo {
+	const id, at = "0c4e3c6a-7f5d-4a58-9a41-6b1f9c1f2d77", "2026-11-20T12:25:57.859302Z"
+	return &event.AuditInfo{
+		ID: id + ".ResponseComplete." + at,
+		Object: redact.Reference{
+			Resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, Namespace: "shop", Name: "settings",
+		},
+		Raw: []byte(`{"level":"Metadata","auditID":"` + id + `","stage":"ResponseComplete",` +
+			`"requestURI":"/api/v1/namespaces/shop/configmaps/settings","verb":"delete",` +
+			`"user":{"username":"alice","groups":["system:authenticated"]},"sourceIPs":["10.0.0.7"],"userAgent":"kubectl/v1.36.1",` +
+			`"objectRef":{"resource":"configmaps","namespace":"shop","name":"settings","apiVersion":"v1"},` +
+			`"responseStatus":{"metadata":{},"status":"Success","details":{"name":"settings","kind":"configmaps",` +
+			`"uid":"6f0c7a52-1d0e-4c77-9a3c-0e6f5f9a5a11"},"code":200},"requestReceivedTimestamp":"` + at + `",` +
+			`"stageTimestamp":"2026-11-20T12:25:57.861204Z"}`),
+	}
 }

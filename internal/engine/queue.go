@@ -48,7 +48,7 @@ func (p *pipeline) openQueue(state string) error {
 			p.unreadable.Add(int64(l.Items()))
 			return p.user.Load().lostGaps(l)
 		},
-		HoldUp: holdUp, Since: func(m *event.Message) time.Time { return m.Time },
+		HoldUp: holdUp, Since: (*event.Message).Since,
 		Logger: p.log,
 	}
 	switch p.Buffer.Overflow {

@@ -258,7 +258,7 @@ func (c summed) Inc() {
 
 // Of returns the metrics of the message's resource.
 func (s *Sink) Of(m *event.Message) *Resource {
-	return s.Resource(m.Resource.GroupResource())
+	return s.Resource(m.StreamResource().GroupResource())
 }
 
 // Queue adds a message to the queue gauges.
@@ -291,7 +291,7 @@ func (s *Sink) Hooks() sinks.Hooks {
 			}
 			s.done(c, m)
 			s.send.Observe(latency.Seconds())
-			s.lag.Observe(sent.Sub(m.Time).Seconds())
+			s.lag.Observe(sent.Sub(m.Since()).Seconds())
 		},
 		OnStored: func(m *event.Message) {
 			c := s.Of(m)
@@ -329,7 +329,7 @@ func (s *Sink) Hooks() sinks.Hooks {
 
 // done removes a message from the queue gauges if this process counted the message there.
 func (s *Sink) done(c *Resource, m *event.Message) {
-	if !m.Time.Before(s.all.started) {
+	if !m.Since().Before(s.all.started) {
 		c.Unqueue(m)
 	}
 }

@@ -15,7 +15,7 @@ const diffIndent = "    "
 // diff returns the changes that an update contains, one per line, and remembers the new state. For other events it
 // returns an empty string.
 func (p *Printer) diff(r *diagnose.Record, s *states) string {
-	if r.Type().IsControl() {
+	if r.Type().IsControl() || r.Type() == event.Audit {
 		return ""
 	}
 	uid := r.Attributes["uid"]

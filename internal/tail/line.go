@@ -144,6 +144,8 @@ func operation(r *diagnose.Record) (word string, color console.Color) {
 		return "again", console.Dim
 	case event.Progress:
 		return "REACHED", console.Dim
+	case event.Audit:
+		return "audit", console.Dim
 	}
 	return "SYNCED", console.Cyan
 }

@@ -27,6 +27,7 @@ func (t Type) CloudEventsType() string {
 		Synced:   "dev.deltabridge.synced",
 		Restated: "dev.deltabridge.object.restated",
 		Progress: "dev.deltabridge.progress",
+		Audit:    "dev.deltabridge.audit",
 	}[t]
 }
 
@@ -52,10 +53,10 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		return ""
 	}
 	var operation, apiVersion string
-	if !m.Type.IsControl() {
-		operation, apiVersion = m.Type.String(), id.APIVersion()
-	} else {
+	if m.Type.IsControl() || m.Type == Audit {
 		apiVersion = m.Resource.GroupVersion().String()
+	} else {
+		operation, apiVersion = m.Type.String(), id.APIVersion()
 	}
 	_ = yieldSet(yield, "specversion", "1.0") &&
 		yieldSet(yield, "id", m.ID) &&
@@ -95,6 +96,8 @@ func (m *Message) dataSchema() string {
 		return schemas.BaseURL + "synced.json"
 	case m.Type == Progress:
 		return schemas.BaseURL + "progress.json"
+	case m.Type == Audit:
+		return schemas.BaseURL + "audit.json"
 	}
 	switch m.Payload {
 	case PayloadChange:

@@ -24,11 +24,14 @@ func progressID(m *Message, p *ProgressInfo) string {
 // message is kept, and is empty if the message is not kept.
 func RefusalGap(m *Message, reason, message, deadLetter string) *Message {
 	info := &GapInfo{
-		Resource: GroupResource(m.Resource), From: m.Identity.ResourceVersion, To: m.Identity.ResourceVersion,
+		Resource: GroupResource(m.StreamResource()), From: m.Identity.ResourceVersion, To: m.Identity.ResourceVersion,
 		Reason: reason, Message: message, Events: 1, DeadLetter: deadLetter,
 	}
 	if !m.Type.IsControl() {
-		info.Event, info.Subject, info.Operation = m.ID, m.Subject(), m.Type.String()
+		info.Event, info.Subject = m.ID, m.Subject()
+		if m.Type != Audit {
+			info.Operation = m.Type.String()
+		}
 	}
 	gap := gapMessage(m, info)
 	// The id begins with the id of the rejected message, because several objects can be rejected at the same
@@ -47,7 +50,7 @@ func RefusalGap(m *Message, reason, message, deadLetter string) *Message {
 // again. The signature of FoldGap is the one that the drop-oldest policy of pkg/fifo requires.
 func FoldGap(gap, dropped *Message) (folded *Message, ok bool) {
 	info := GapInfo{
-		Resource: GroupResource(dropped.Resource), From: dropped.Identity.ResourceVersion, Reason: ReasonOverflow,
+		Resource: GroupResource(dropped.StreamResource()), From: dropped.Identity.ResourceVersion, Reason: ReasonOverflow,
 		To: dropped.Identity.ResourceVersion, Message: "the queue was full and its policy is drop-oldest", Events: 1,
 	}
 	if dropped.GapInfo != nil { // A dropped gap event must not be lost.
@@ -55,7 +58,7 @@ func FoldGap(gap, dropped *Message) (folded *Message, ok bool) {
 	}
 	origin := dropped.Origin
 	if gap != nil {
-		if gap.Resource.GroupResource() != dropped.Resource.GroupResource() ||
+		if gap.Resource.GroupResource() != dropped.StreamResource().GroupResource() ||
 			gap.Origin.Source != origin.Source || gap.GapInfo.Reason != info.Reason {
 			return nil, false
 		}
@@ -74,7 +77,7 @@ func FoldGap(gap, dropped *Message) (folded *Message, ok bool) {
 // gapMessage returns a gap event for the same sink, cluster and resource as m.
 func gapMessage(m *Message, info *GapInfo) *Message {
 	gap := &Message{
-		Type: Gap, Time: m.Time, Resource: m.Resource, Cluster: m.Cluster, ClusterUID: m.ClusterUID,
+		Type: Gap, Time: m.Time, Read: m.Read, Resource: m.StreamResource(), Cluster: m.Cluster, ClusterUID: m.ClusterUID,
 		Epoch: m.Epoch, History: m.History, Structured: m.Structured, GapInfo: info,
 	}
 	gap.encodeControl(nil, m.PartitionKey != "")
@@ -110,8 +113,8 @@ func controlKey(m *Message) string {
 }
 
 // Mergeable reports whether a queued message may be merged with a later message about the same object. Control events
-// are never merged.
-func Mergeable(m *Message) bool { return !m.Type.IsControl() }
+// and audit events are never merged.
+func Mergeable(m *Message) bool { return !m.Type.IsControl() && m.Type != Audit }
 
 // Merge merges two messages about the same object (with the same uid). The result has the newer state; the older state
 // is discarded. The result is an addition if the older message was an addition that the sink has not received yet. Like

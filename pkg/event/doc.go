@@ -17,6 +17,7 @@
 //   - If a changed filter or a changed `watch` configuration causes an addition or a leave, the id ends in
 //     .filter.<change>. If an object passes the filter again, the id of its event therefore differs from the
 //     ids of earlier events. <change> stays the same after restarts.
+//   - <auditID>.<stage>.<time> identifies an audit event: see audit.Event.ID.
 //   - gap.…, synced.… and progress.… identify control events. They contain the cluster, the resource and
 //     resourceVersions. The id of a synced event also contains the namespace if the list was limited to one namespace.
 //     At the end of a resync, it also contains the time at which the resync began. The id of a progress event also

@@ -80,6 +80,9 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		m.encodeControl(ev.SyncedInfo, e.PartitionKey != nil)
 		return m, nil
 	}
+	if ev.Type == Audit {
+		return m, e.encodeAudit(m, ev.Audit)
+	}
 	m.Identity = ev.Object.Identity
 	m.FinalStateUnknown = ev.Object.FinalStateUnknown && ev.LeftAt == ""
 	m.LeftFilter = ev.LeftAt != ""

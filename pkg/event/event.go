@@ -23,8 +23,10 @@ const (
 	Restated
 	// Progress says up to which resourceVersion the destination has everything. Progress events are never stored.
 	Progress
+	// Audit is an audit event of an API server. It is neither a change nor a control event.
+	Audit
 
-	lastType = Progress
+	lastType = Audit
 )
 
 // String returns the value of the attribute "operation" for changes, and the last segment of the attribute "type" for
@@ -76,6 +78,8 @@ type Event struct {
 	GapInfo      *GapInfo
 	SyncedInfo   *SyncedInfo
 	ProgressInfo *ProgressInfo
+	// Audit is set for Audit events, and nothing else except Type and Time is.
+	Audit *AuditInfo
 }
 
 // GapInfo describes where states may be missing from the stream, and the reason. It is the data of a gap event.
@@ -123,7 +127,7 @@ const (
 	ReasonOverflow = "overflow" // The queue was full and its policy is drop-oldest.
 	ReasonOversize = "oversize" // The broker does not accept messages of this size.
 	ReasonRefused  = "refused"  // The broker rejected this message.
-	ReasonDamaged  = "damaged"  // Events that were queued on the bridge's disk could not be read.
+	ReasonDamaged  = "damaged"  // Events that were queued on the bridge's disk could not be read, or the disk was lost.
 )
 
 // SyncedInfo reports that all objects of the initial list were sent or, if Resync is true, that all existing objects

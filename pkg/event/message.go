@@ -16,8 +16,10 @@ type Key struct {
 // Message is an event that is encoded for one sink. It is immutable after Encode. The struct tags are the names in the
 // stored form. See AppendStored.
 type Message struct {
-	Type     Type                        `json:"t"`
-	Time     time.Time                   `json:"at"` // when the bridge observed the change
+	Type Type      `json:"t"`
+	Time time.Time `json:"at"` // when the bridge observed the change; of an audit event: its stageTimestamp
+	// Read is when the bridge read an audit event from its journal. It is zero for all other events. See Since.
+	Read     time.Time                   `json:"rd,omitzero"`
 	Resource schema.GroupVersionResource `json:"-"`
 	Cluster  string                      `json:"c,omitempty"` // the configured cluster name
 	// ClusterUID is the uid of the namespace kube-system. It is empty if it is not known, and the attribute clusteruid is
@@ -116,6 +118,23 @@ func (m *Message) ContentType() string {
 // Key returns the message's order key. Control events have a separate key per resource.
 func (m *Message) Key() Key {
 	return Key{m.Resource.Group, m.Resource.Resource, m.Identity.Namespace, m.Identity.Name}
+}
+
+// Since returns since when the message is on its way through the process.
+func (m *Message) Since() time.Time {
+	if m.Read.IsZero() {
+		return m.Time
+	}
+	return m.Read
+}
+
+// StreamResource returns the resource to which a sink's stream counts the message. For an audit event, this is not the
+// resource that the request was about: clients choose that, and it need not exist.
+func (m *Message) StreamResource() schema.GroupVersionResource {
+	if m.Type == Audit {
+		return AuditResource()
+	}
+	return m.Resource
 }
 
 // messageOverhead is the memory that a queued message uses in addition to its strings and data, in bytes: the struct

@@ -45,14 +45,19 @@ var (
 
 // Reduce returns a copy of m whose data contains only the metadata of the object. An object is reduced to apiVersion,
 // kind and metadata. In a change, the object is reduced in the same way, and the old state and the patch become null.
-// The states of PayloadDebezium are reduced likewise.
+// The states of PayloadDebezium are reduced likewise. An audit event is reduced as API servers do it: it has no request
+// and response object.
 // The event and its id stay the same, and marks describes the omitted data. Reduce returns an error if the data cannot
 // be reduced or the result would not be smaller.
 func Reduce(m *Message, marks Marks) (*Message, error) {
 	if m.Type.IsControl() {
 		return nil, errNotSmaller
 	}
-	data, err := reducedData(m.Data)
+	reduce := reducedData
+	if m.Type == Audit {
+		reduce = reducedAudit
+	}
+	data, err := reduce(m.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +66,7 @@ func Reduce(m *Message, marks Marks) (*Message, error) {
 	}
 	reduced := *m
 	reduced.Data, reduced.Marks = data, &marks
-	if reduced.Payload == "" {
+	if reduced.Payload == "" && m.Type != Audit {
 		reduced.Payload = PayloadMetadata
 	}
 	return &reduced, nil

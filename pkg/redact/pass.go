@@ -30,9 +30,12 @@ type pass struct {
 }
 
 // document redacts the whole object. It returns false if raw is not a single JSON object.
-func (p *pass) document(paths []Path) ([]byte, bool) {
+func (p *pass) document(paths []Path) ([]byte, bool) { return p.all('{', paths) }
+
+// all redacts the whole value. It returns false if raw is not a single JSON value that starts with the bracket.
+func (p *pass) all(bracket byte, paths []Path) ([]byte, bool) {
 	start := jsonscan.Space(p.raw, 0)
-	if start == len(p.raw) || p.raw[start] != '{' {
+	if start == len(p.raw) || p.raw[start] != bracket {
 		return nil, false
 	}
 	end := p.entries(start, paths, false)

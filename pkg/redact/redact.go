@@ -77,15 +77,20 @@ func (r *Redactor) Redact(resource schema.GroupVersionResource, o *object.Object
 	if len(paths) == 0 && !deep {
 		return raw, nil
 	}
-	p := pass{redactor: r, raw: raw, deep: deep}
-	for _, part := range []string{resource.Group, resource.Resource, o.Namespace, o.Name} {
-		p.place = append(binary.AppendUvarint(p.place, uint64(len(part))), part...)
-	}
-	redacted, ok := p.document(paths)
+	redacted, ok := r.newPass(Reference{resource, "", o.Namespace, o.Name}, raw, deep).document(paths)
 	if !ok { // no event is better than a secret in plain text
 		return nil, fmt.Errorf("cannot redact %s %s/%s: %w", resource.GroupResource(), o.Namespace, o.Name, errForm)
 	}
 	return redacted, nil
+}
+
+// newPass returns a pass over the JSON of an object. If deep is set, it looks for lastApplied at every depth.
+func (r *Redactor) newPass(of Reference, raw []byte, deep bool) *pass {
+	p := &pass{redactor: r, raw: raw, deep: deep}
+	for _, part := range []string{of.Resource.Group, of.Resource.Resource, of.Namespace, of.Name} {
+		p.place = append(binary.AppendUvarint(p.place, uint64(len(part))), part...)
+	}
+	return p
 }
 
 // Hide is like Redact, but always returns an object. If the object cannot be redacted, Hide returns an object that
