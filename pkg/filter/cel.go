@@ -17,6 +17,7 @@ const (
 	varObject    = "object"
 	varOld       = "old"
 	varOperation = "operation"
+	varEvent     = "event" // in filters of audit events, the only one
 )
 
 const (
@@ -55,13 +56,14 @@ func (concatenation) CallCost(function, _ string, _ []ref.Val, result ref.Val) *
 
 // environment compiles expressions. It contains two CEL environments.
 type environment struct {
-	object *cel.Env // declares only the variable object
-	change *cel.Env // declares all variables
+	object *cel.Env // declares only the variable object or event
+	change *cel.Env // declares all variables that describe a change; nil if there are none
 }
 
-func newEnv() (e environment, err error) {
+// newEnv returns an environment whose objects have this name.
+func newEnv(name string) (e environment, err error) {
 	e.object, err = cel.NewEnv(
-		cel.Variable(varObject, cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable(name, cel.MapType(cel.StringType, cel.DynType)),
 		cel.CrossTypeNumericComparisons(true),
 		cel.DefaultUTCTimeZone(true),
 		cel.OptionalTypes(),
@@ -76,7 +78,7 @@ func newEnv() (e environment, err error) {
 		// Report invalid literals when the configuration is loaded, not on every evaluation.
 		cel.ASTValidators(cel.ValidateRegexLiterals(), cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals()),
 	)
-	if err != nil {
+	if err != nil || name != varObject {
 		return e, err
 	}
 	e.change, err = e.object.Extend(cel.Variable(varOld, cel.DynType), cel.Variable(varOperation, cel.StringType))
@@ -90,7 +92,7 @@ func (e environment) compile(
 ) (program cel.Program, onChange bool) {
 	env := e.object
 	checked, issues := env.Compile(text)
-	if issues.Err() != nil {
+	if issues.Err() != nil && e.change != nil {
 		env, onChange = e.change, true
 		checked, issues = env.Compile(text)
 	}

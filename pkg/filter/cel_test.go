@@ -4,7 +4,7 @@ import "testing"
 
 // Whether an expression is a condition on the change depends on what it speaks of, not on what words are in it.
 func TestWhatAnExpressionSpeaksOf(t *testing.T) {
-	env, err := newEnv()
+	env, err := newEnv(varObject)
 	if err != nil {
 		t.Fatal(err)
 	}

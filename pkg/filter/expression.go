@@ -126,7 +126,7 @@ type variables struct {
 // ResolveName implements cel.Activation.
 func (v *variables) ResolveName(name string) (any, bool) {
 	switch name {
-	case varObject:
+	case varObject, varEvent:
 		if v.objectView == nil {
 			v.objectView = v.view(v.now)
 		}

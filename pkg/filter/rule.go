@@ -35,7 +35,8 @@ type Rule struct {
 	// The operations that pass: `added`, `updated`, `deleted`, and `restated` for objects that a resync re-sends. `added`
 	// and `updated` also let restated objects pass. If empty, all operations pass.
 	Operations []string `yaml:"operations" entries:"added updated deleted restated" example:"[added, deleted]"`
-	// A condition in CEL (https://cel.dev) that can use `object`, `old` (null except for updates) and `operation`. If the
+	// A condition in CEL (https://cel.dev) that can use `object`, `old` (null except for updates) and `operation`. In a sink
+	// with `events: audit`, it can use only `event`, the audit event, such as `event.user.username != 'system:apiserver'`. If the
 	// condition uses only `object`, the sink receives an addition when an object starts to satisfy the condition, and a
 	// deletion when the object no longer satisfies it. If the evaluation fails, for example because a field is missing,
 	// the condition counts as true. `has(object.status)` and `object.?status.?phase.orValue('')` are safe for missing
@@ -137,7 +138,7 @@ func Compile(rules []Rule, opts Options) (*Filter, []*RuleError) {
 	if opts.Bytes == nil {
 		opts.Bytes = allBytes
 	}
-	env, err := newEnv()
+	env, err := newEnv(varObject)
 	if err != nil {
 		return nil, []*RuleError{{Field: "when", Err: fmt.Errorf("set up CEL: %w", err)}}
 	}

@@ -135,7 +135,7 @@ func TestViewOfAPod(t *testing.T) {
 // An expression has the same result, or the same error, over a view as over the decoded object.
 func TestViewEvaluatesAsDecoded(t *testing.T) {
 	const text = `{"kind":"Pod","a":{"b":1,"c":[1,"x",{"d":null}],"e":{}},"s":"\u00e4\n","t":true,"f":1.5,"old":{"b":1,"e":{},"c":[1,"x",{"d":null}]}}`
-	env, err := newEnv()
+	env, err := newEnv(varObject)
 	if err != nil {
 		t.Fatal(err)
 	}
