@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
@@ -38,6 +39,7 @@ type Engine struct {
 	connector  *informer.Connector
 	client     rest.Interface // client of the API server
 	rates      rates
+	auditLog   rate.Sometimes
 
 	// reading ends when no more changes are read. During shutdown, the end of reading ends a blocked push.
 	reading     context.Context //nolint:containedctx // handlers of informers are called without one
@@ -52,6 +54,7 @@ type Engine struct {
 // New builds all parts and opens the files of the sinks in the state directory. Run starts the parts.
 func New(o Options) (*Engine, error) {
 	e := &Engine{options: o, metrics: o.Metrics, replaced: make(chan struct{}), undelivered: map[string]int64{}}
+	e.auditLog.Interval = time.Minute
 	e.reading, e.stopReading = context.WithCancel(context.Background())
 	e.tracker = e.newTracker()
 	if o.KubernetesEvents {
@@ -75,11 +78,11 @@ func (e *Engine) newTracker() *tracker.Tracker {
 	o := &e.options
 	of := tracker.Options{
 		Store: o.Store, Watch: o.Watch, Queues: queues{e}, Reading: e.reading, Logger: o.Logger,
-		EachSecond: func() { e.events.committed(e.tracker.NotReady()); e.sample() },
+		EachSecond: func() { e.events.committed(e.tracker.NotReady()); e.sample(); e.commitAudit() },
 	}
 	for n := range o.Sinks {
 		s := &o.Sinks[n]
-		sink := tracker.Sink{Name: s.Name, Filter: filterText(s.Rules), Lossy: s.Buffer.Overflow != Block}
+		sink := tracker.Sink{Name: s.Name, Filter: filterText(s.changeRules()), Lossy: s.Buffer.Overflow != Block}
 		of.Sinks = append(of.Sinks, sink)
 	}
 	if o.KubernetesEvents {
@@ -165,8 +168,8 @@ func (e *Engine) attachPipeline(
 ) {
 	p.filtering.Lock()
 	defer p.filtering.Unlock()
-	if i.Auxiliary() {
-		to.FinishList(p.Name) // sinks are not sent objects that are watched only for enrichment
+	if i.Auxiliary() || p.audit != nil {
+		to.FinishList(p.Name) // the sink is not sent objects that are watched only for enrichment, or no objects at all
 		p.attached[i.Source().Name] = nil
 		return
 	}
@@ -243,11 +246,15 @@ func (e *Engine) Run(ctx context.Context) error {
 		})
 	}
 	var checkpoint, set errgroup.Group
+	var auditing sync.WaitGroup
 	background, stopBackground := context.WithCancel(context.Background())
 	defer stopBackground()
 	start(&checkpoint, func() error { return e.tracker.Run(background) })
 	for _, p := range e.pipelines {
 		p.start()
+	}
+	for _, r := range e.auditReaders() {
+		auditing.Go(func() { r.run(e.reading) })
 	}
 	start(&set, e.read)
 
@@ -259,6 +266,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	e.endReading()
 	failure := set.Wait()
+	auditing.Wait()
 	for _, p := range e.pipelines {
 		p.pushDue(true)
 	}
@@ -274,6 +282,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.notePositions(ending)
 	stopBackground()
 	err := checkpoint.Wait()
+	e.commitAudit()
 	e.events.finish(err)
 	failure = errors.Join(failure, err)
 	for _, p := range ending {

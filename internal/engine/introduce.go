@@ -71,7 +71,7 @@ func (r *resyncer) arrive(ctx context.Context, p *pipeline, name string, ready f
 		}
 		return err == nil
 	}
-	if before := p.books.Destination(p.Name); before != "" && before != name {
+	if before := p.books.Destination(p.Name); before != "" && before != name && p.audit == nil {
 		p.introducing.Store(true)
 		delivery, begun := strings.CutPrefix(before, partOf+name+inDelivery)
 		if begun {

@@ -75,8 +75,12 @@ func (e *Engine) Stuck() map[string]int64 {
 		for _, q := range p.drain.Parked.Queues() {
 			stuck[p.Name] += int64(q.Events)
 		}
-		if !p.drain.Delivering() {
-			stuck[p.Name] += int64(p.queue.Stats().Items)
+		if p.drain.Delivering() {
+			continue
+		}
+		stuck[p.Name] += int64(p.queue.Stats().Items)
+		if p.audit != nil {
+			stuck[p.Name] += p.audit.backlog()
 		}
 	}
 	return stuck
@@ -89,7 +93,7 @@ func (e *Engine) keepDeliveries() (kept, others []*pipeline) {
 	ctx, cancel := context.WithTimeout(context.Background(), persistTimeout)
 	defer cancel()
 	for _, p := range e.pipelines {
-		if _, whole := e.tracker.Unsettled(p.Name); whole && e.keep(p.Name) && !p.introducing.Load() {
+		if _, whole := p.unsettled(); whole && e.keep(p.Name) && !p.introducing.Load() {
 			p.queue.Persist()
 			kept = append(kept, p)
 		} else {
@@ -99,7 +103,7 @@ func (e *Engine) keepDeliveries() (kept, others []*pipeline) {
 	ticker := time.NewTicker(settledPause)
 	defer ticker.Stop()
 	isSettled := func(p *pipeline) bool {
-		events, _ := e.tracker.Unsettled(p.Name)
+		events, _ := p.unsettled()
 		return events == 0
 	}
 	for ctx.Err() == nil && slices.ContainsFunc(kept, func(p *pipeline) bool { return !isSettled(p) }) {
@@ -117,6 +121,15 @@ func (e *Engine) keepDeliveries() (kept, others []*pipeline) {
 		return true
 	})
 	return kept, others
+}
+
+// unsettled returns the number of events that the sink has not settled, and whether it was sent either the whole initial
+// list or nothing of each source.
+func (p *pipeline) unsettled() (events int, whole bool) {
+	if p.audit != nil {
+		return p.audit.inFlight(), true
+	}
+	return p.tracker.Unsettled(p.Name)
 }
 
 // finish ends the deliveries of pipelines: it lets the drains deliver for at most the timeout, and writes the rest to

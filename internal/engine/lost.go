@@ -35,6 +35,9 @@ func (p *pipeline) announceLost(ctx context.Context) {
 // resource that has a position in the spill. If the positions are not known, because the whole spill or parked events
 // are lost, one gap event is returned for every resource that the sink knows according to the checkpoint.
 func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
+	if p.audit != nil {
+		return []*event.Message{p.identified(auditGap(p, int64(l.Items()), "a damaged file contained them"), l)}
+	}
 	resources, upTo := map[string]schema.GroupVersionResource{}, map[string]string{}
 	for mark, position := range l.Positions {
 		_, source, _ := strings.Cut(mark, "/")
@@ -64,13 +67,19 @@ func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to
 		Message: "events in a damaged file are lost; they can belong to any resource that had events there",
 	}
 	ev := event.Event{Type: event.Gap, Time: time.Now(), Resource: resource, GapInfo: info}
-	number := "file." + strconv.FormatInt(ev.Time.UnixNano(), 36)
-	if n := l.Items(); n > 0 {
-		info.Events, number = int64(n), strconv.FormatUint(l.First, 10)
-	}
+	info.Events = int64(l.Items())
 	gap, _ := p.Encoder.Encode(ev)      // gap events can always be encoded
-	gap.ID += "." + number              // the number makes the ids differ if one file loses events twice
 	gap.ClusterUID = p.books.KnownUID() // not p.clusterUID: a damaged spill can be found before that is set
+	return p.identified(gap, l)
+}
+
+// identified completes the id of a gap event with a number that makes the ids differ if one file loses events twice.
+func (p *pipeline) identified(gap *event.Message, l fifo.Loss) *event.Message {
+	number := "file." + strconv.FormatInt(gap.Time.UnixNano(), 36)
+	if l.Items() > 0 {
+		number = strconv.FormatUint(l.First, 10)
+	}
+	gap.ID += "." + number
 	p.metrics.Of(gap).Queue(gap)
 	return gap
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/metrics"
+	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -46,6 +47,9 @@ type Options struct {
 	// KubernetesEvents reports whether the occurrences of Kubernetes Events are counted as a metric.
 	KubernetesEvents bool
 	Sinks            []Sink
+	// Journal contains the audit events for the sinks with Audit. It is nil if there is none. The caller closes it after
+	// Run.
+	Journal *audit.Journal
 	// Linger, if it is not nil, lets the engine continue to deliver after the context of Run has ended, until Linger is
 	// closed or no event waits.
 	Linger <-chan struct{}
@@ -83,6 +87,8 @@ type Sink struct {
 	// Kind and Place describe the destination for people: its kind, such as kafka, and its servers and stream or topic.
 	Kind, Place string
 	Rules       []filter.Rule
+	// Audit means that the sink is sent audit events, and no changes. Rules select them then (filter.CompileAudit).
+	Audit bool
 	// Seen returns the part of an object that the filter can see. If it is nil, the filter sees the whole object.
 	Seen        Bytes
 	Enrich      enrich.Needs
@@ -95,6 +101,15 @@ type Sink struct {
 	Resync     time.Duration // interval between resyncs; if it is 0, the sink is resynced only on request
 	NoSynced   bool          // the sink is sent no synced events
 	Progress   time.Duration // interval between progress events; if it is 0, the sink is sent none
+}
+
+// changeRules returns the rules that select changes. A sink that is sent audit events has a rule that selects none. If it
+// is sent changes later, this is then a change of its filter.
+func (s *Sink) changeRules() []filter.Rule {
+	if s.Audit {
+		return []filter.Rule{{Namespaces: []string{"!*"}}}
+	}
+	return s.Rules
 }
 
 // Buffer sets the bounds of a sink's queue.

@@ -55,6 +55,7 @@ type pipeline struct {
 	enrich    func(schema.GroupVersionResource, *object.Object) *event.Context
 	restating chan struct{} // contains an element while objects are re-sent to the sink
 	progress  progress
+	audit     *auditReader // nil unless the sink is sent audit events
 
 	// clusterUID and epoch are copied to the messages that listeners encode. They are set before the first listener
 	// exists.
@@ -94,13 +95,19 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 	p.Encoder.OnOldMissing = func(err error) {
 		p.log.Error("cannot read the state before an update, so the change is sent without it", "err", err)
 	}
-	rules := s.Rules
+	rules := s.changeRules()
 	if p.debounces = p.tracker != nil; p.debounces {
 		rules = withSelection(rules, p.tracker.StoredFilter(s.Name))
 	}
 	var err error
 	if p.filter, err = p.compile(rules, slot); err != nil {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
+	}
+	if s.Audit {
+		if p.audit, err = newAuditReader(p, e.options.Journal); err != nil {
+			return nil, fmt.Errorf("sink %s: %w", s.Name, err)
+		}
+		p.books = &p.audit.auditBooks
 	}
 	return p, nil
 }
@@ -141,10 +148,10 @@ func (p *pipeline) open(state, cluster string) error {
 }
 
 // resume makes the sink read back what earlier processes wrote, and has its positions stored. It must be called before
-// the drain runs.
+// the drain runs. It has no effect for a sink that is sent audit events: a crash can bring events of the last second again.
 func (p *pipeline) resume() {
 	sink, ok := p.Destination.(sinks.Resumer)
-	if !ok {
+	if !ok || p.audit != nil {
 		return
 	}
 	t := p.tracker

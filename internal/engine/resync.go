@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -160,9 +161,12 @@ func (r *resyncer) handler() http.Handler {
 // concurrently. The response contains one line of JSON per sink, written when the resync of that sink has ended. The
 // resync continues if the client disconnects.
 func (r *resyncer) serve(w http.ResponseWriter, request *http.Request) {
-	pipelines := r.pipelines
+	pipelines := slices.DeleteFunc(slices.Clone(r.pipelines), func(p *pipeline) bool { return p.audit != nil })
 	if sink := request.URL.Query().Get("sink"); sink != "" {
 		p, err := r.find(sink)
+		if err == nil && p.audit != nil {
+			err = fmt.Errorf("sink %s is sent audit events, and API servers send these only once", sink)
+		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return

@@ -28,6 +28,12 @@ func (t *Tracker) Resumes(sink string) sinks.Resume {
 	}
 }
 
+// AddPositions replaces positions of sinks. They are durable when it returns nil.
+func (t *Tracker) AddPositions(positions map[string]sinks.Positions) error { return t.store.AddPositions(positions) }
+
+// Positions returns the stored positions of a sink. The caller must not change the map.
+func (t *Tracker) Positions(sink string) sinks.Positions { return t.store.Positions(sink) }
+
 // CaughtUp must be called when all sources have brought again the events that earlier processes may have sent without
 // committing them. Until then, the positions of earlier processes remain stored.
 func (t *Tracker) CaughtUp() { t.caughtUp.Store(true) }
