@@ -22,14 +22,14 @@ type auditBooks struct {
 	progress  chan struct{} // contains an element after an event was settled
 
 	mu    sync.Mutex // guards the following fields
-	open  []tracked  // in the order of their numbers, beginning with one that is not settled
+	open  []pushed   // in the order of their numbers, beginning with one that is not settled
 	bytes int64      // of the events in open
 	// at is the position up to which everything is settled. It is zero while a gap before it is not announced.
 	at audit.Position
 }
 
-// tracked is a message that was pushed to the queue, or one behind it that is settled.
-type tracked struct {
+// pushed is a message that was pushed to the queue, or one behind it that is settled.
+type pushed struct {
 	number  uint64 // of the last event in the journal for which the message stands
 	bytes   int64
 	settled bool
@@ -53,7 +53,7 @@ func (b *auditBooks) hasRoom() bool {
 func (b *auditBooks) track(number uint64, bytes int64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.open = append(b.open, tracked{number: number, bytes: bytes})
+	b.open = append(b.open, pushed{number: number, bytes: bytes})
 	b.bytes += bytes
 	return number + 1
 }
@@ -68,7 +68,7 @@ func (b *auditBooks) skip(number uint64) {
 	case b.open[last].settled:
 		b.open[last].number = number
 	default:
-		b.open = append(b.open, tracked{number: number, settled: true})
+		b.open = append(b.open, pushed{number: number, settled: true})
 	}
 }
 
@@ -76,7 +76,7 @@ func (b *auditBooks) skip(number uint64) {
 func (b *auditBooks) Settle(_ string, m *event.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := slices.IndexFunc(b.open, func(f tracked) bool { return f.number+1 == m.Origin.Seq && !f.settled })
+	n := slices.IndexFunc(b.open, func(f pushed) bool { return f.number+1 == m.Origin.Seq && !f.settled })
 	if n < 0 {
 		return
 	}

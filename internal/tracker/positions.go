@@ -29,7 +29,9 @@ func (t *Tracker) Resumes(sink string) sinks.Resume {
 }
 
 // AddPositions replaces positions of sinks. They are durable when it returns nil.
-func (t *Tracker) AddPositions(positions map[string]sinks.Positions) error { return t.store.AddPositions(positions) }
+func (t *Tracker) AddPositions(positions map[string]sinks.Positions) error {
+	return t.store.AddPositions(positions)
+}
 
 // Positions returns the stored positions of a sink. The caller must not change the map.
 func (t *Tracker) Positions(sink string) sinks.Positions { return t.store.Positions(sink) }
