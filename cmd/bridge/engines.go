@@ -57,6 +57,9 @@ func (b *bridge) runEngines(
 func (b *bridge) newMetrics(t task) *metrics.Metrics {
 	m := metrics.New(version, commit)
 	m.Registry.MustRegister(b.reload)
+	if b.intake != nil {
+		m.Registry.MustRegister(b.intake.metrics)
+	}
 	if t.copy != nil {
 		m.Registry.MustRegister(t.copy)
 	}

@@ -173,6 +173,7 @@ type bridge struct {
 	reload *reload.Reloader // has the configuration in use
 	kube   *rest.Config
 	server *frontend
+	intake *intake   // nil without the key audit
 	out    io.Writer // if not nil, each acknowledged event is printed to it
 	log    *slog.Logger
 }
@@ -203,7 +204,16 @@ func (b *bridge) runAlone(ctx context.Context, quarantined int64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	return b.runEngines(ctx, task{role: control.Single}, nil, store, func(*engine.Options) {})
+	if b.intake, err = b.openIntake(store); err != nil {
+		return err
+	}
+	return b.intake.during(ctx, func(ctx context.Context) error {
+		return b.runEngines(ctx, task{role: control.Single}, nil, store, func(o *engine.Options) {
+			if b.intake != nil {
+				o.Journal = b.intake.journal
+			}
+		})
+	})
 }
 
 func newLogger(format string, level slog.Leveler, w io.Writer) *slog.Logger {

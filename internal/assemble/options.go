@@ -92,11 +92,15 @@ func Options(
 	return o, nil
 }
 
-// Offline builds the sinks of a configuration for a command that shows what they would send, and sends nothing.
+// Offline builds the sinks of a configuration for a command that shows what they would send about changes, and sends
+// nothing. It leaves out sinks that are sent audit events.
 // installation stands for the random name of the installation in headers.
 func Offline(cfg *config.Config, r *Redaction, installation string) (all []engine.Sink, err error) {
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
+		if s.IsAudit() {
+			continue
+		}
 		d, err := NewDestination(s, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return nil, err
@@ -116,7 +120,7 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 		Name: s.Name, Kind: s.Kind(), Place: s.Destination().Describe(), Seen: Seen(r.ForSink(s)),
 		Destination: d.Sink, Disconnect: d.Close, Resync: s.Resync,
 		NoSynced: s.ControlEvents != nil && s.ControlEvents.None != nil, Progress: s.Progress,
-		Enrich: s.Enrich.Needs, Rules: s.Filters,
+		Enrich: s.Enrich.Needs, Rules: s.Filters, Audit: s.IsAudit(),
 		Encoder: &event.Encoder{
 			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Redactor: r.ForSink(s),
 			ContextInData: s.Enrich.As == config.EnrichData, Patch: s.Patch, PartitionKey: d.Key,

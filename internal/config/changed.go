@@ -39,6 +39,7 @@ func FixedValues(c *Config) map[string]any {
 		"state.path":  c.State.Path,
 		"state.log":   c.State.Log,
 		"election":    c.Election,
+		"audit":       c.Audit,
 		"http.listen": c.HTTP.Listen,
 		"http.ui":     c.HTTP.UI,
 		"log.format":  c.Log.Format,

@@ -40,6 +40,7 @@ func TestDefault(t *testing.T) {
 		Sinks: []Sink{
 			{
 				Name:     "nats",
+				Events:   EventsChanges,
 				Payload:  "object",
 				Patch:    "json",
 				Content:  "binary",
@@ -151,6 +152,9 @@ func merged(sinks reflect.Value) reflect.Value {
 	s := sinks.Index(0).Interface().(Sink)
 	for i := 1; i < sinks.Len(); i++ {
 		other := sinks.Index(i).Interface().(Sink)
+		if other.IsAudit() {
+			s.Events = other.Events
+		}
 		if other.Kafka != nil && other.Kafka.SASL.OAuth != nil {
 			s.Kafka.SASL.OAuth = other.Kafka.SASL.OAuth
 			s.Kafka.SASL.OAuth.TokenFile = "set"

@@ -28,8 +28,12 @@ type Sink struct {
 	// The name of the sink in logs and metrics. The name has at most 63 lower-case letters, digits and `-`, and begins and
 	// ends with a letter or digit. Every sink must have a different name.
 	Name string `yaml:"name" required:"true" pattern:"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$" example:"audit"`
+	// Which events the sink receives. `changes`: the changes to the objects that `watch` selects. `audit`: the audit events
+	// that `audit` receives, and nothing else: see docs/events.md#audit-events. Then `kafka.topic` or `nats.subject` must be
+	// set, and keys that are about changes are mistakes.
+	Events string `yaml:"events" default:"changes" enum:"changes audit" example:"audit"`
 	// Selects the events that the sink receives. An event must pass at least one filter. If there are no filters, the sink
-	// receives all events.
+	// receives all events. For audit events, a filter can have `resources`, `namespaces` and `when`.
 	Filters []filter.Rule `yaml:"filters"`
 	// The data of an event. `object`: the object as the API server sent it, without `managedFields`. For a deletion, this
 	// is the last known state. `change`: the old and new states, their difference as a patch and as a list of paths, and

@@ -47,6 +47,7 @@ func (c *Config) Validate(at *strictyaml.Section) {
 		c.Redact[i].validate(at.At(fmt.Sprintf("redact[%d]", i)))
 	}
 	c.validateState(at)
+	c.validateAudit(at)
 	names := map[string]int{}
 	for i := range c.Sinks {
 		key, name := at.Entry("sinks", i), c.Sinks[i].Name
@@ -116,8 +117,8 @@ func validateNamespaces(at *strictyaml.Section, entries []string) {
 }
 
 // validateFilters compiles the filters of a sink, and reports mistakes under the key of each filter.
-func validateFilters(at *strictyaml.Section, rules []filter.Rule) {
-	_, mistakes := filter.Compile(rules, filter.Options{})
+func (s *Sink) validateFilters(at *strictyaml.Section) {
+	mistakes := s.compileFilters()
 	problems := map[string][]string{}
 	for _, m := range mistakes {
 		problem := oneLine(m.Err)
@@ -129,8 +130,13 @@ func validateFilters(at *strictyaml.Section, rules []filter.Rule) {
 	}
 	for key, all := range problems {
 		remedy := "" // the example of the key
-		if strings.HasSuffix(key, ".when") {
+		switch isWhen := strings.HasSuffix(key, ".when"); {
+		case isWhen && s.IsAudit():
+			remedy = "write a CEL expression with the variable event"
+		case isWhen:
 			remedy = "write a CEL expression with the variables object, old and operation"
+		case all[0] == filter.ErrOnChanges.Error():
+			remedy = "remove it; filters of audit events have resources, namespaces and when"
 		}
 		at.Report(key, strings.Join(all, "; "), remedy)
 	}

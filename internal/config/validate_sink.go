@@ -23,7 +23,8 @@ func (s *Sink) validate(at *strictyaml.Section) {
 		at.Report("name", strictyaml.Quote(s.Name)+" is not a valid sink name",
 			"use at most 63 lower-case letters, digits and -, beginning and ending with a letter or digit")
 	}
-	validateFilters(at, s.Filters)
+	s.validateFilters(at)
+	s.validateEvents(at)
 	s.validatePayload(at)
 	s.validateContent(at)
 	if s.Resync > 0 && s.Resync < leastResync {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/parked"
@@ -17,7 +18,7 @@ const orphanRemedy = "restore the sink with its old name until its events are de
 	"or remove the file or directory, which loses these events"
 
 // OrphanedEvents returns an error and a remedy if the state directory contains spilled or parked events of a removed or
-// renamed sink, which the bridge would never deliver. It ignores files that it cannot read or that are in use.
+// renamed sink, or audit events without a sink for them, which the bridge would never deliver. It ignores files that it cannot read or that are in use.
 func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 	entries, _ := os.ReadDir(cfg.State.Path)
 	removed := func(sink string) bool { // a name with a dot is that of a quarantined file
@@ -47,6 +48,10 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 			errs = append(errs, fmt.Errorf("%s contains %d events%s for sink %s, which is not in the configuration",
 				path, events, of, sink))
 		}
+	}
+	if events, _ := fifo.Peek(assemble.AuditDir(cfg)); events > 0 && len(cfg.AuditSinks()) == 0 {
+		errs = append(errs, fmt.Errorf("%s contains %d audit events, and no sink with events: audit is in the configuration",
+			assemble.AuditDir(cfg), events))
 	}
 	return orphanRemedy, errors.Join(errs...)
 }

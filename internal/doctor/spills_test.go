@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/parked"
@@ -106,5 +107,29 @@ func TestOrphanedEvents(t *testing.T) {
 			"parked-left.db contains 3 events of k8s.pods, k8s.nodes for sink left",
 		) || strings.Contains(err.Error(), "here.db") {
 		t.Errorf("OrphanedEvents = %v", err)
+	}
+}
+
+// Audit events without a sink for them are named. With one, they are delivered.
+func TestOrphanedAuditEvents(t *testing.T) {
+	cfg := config.Default()
+	cfg.State.Path = t.TempDir()
+	journal, err := audit.OpenJournal(audit.JournalOptions{
+		Dir: filepath.Join(cfg.State.Path, "audit"), Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := []byte(`{"auditID":"a","stage":"Panic"}`)
+	err = errors.Join(journal.Append(t.Context(), [][]byte{one, one, one}), journal.Ack(1), journal.Close())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OrphanedEvents(cfg); err == nil || !strings.Contains(err.Error(), "contains 2 audit events") {
+		t.Errorf("without a sink: %v", err)
+	}
+	cfg.Sinks[0].Events = config.EventsAudit
+	if _, err := OrphanedEvents(cfg); err != nil {
+		t.Errorf("with a sink: %v", err)
 	}
 }

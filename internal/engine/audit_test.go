@@ -219,6 +219,9 @@ func TestAuditDelivery(t *testing.T) {
 		if n := p.queue.Stats().Items; n > 5 {
 			t.Errorf("%d events are in the queue of %s", n, p.Name)
 		}
+		if age := p.queue.Age(); age > time.Minute {
+			t.Errorf("events in the queue of %s count as %v old, so that they are spilled", p.Name, age)
+		}
 	}
 	b.end()
 	b.open()
@@ -241,6 +244,28 @@ func TestAuditDelivery(t *testing.T) {
 	}
 	b.end()
 	b.checkAcked(54)
+}
+
+// While a sink is paused, nothing is put into its queue.
+func TestAuditPaused(t *testing.T) {
+	b := newAuditBridge(t, "a", "b")
+	b.open()
+	b.start(nil)
+	paused := b.e.pipelines[0]
+	b.await("the sink delivers", paused.drain.Delivering)
+	if _, err := paused.setPaused(true); err != nil {
+		t.Fatal(err)
+	}
+	b.add(10)
+	b.awaitSent(b.e.pipelines[1].Name, 10)
+	if n := paused.queue.Stats().Items; n > 0 {
+		t.Errorf("%d events are in the queue", n)
+	}
+	if _, err := paused.setPaused(false); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitSent(paused.Name, 10)
+	b.end()
 }
 
 // A filter that lets nothing pass still moves the position.
@@ -276,13 +301,14 @@ func TestAuditCrash(t *testing.T) {
 const (
 	goneGap = "gap of 0: audit events may be missing: audit events that were not delivered may be lost, because the audit " +
 		"journal is not the one that they were in"
-	oldCopy = "the directory of the journal was replaced with an older copy"
+	oldCopy        = "an older copy"
+	oldUndelivered = "an older copy, which lacks only what was not delivered"
 )
 
 // A lost disk is announced, and so is an older copy of it: once, but again if the process ends before the gap event is
 // delivered. Later events follow.
 func TestAuditLostDisk(t *testing.T) {
-	for _, how := range []string{"an empty directory", oldCopy} {
+	for _, how := range []string{"an empty directory", oldCopy, oldUndelivered} {
 		t.Run(how, func(t *testing.T) {
 			b := newAuditBridge(t, "a")
 			b.open()
@@ -293,14 +319,20 @@ func TestAuditLostDisk(t *testing.T) {
 			copyDir(t, b.journalDir(), b.journalDir()+".copy")
 			b.open()
 			b.start(nil)
+			want := ids(1, 3)
+			if how == oldUndelivered {
+				b.await("the sink delivers", b.e.pipelines[0].drain.Delivering)
+				b.e.pipelines[0].drain.Pause(time.Now())
+				want = ids(1, 1)
+			}
 			b.add(2)
-			b.awaitSent("a", 3)
-			b.check("a", ids(1, 3)...)
+			b.awaitSent("a", len(want))
+			b.check("a", want...)
 			b.end()
 			if err := os.RemoveAll(b.journalDir()); err != nil {
 				t.Fatal(err)
 			}
-			if how == oldCopy {
+			if how != "an empty directory" {
 				copyDir(t, b.journalDir()+".copy", b.journalDir())
 			}
 
@@ -308,6 +340,7 @@ func TestAuditLostDisk(t *testing.T) {
 			b.sinks["a"].away.Store(true)
 			b.start(nil)
 			b.await("the gap event is in the queue", func() bool { return b.e.pipelines[0].queue.Stats().Items > 0 })
+			b.e.commitAudit()
 			killed := t.TempDir()
 			copyDir(t, b.state, killed)
 			b.end()

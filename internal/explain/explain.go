@@ -135,8 +135,14 @@ func (e *explainer) explain(ctx context.Context, s *subject) error {
 	if e.cfg.SelectsNamespaces() {
 		s.Notes = append(s.Notes, e.readNamespace(ctx, s)...)
 	}
-	for n := range parts {
-		sink, err := e.explainSink(ctx, parts[n], &e.cfg.Sinks[n], s)
+	for n := range e.cfg.Sinks {
+		c := &e.cfg.Sinks[n]
+		part := slices.IndexFunc(parts, func(p engine.Sink) bool { return p.Name == c.Name })
+		if part < 0 {
+			s.Notes = append(s.Notes, "sink "+c.Name+" is sent audit events, and no changes")
+			continue
+		}
+		sink, err := e.explainSink(ctx, parts[part], c, s)
 		if err != nil {
 			return err
 		}

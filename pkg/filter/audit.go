@@ -17,8 +17,8 @@ type AuditFilter struct {
 	rules []*rule // if empty, every event passes
 }
 
-var errOnChanges = errors.New("is a condition on changes, and the sink is sent audit events: remove it; audit events are " +
-	"selected by resources, namespaces and when, whose variable is event")
+// ErrOnChanges is the mistake in a rule for audit events that has a condition on changes.
+var ErrOnChanges = errors.New("is a condition on changes, and the sink is sent audit events")
 
 // CompileAudit is like Compile for rules that select audit events. Of the rules, only Resources, Namespaces and When can
 // be set. When has one variable, event: the audit event as the sink is sent it. Options.Bytes and Options.Slot are not
@@ -38,7 +38,7 @@ func CompileAudit(rules []Rule, opts Options) (*AuditFilter, []*RuleError) {
 			"debounce": text.Debounce > 0, "preset": text.Preset != "",
 		} {
 			if set {
-				mistakes = append(mistakes, &RuleError{Rule: i, Field: field, Err: errOnChanges})
+				mistakes = append(mistakes, &RuleError{Rule: i, Field: field, Err: ErrOnChanges})
 			}
 		}
 		c := compiler{rule: rule{text: Rule{Resources: text.Resources, Namespaces: text.Namespaces, When: text.When}}, index: i}
