@@ -35,7 +35,7 @@ func TestSchema(t *testing.T) {
 			"--event",
 			name,
 		); err == nil ||
-			!strings.Contains(err.Error(), "must be one of change, cloudevent, ") {
+			!strings.Contains(err.Error(), "must be one of audit, change, cloudevent, ") {
 			t.Errorf("--event %q: %v", name, err)
 		}
 	}

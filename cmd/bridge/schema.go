@@ -25,7 +25,7 @@ func newSchemaCommand(stdout io.Writer) *cobra.Command {
 			"# yaml-language-server: $schema=bridge.schema.json\n\n" +
 			"With --event it prints a schema (2020-12) of events: cloudevent is an event in structured content mode;\n" +
 			"avro is the Avro schema of events; the others describe the data of an event with one of the payloads, or\n" +
-			"of a gap, synced or progress event.",
+			"of an audit, gap, synced or progress event.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text := config.Schema()

@@ -113,6 +113,8 @@ type Queue struct {
 	MaxDisk     int64  `json:"maxDiskBytes"` // the bound of `diskBytes`: `buffer.spill.maxBytes`
 	Overflow    string `json:"overflow"`     // what happens when all of it is full: `block`, `compact` or `drop-oldest`
 	Blocked     bool   `json:"blocked"`      // sources wait for this queue now, because all of it is full
+	// Journal counts audit events that wait in the audit journal, in addition to `events`.
+	Journal int64 `json:"journalEvents,omitempty"`
 }
 
 // Parked counts the events that wait for one part of a destination.

@@ -46,6 +46,10 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 				fuse.Seconds,
 			)
 		}
+		if p.audit != nil {
+			r.gauge("audit_backlog_events", "Audit events in the journal that the sink has not delivered.",
+				float64(p.audit.backlog()))
+		}
 		r.collectParked(p)
 		r.collectSpill(p)
 		r.collectLetters(p)

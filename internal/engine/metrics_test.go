@@ -20,6 +20,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/metrics"
+	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -47,6 +48,12 @@ func TestMetricsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.pipelines[0].stop()
+	journal, err := audit.OpenJournal(audit.JournalOptions{Dir: dir + "/audit", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer journal.Close()
+	e.pipelines[0].audit = &auditReader{auditBooks: auditBooks{journal: journal}}
 	store := e.pipelines[0].drain.Parked
 	if err := store.Park([]parked.Parking{{Destination: "k8s.pods", Message: &event.Message{}}}); err != nil {
 		t.Fatal(err)
@@ -66,6 +73,7 @@ func TestMetricsPage(t *testing.T) {
 	m.Registry.MustRegister(&stateCollector{e.pipelines, func() []informer.Status {
 		return []informer.Status{{Resource: pods, ResourceVersion: "1", LastContact: time.Now()}}
 	}, e.tracker, func(time.Time) map[string]*control.Fuse { return map[string]*control.Fuse{"js": {}} }})
+	m.Registry.MustRegister(metrics.NewAuditIntake(func() audit.JournalStatus { return audit.JournalStatus{} }))
 	families, err := m.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)

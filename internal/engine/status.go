@@ -98,10 +98,14 @@ func (p *pipeline) queueStatus() control.Queue {
 	stats := p.queue.Stats()
 	spilled, bytes, _, _, _ := p.queue.SpillStats()
 	waiting, parkedBytes := p.waiting(stats)
+	journal := int64(0)
+	if p.audit != nil {
+		journal = max(0, p.audit.backlog()-int64(p.audit.inFlight()))
+	}
 	return control.Queue{
 		Events: int64(stats.Items), Bytes: stats.Bytes, MemoryBytes: p.Buffer.Bytes,
 		DiskEvents: spilled + waiting - int64(stats.Items), DiskBytes: bytes + parkedBytes, MaxDisk: p.Buffer.DiskBytes,
-		Overflow: p.Buffer.Overflow, Blocked: !p.queue.BlockedSince().IsZero(),
+		Overflow: p.Buffer.Overflow, Blocked: !p.queue.BlockedSince().IsZero(), Journal: journal,
 	}
 }
 

@@ -213,7 +213,7 @@ func fuseOf(s *control.Sink) float64 {
 
 // waiting returns the number of events that wait for a destination.
 func waiting(s *control.Sink) int64 {
-	all := s.Queue.Events
+	all := s.Queue.Events + s.Queue.Journal
 	for _, p := range s.Parked {
 		all += int64(p.Events)
 	}

@@ -28,7 +28,7 @@ func (t *text) sinks(s *control.Status) {
 		if k.Fuse != nil {
 			fuse = left(k.Fuse)
 		}
-		waiting := k.Queue.Events
+		waiting := k.Queue.Events + k.Queue.Journal
 		for _, p := range k.Parked {
 			waiting += int64(p.Events)
 		}
