@@ -419,15 +419,8 @@ func TestAuditReplacedEngine(t *testing.T) {
 	b := newAuditBridge(t, "kept", "changed")
 	b.open()
 	b.start(nil)
-	adding := make(chan struct{})
-	go func() {
-		defer close(adding)
-		for range 200 {
-			b.add(1)
-			time.Sleep(100 * time.Microsecond)
-		}
-	}()
 	for range 2 {
+		b.add(60)
 		b.awaitSent("kept", b.sinks["kept"].count()+20)
 		b.e.Replace(func(sink string) bool { return sink == "kept" })
 		if err := <-b.ended; err != nil {
@@ -438,7 +431,7 @@ func TestAuditReplacedEngine(t *testing.T) {
 		}
 		b.start(b.e.Kept())
 	}
-	<-adding
+	b.add(80)
 	for name := range b.sinks {
 		b.awaitSent(name, 200)
 		b.check(name, ids(1, 200)...)

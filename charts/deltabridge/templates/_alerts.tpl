@@ -149,6 +149,11 @@ has reported it.
   severity: critical
   summary: 'Events of {{`{{ $labels.resource }}`}} that waited on disk for {{`{{ $labels.sink }}`}} are lost.'
   description: 'A file of spilled or parked events was damaged. Deletions and final states may be missing.'
+- alert: DeltabridgeAuditRefused
+  expr: sum without (result) (increase(deltabridge_audit_requests_total{ {{- $of -}},result=~"full|failing"}[5m])) > 0
+  severity: critical
+  summary: Audit events are refused.
+  description: 'The audit journal is full, or its disk fails. API servers drop audit events about 80 seconds after the first attempt.'
 - alert: DeltabridgeDestinationUnavailable
   expr: deltabridge_parked_events{ {{- $of -}} } > 0
   for: 2m
