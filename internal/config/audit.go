@@ -19,8 +19,8 @@ const (
 // stores them in the state directory before it answers, and sends them to the sinks with `events: audit`. API servers
 // must authenticate with a client certificate or a token. See docs/delivery.md#audit-events.
 type Audit struct {
-	// The address to listen on, as `host:port`. Without a host, the server listens on all addresses. Without `certFile`, it
-	// must be a loopback address.
+	// The address to listen on, as `host:port`. Without a host, the server listens on all addresses. Without
+	// `certFile`, it must be a loopback address.
 	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"\":8443\"" example:"127.0.0.1:8443"`
 	// A PEM file with the certificate of the server, and its chain. The bridge reads it for each connection, so that a
 	// renewed certificate requires no restart.
@@ -36,8 +36,8 @@ type Audit struct {
 	// each request, so that tokens can be rotated.
 	TokenFile string `yaml:"tokenFile" format:"file" example:"/etc/deltabridge/audit/tokens"`
 	// The maximum size of the audit events that wait in the state directory, because a sink has not delivered them yet.
-	// When this size is reached, the bridge refuses further events. API servers try again for about 80 seconds, and then
-	// drop them.
+	// When this size is reached, the bridge refuses further events. API servers try again for about 80 seconds, and
+	// then drop them.
 	MaxBytes int64 `yaml:"maxBytes" default:"1Gi" min:"16Mi" max:"16Ti" example:"20Gi"`
 }
 
@@ -111,8 +111,12 @@ func (s *Sink) validateEvents(at *strictyaml.Section) {
 		}
 	}
 	if at.Has("buffer.overflow") && s.Buffer.Overflow != "block" {
-		at.Report("buffer.overflow", "has no effect with events: audit, because audit events that a sink cannot deliver wait in "+
-			"the audit journal", "remove it, and set audit.maxBytes")
+		at.Report(
+			"buffer.overflow",
+			"has no effect with events: audit, because audit events that a sink cannot deliver wait in "+
+				"the audit journal",
+			"remove it, and set audit.maxBytes",
+		)
 	}
 	if s.Kafka != nil && !at.Has("kafka.topic") {
 		at.Report("kafka", "has no topic; with events: audit, there is no default",

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// auditShare is the share of a queue's memory that audit events in flight may use. It is so small that pushes do not
-	// wait, and that nothing spills while the sink delivers.
+	// auditShare is the share of a queue's memory that audit events in flight may use. It is so small that pushes do
+	// not wait, and that nothing spills while the sink delivers.
 	auditShare = 8
 	// auditRead is how many bytes of events are read from the journal at once.
 	auditRead = 1 << 20
@@ -78,8 +78,8 @@ func (r *auditReader) run(ctx context.Context) {
 }
 
 // begin returns the number of the first event to read. It stores it before anything is delivered. If events may be
-// missing before it, this is announced first, and the position is stored when the gap event is settled. It returns false
-// if ctx ends.
+// missing before it, this is announced first, and the position is stored when the gap event is settled. It returns
+// false if ctx ends.
 func (r *auditReader) begin(ctx context.Context) (next uint64, ok bool) {
 	next, lost := r.journal.Resume(r.stored())
 	if lost == nil {
@@ -161,8 +161,8 @@ func auditGap(p *pipeline, events int64, why string) *event.Message {
 	return m
 }
 
-// push puts a message into the queue, when the sink delivers and not too much is in flight. When the message is settled,
-// everything in the journal up to the number is. It returns false if ctx ends first.
+// push puts a message into the queue, when the sink delivers and not too much is in flight. When the message is
+// settled, everything in the journal up to the number is. It returns false if ctx ends first.
 func (r *auditReader) push(ctx context.Context, m *event.Message, number uint64) bool {
 	for !r.p.drain.Delivering() || !r.hasRoom() {
 		select {

@@ -118,8 +118,17 @@ func (b *auditBridge) open() {
 func (b *auditBridge) start(kept *Kept) {
 	b.t.Helper()
 	o := Options{
-		Cluster: "c", State: b.state, Store: b.store, Metrics: metrics.New("", ""), ShutdownTimeout: time.Second,
-		Kube: &rest.Config{Host: "https://127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler), Journal: b.journal, Kept: kept,
+		Cluster:         "c",
+		State:           b.state,
+		Store:           b.store,
+		Metrics:         metrics.New("", ""),
+		ShutdownTimeout: time.Second,
+		Kube: &rest.Config{
+			Host: "https://127.0.0.1:1",
+		},
+		Logger:  slog.New(slog.DiscardHandler),
+		Journal: b.journal,
+		Kept:    kept,
 	}
 	for name, d := range b.sinks {
 		o.Sinks = append(o.Sinks, Sink{
@@ -409,7 +418,11 @@ func TestAuditDamagedPart(t *testing.T) {
 	if _, err := fmt.Sscanf(sent[gap], "gap of %d:", &lost); err != nil || lost == 0 {
 		t.Errorf("%s", sent[gap])
 	}
-	if diff := cmp.Diff(slices.Concat(ids(1, 6), ids(7+lost, 20)), slices.Delete(slices.Clone(sent), gap, gap+1)); diff != "" || gap != 6 {
+	if diff := cmp.Diff(
+		slices.Concat(ids(1, 6), ids(7+lost, 20)),
+		slices.Delete(slices.Clone(sent), gap, gap+1),
+	); diff != "" ||
+		gap != 6 {
 		t.Errorf("the gap at %d stands for %d events (-want +sent):\n%s", gap, lost, diff)
 	}
 }
@@ -454,7 +467,8 @@ func TestAuditBooks(t *testing.T) {
 	}
 	check := func(what string, number uint64, inFlight int) {
 		t.Helper()
-		if at := books.settledAt(); at.Number != number || at.Journal != b.journal.ID() && number > 0 || books.inFlight() != inFlight {
+		if at := books.settledAt(); at.Number != number || at.Journal != b.journal.ID() && number > 0 ||
+			books.inFlight() != inFlight {
 			t.Errorf("%s: %+v with %d in flight, want %d and %d", what, at, books.inFlight(), number, inFlight)
 		}
 	}

@@ -148,8 +148,8 @@ func storePositions(to *tracker.Tracker, journal *audit.Journal, readers map[str
 	return to.AddPositions(all)
 }
 
-// AuditPositions returns what the stored positions of a sink contain about the audit journal. The journal is opened with
-// them (audit.JournalOptions.Known).
+// AuditPositions returns what the stored positions of a sink contain about the audit journal. The journal is opened
+// with them (audit.JournalOptions.Known).
 func AuditPositions(of sinks.Positions) (all []audit.Position) {
 	for _, part := range []string{auditDelivered, auditEnd} {
 		if p := auditPosition(of[part]); p.Journal != "" {

@@ -123,8 +123,8 @@ func (e *Engine) keepDeliveries() (kept, others []*pipeline) {
 	return kept, others
 }
 
-// unsettled returns the number of events that the sink has not settled, and whether it was sent either the whole initial
-// list or nothing of each source.
+// unsettled returns the number of events that the sink has not settled, and whether it was sent either the whole
+// initial list or nothing of each source.
 func (p *pipeline) unsettled() (events int, whole bool) {
 	if p.audit != nil {
 		return p.audit.inFlight(), true

@@ -47,8 +47,8 @@ type Options struct {
 	// KubernetesEvents reports whether the occurrences of Kubernetes Events are counted as a metric.
 	KubernetesEvents bool
 	Sinks            []Sink
-	// Journal contains the audit events for the sinks with Audit. It is nil if there is none. The caller closes it after
-	// Run.
+	// Journal contains the audit events for the sinks with Audit. It is nil if there is none. The caller closes it
+	// after Run.
 	Journal *audit.Journal
 	// Linger, if it is not nil, lets the engine continue to deliver after the context of Run has ended, until Linger is
 	// closed or no event waits.
@@ -103,8 +103,8 @@ type Sink struct {
 	Progress   time.Duration // interval between progress events; if it is 0, the sink is sent none
 }
 
-// changeRules returns the rules that select changes. A sink that is sent audit events has a rule that selects none. If it
-// is sent changes later, this is then a change of its filter.
+// changeRules returns the rules that select changes. A sink that is sent audit events has a rule that selects none. If
+// it is sent changes later, this is then a change of its filter.
 func (s *Sink) changeRules() []filter.Rule {
 	if s.Audit {
 		return []filter.Rule{{Namespaces: []string{"!*"}}}

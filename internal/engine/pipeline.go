@@ -148,7 +148,8 @@ func (p *pipeline) open(state, cluster string) error {
 }
 
 // resume makes the sink read back what earlier processes wrote, and has its positions stored. It must be called before
-// the drain runs. It has no effect for a sink that is sent audit events: a crash can bring events of the last second again.
+// the drain runs. It has no effect for a sink that is sent audit events: a crash can bring events of the last second
+// again.
 func (p *pipeline) resume() {
 	sink, ok := p.Destination.(sinks.Resumer)
 	if !ok || p.audit != nil {

@@ -43,7 +43,10 @@ func auditMessages(t *testing.T, e *Encoder) (all []*Message) {
 
 // Subjects, topics and keys are those of what the request was about, whatever a client has requested.
 func TestAuditPlaces(t *testing.T) {
-	subject, err := ParseTemplate("{cluster}.{operation}.{group}.{version}.{resource}.{kind}.{namespace}.{name}", EscapeSubject)
+	subject, err := ParseTemplate(
+		"{cluster}.{operation}.{group}.{version}.{resource}.{kind}.{namespace}.{name}",
+		EscapeSubject,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +76,8 @@ func TestAuditPlaces(t *testing.T) {
 // The data is a complete Event, without secret values.
 func TestAuditData(t *testing.T) {
 	all := auditMessages(t, &Encoder{Redactor: redact.New(make([]byte, 32))})
-	if strings.Contains(string(all[0].Data), "aHVudGVyMg") || !strings.Contains(string(all[0].Data), `"password":"hmac-sha256:`) {
+	if strings.Contains(string(all[0].Data), "aHVudGVyMg") ||
+		!strings.Contains(string(all[0].Data), `"password":"hmac-sha256:`) {
 		t.Errorf("%s", all[0].Data)
 	}
 	plain := auditMessages(t, &Encoder{})
@@ -123,7 +127,8 @@ func TestReducedAudit(t *testing.T) {
 		t.Error("audit events can be merged")
 	}
 	gap := RefusalGap(all[0], ReasonOversize, "", "")
-	if gap.Subject() != "events.audit.k8s.io" || gap.GapInfo.Resource != "events.audit.k8s.io" || gap.GapInfo.Operation != "" {
+	if gap.Subject() != "events.audit.k8s.io" || gap.GapInfo.Resource != "events.audit.k8s.io" ||
+		gap.GapInfo.Operation != "" {
 		t.Errorf("%s: %+v", gap.Subject(), gap.GapInfo)
 	}
 }

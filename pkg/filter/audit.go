@@ -20,9 +20,9 @@ type AuditFilter struct {
 // ErrOnChanges is the mistake in a rule for audit events that has a condition on changes.
 var ErrOnChanges = errors.New("is a condition on changes, and the sink is sent audit events")
 
-// CompileAudit is like Compile for rules that select audit events. Of the rules, only Resources, Namespaces and When can
-// be set. When has one variable, event: the audit event as the sink is sent it. Options.Bytes and Options.Slot are not
-// used.
+// CompileAudit is like Compile for rules that select audit events. Of the rules, only Resources, Namespaces and When
+// can be set. When has one variable, event: the audit event as the sink is sent it. Options.Bytes and Options.Slot are
+// not used.
 func CompileAudit(rules []Rule, opts Options) (*AuditFilter, []*RuleError) {
 	opts.Logger, opts.Bytes = cmp.Or(opts.Logger, slog.Default()), allBytes
 	env, err := newEnv(varEvent)
@@ -41,7 +41,10 @@ func CompileAudit(rules []Rule, opts Options) (*AuditFilter, []*RuleError) {
 				mistakes = append(mistakes, &RuleError{Rule: i, Field: field, Err: ErrOnChanges})
 			}
 		}
-		c := compiler{rule: rule{text: Rule{Resources: text.Resources, Namespaces: text.Namespaces, When: text.When}}, index: i}
+		c := compiler{
+			rule:  rule{text: Rule{Resources: text.Resources, Namespaces: text.Namespaces, When: text.When}},
+			index: i,
+		}
 		c.compile(env, &opts)
 		f.rules = append(f.rules, &c.rule)
 		mistakes = append(mistakes, c.mistakes...)
@@ -54,8 +57,8 @@ func CompileAudit(rules []Rule, opts Options) (*AuditFilter, []*RuleError) {
 
 // Passes reports whether all conditions of at least one rule hold for an audit event. resource, namespace and name are
 // those in its objectRef. A request that is not about a resource passes only rules without resources. data is the event
-// as the sink is sent it. If it is nil, the conditions in CEL count as true, so that a caller can find out first whether
-// it must encode the event.
+// as the sink is sent it. If it is nil, the conditions in CEL count as true, so that a caller can find out first
+// whether it must encode the event.
 func (f *AuditFilter) Passes(resource schema.GroupVersionResource, namespace, name string, data []byte) bool {
 	o := &object.Object{Raw: data, Identity: object.Identity{Namespace: namespace, Name: name}}
 	return len(f.rules) == 0 || slices.ContainsFunc(f.rules, func(r *rule) bool {

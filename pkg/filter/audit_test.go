@@ -53,10 +53,18 @@ func TestAuditFilter(t *testing.T) {
 
 // Conditions on changes, and the variables of changes, are mistakes.
 func TestAuditFilterMistakes(t *testing.T) {
-	_, mistakes := CompileAudit([]Rule{{
-		NamespaceSelector: "a=b", Operations: []string{"added"}, IgnoreChanges: []string{"status"}, OnlyChanges: []string{"spec"},
-		Debounce: time.Second, Preset: PresetQuiet, When: "object.kind == 'Pod'", Resources: []string{"a b"},
-	}}, Options{})
+	_, mistakes := CompileAudit([]Rule{
+		{
+			NamespaceSelector: "a=b",
+			Operations:        []string{"added"},
+			IgnoreChanges:     []string{"status"},
+			OnlyChanges:       []string{"spec"},
+			Debounce:          time.Second,
+			Preset:            PresetQuiet,
+			When:              "object.kind == 'Pod'",
+			Resources:         []string{"a b"},
+		},
+	}, Options{})
 	fields := map[string]bool{}
 	for _, m := range mistakes {
 		fields[m.Field] = true

@@ -27,8 +27,8 @@ const (
 )
 
 // Audit is like Redact for an audit event: it redacts the objects in the request and in the response, which are about
-// of. They may be lists, tables and patches. The fingerprints of a whole object are those that Redact gives it. An object
-// that cannot be redacted is replaced with null.
+// of. They may be lists, tables and patches. The fingerprints of a whole object are those that Redact gives it. An
+// object that cannot be redacted is replaced with null.
 func (r *Redactor) Audit(of Reference, raw []byte) ([]byte, error) {
 	if r == nil {
 		return raw, nil
@@ -70,14 +70,12 @@ func (r *Redactor) auditObject(of Reference, raw []byte) []byte {
 	if len(paths) == 0 && !deep {
 		return raw
 	}
-	redacted, ok := raw, true
+	redacted, ok := []byte(nil), false
 	switch raw[0] {
 	case '{':
 		redacted, ok = r.newPass(of, raw, true).document(slices.Concat(paths, inLists(paths)))
 	case '[': // a JSON patch, whose operations name the value by its path
 		redacted, ok = r.newPass(of, raw, true).all('[', []Path{{"", "value"}})
-	default:
-		ok = string(raw) == "null"
 	}
 	if !ok {
 		return []byte("null")
@@ -85,8 +83,8 @@ func (r *Redactor) auditObject(of Reference, raw []byte) []byte {
 	return redacted
 }
 
-// inLists returns the paths to the same values in the objects of a list and of a table. The cells of a table can contain
-// the values too.
+// inLists returns the paths to the same values in the objects of a list and of a table. The cells of a table can
+// contain the values too.
 func inLists(paths []Path) (all []Path) {
 	if len(paths) == 0 {
 		return nil

@@ -24,7 +24,8 @@ func TestAudit(t *testing.T) {
 		{Reference{Resource: maps}, `{"responseObject":{"data":{"a":"x"}}}`, ""},
 		{Reference{Resource: maps}, `{"responseObject":[{"op":"add","path":"/data/a","value":"x"}]}`, ""},
 		{
-			Reference{Resource: maps}, `{"requestObject":{"metadata":{` + applied + `}}}`,
+			Reference{Resource: maps},
+			`{"requestObject":{"metadata":{` + applied + `}}}`,
 			`{"requestObject":{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":#}}}}`,
 		},
 		{
@@ -33,20 +34,24 @@ func TestAudit(t *testing.T) {
 			`{"requestObject":[{"op":"add","path":"/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration","value":#}]}`,
 		},
 		{ // a list, and the kind without a reference
-			Reference{}, `{"responseObject":{"kind":"SecretList","items":[{"data":{"a":"x"}},{"stringData":{"b":"x"}}],"x":"x"}}`,
+			Reference{},
+			`{"responseObject":{"kind":"SecretList","items":[{"data":{"a":"x"}},{"stringData":{"b":"x"}}],"x":"x"}}`,
 			`{"responseObject":{"kind":"SecretList","items":[{"data":{"a":#}},{"stringData":{"b":#}}],"x":"x"}}`,
 		},
 		{ // a merge patch, and an object
-			Reference{Resource: secretsGVR()}, `{"requestObject":{"data":{"a":"x"}}, "responseObject":{"DATA":{"a":"x"},"type":"x"}}`,
+			Reference{Resource: secretsGVR()},
+			`{"requestObject":{"data":{"a":"x"}}, "responseObject":{"DATA":{"a":"x"},"type":"x"}}`,
 			`{"requestObject":{"data":{"a":#}}, "responseObject":{"DATA":{"a":#},"type":"x"}}`,
 		},
 		{ // a JSON patch
-			Reference{Resource: secretsGVR()}, `{"requestObject":[{"op":"replace","path":"/data","value":{"a":"x"}},{"op":"remove","path":"/data/b"}]}`,
+			Reference{Resource: secretsGVR()},
+			`{"requestObject":[{"op":"replace","path":"/data","value":{"a":"x"}},{"op":"remove","path":"/data/b"}]}`,
 			`{"requestObject":[{"op":"replace","path":"/data","value":{"a":#}},{"op":"remove","path":"/data/b"}]}`,
 		},
 		{Reference{Resource: secretsGVR()}, `{"requestObject":"x","responseObject":null}`, `{"requestObject":null,"responseObject":null}`},
 		{ // a table
-			Reference{Resource: accounts}, `{"responseObject":{"kind":"Table","rows":[{"cells":["x",1],"object":{"spec":{"pin":1}}}]}}`,
+			Reference{Resource: accounts},
+			`{"responseObject":{"kind":"Table","rows":[{"cells":["x",1],"object":{"spec":{"pin":1}}}]}}`,
 			`{"responseObject":{"kind":"Table","rows":[{"cells":[#,#],"object":{"spec":{"pin":#}}}]}}`,
 		},
 		{
@@ -55,11 +60,13 @@ func TestAudit(t *testing.T) {
 			`{"requestObject":{"spec":{"audiences":["x"]}},"responseObject":{"status":{"token":#,"expirationTimestamp":"x"}}}`,
 		},
 		{
-			Reference{Resource: resource("authentication.k8s.io", "v1", "tokenreviews")}, `{"requestObject":{"spec":{"token":"x"}}}`,
+			Reference{Resource: resource("authentication.k8s.io", "v1", "tokenreviews")},
+			`{"requestObject":{"spec":{"token":"x"}}}`,
 			`{"requestObject":{"spec":{"token":#}}}`,
 		},
 		{ // what a mutating webhook has changed
-			Reference{Resource: secretsGVR()}, `{"annotations":{"patch.webhook.admission.k8s.io/round_0_index_0":"x","b":"x"}}`,
+			Reference{Resource: secretsGVR()},
+			`{"annotations":{"patch.webhook.admission.k8s.io/round_0_index_0":"x","b":"x"}}`,
 			`{"annotations":{"patch.webhook.admission.k8s.io/round_0_index_0":#,"b":"x"}}`,
 		},
 		{Reference{Resource: maps}, `{"annotations":{"patch.webhook.admission.k8s.io/round_0_index_0":"x","b":"x"}}`, ""},
@@ -85,7 +92,9 @@ func TestAudit(t *testing.T) {
 
 // An object has the fingerprints that it has in a change, so that consumers can compare them.
 func TestAuditFingerprints(t *testing.T) {
-	r, raw := New(testKey()), `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"n","namespace":"s"},"data":{"a":"x"}}`
+	r, raw := New(
+		testKey(),
+	), `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"n","namespace":"s"},"data":{"a":"x"}}`
 	change, err := r.Redact(secretsGVR(), mustObject(t, raw), []byte(raw))
 	if err != nil {
 		t.Fatal(err)

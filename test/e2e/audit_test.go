@@ -75,8 +75,13 @@ func startAudited(t *testing.T) *audited {
 		t.Fatal(err)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
-	a.keys = fmt.Sprintf("audit: {listen: %q, certFile: %q, keyFile: %q, clientCAFile: %q, clientNames: [kube-apiserver]}\n",
-		address, cert, key, ca)
+	a.keys = fmt.Sprintf(
+		"audit: {listen: %q, certFile: %q, keyFile: %q, clientCAFile: %q, clientNames: [kube-apiserver]}\n",
+		address,
+		cert,
+		key,
+		ca,
+	)
 	policy := write("policy.yaml", auditPolicy)
 	webhook := write("webhook.yaml", fmt.Sprintf(auditWebhook, address, ca, clientCert, clientKey))
 	a.file = filepath.Join(a.dir, "audit.log")
@@ -122,7 +127,11 @@ func (a *audited) write(ctx context.Context, cs kubernetes.Interface, w, rounds 
 				}
 			}
 			if _, err = secrets.List(ctx, metav1.ListOptions{}); err == nil {
-				err = secrets.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + before})
+				err = secrets.DeleteCollection(
+					ctx,
+					metav1.DeleteOptions{},
+					metav1.ListOptions{FieldSelector: "metadata.name=" + before},
+				)
 			}
 		}
 		if err == nil {
@@ -225,8 +234,10 @@ sinks:
 `, js.url(), k.Addr(), topic)
 	b := startBridgeIn(t, a.bridgeDir, a.cluster.Kubeconfig(), config)
 	cs := clientset(t, a.cluster)
-	if _, err := cs.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "audited"}},
-		metav1.CreateOptions{}); err != nil {
+	if _, err := cs.CoreV1().
+		Namespaces().
+		Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "audited"}},
+			metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	b.waitReady()
