@@ -23,6 +23,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/redact"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -432,9 +433,9 @@ func TestAuditReplacedEngine(t *testing.T) {
 	b := newAuditBridge(t, "kept", "changed")
 	b.open()
 	b.start(nil)
-	for range 2 {
+	for n := range 2 {
 		b.add(60)
-		b.awaitSent("kept", b.sinks["kept"].count()+20)
+		b.awaitSent("kept", 60*n+20)
 		b.e.Replace(func(sink string) bool { return sink == "kept" })
 		if err := <-b.ended; err != nil {
 			t.Fatal(err)
@@ -508,5 +509,20 @@ func TestAuditBooks(t *testing.T) {
 	settle(14)
 	if books.hasRoom() {
 		t.Error("there is room for more bytes")
+	}
+}
+
+// No change passes the filter of a sink that is sent audit events. If the sink is sent changes later, it is therefore
+// sent everything that passes its new filter.
+func TestAuditSinkKnowsNoObjects(t *testing.T) {
+	f, mistakes := filter.Compile((&Sink{Audit: true}).changeRules(), filter.Options{})
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	for _, namespace := range []string{"", "shop"} {
+		o := &object.Object{Identity: object.Identity{Namespace: namespace, Name: "n"}, Raw: []byte("{}")}
+		if f.For(pods).Belongs(o) {
+			t.Errorf("an object in the namespace %q passes", namespace)
+		}
 	}
 }
