@@ -21,6 +21,7 @@ type Reference struct {
 const (
 	requestObject  = "requestObject"
 	responseObject = "responseObject"
+	responseStatus = "responseStatus"
 	annotations    = "annotations"
 	// webhookPatches begins the names of annotations that contain what mutating webhooks have changed.
 	webhookPatches = "patch.webhook.admission.k8s.io/"
@@ -46,6 +47,8 @@ func (r *Redactor) Audit(of Reference, raw []byte) ([]byte, error) {
 		switch { // as in Redact, letter case does not matter
 		case strings.EqualFold(name, requestObject), strings.EqualFold(name, responseObject):
 			redacted = r.auditObject(of, value)
+		case strings.EqualFold(name, responseStatus):
+			redacted = r.auditStatus(of, value)
 		case strings.EqualFold(name, annotations):
 			redacted = r.auditAnnotations(of, value)
 		}
@@ -104,7 +107,27 @@ func (r *Redactor) auditPaths(of Reference, raw []byte) []Path {
 	case group == "authentication.k8s.io" && name == "tokenreviews":
 		paths = append(slices.Clip(paths), Path{"spec", "token"})
 	}
+	if len(paths) > 0 && isInvalid(raw) {
+		paths = append(slices.Clip(paths), invalidPaths()...)
+	}
 	return paths
+}
+
+// isInvalid reports whether a Status refuses an object because of its contents. Its text can quote these.
+func isInvalid(status []byte) bool { return string(jsonscan.Member(status, "code")) == "422" }
+
+func invalidPaths() []Path { return []Path{{"message"}, {"details", "causes"}} }
+
+// auditStatus redacts the Status of a response.
+func (r *Redactor) auditStatus(of Reference, raw []byte) []byte {
+	if len(r.auditPaths(of, nil)) == 0 || !isInvalid(raw) {
+		return raw
+	}
+	redacted, ok := r.newPass(of, raw, false).document(invalidPaths())
+	if !ok {
+		return []byte("null")
+	}
+	return redacted
 }
 
 // isSecretKind is like isSecret for an object in a request or response, which may be a list.

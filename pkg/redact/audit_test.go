@@ -64,6 +64,13 @@ func TestAudit(t *testing.T) {
 			`{"requestObject":{"spec":{"token":"x"}}}`,
 			`{"requestObject":{"spec":{"token":#}}}`,
 		},
+		{ // the API server quotes what is not valid
+			Reference{Resource: accounts},
+			`{"responseStatus":{"message":"x","code":422},"responseObject":{"kind":"Status","message":"x","details":{"name":"n","causes":[{"message":"x"}]},"code":422}}`,
+			`{"responseStatus":{"message":#,"code":422},"responseObject":{"kind":"Status","message":#,"details":{"name":"n","causes":[{"message":#}]},"code":422}}`,
+		},
+		{Reference{Resource: accounts}, `{"responseStatus":{"message":"x","code":404},"responseObject":{"message":"x","code":404}}`, ""},
+		{Reference{Resource: maps}, `{"responseStatus":{"message":"x","code":422},"responseObject":{"message":"x","code":422}}`, ""},
 		{ // what a mutating webhook has changed
 			Reference{Resource: secretsGVR()},
 			`{"annotations":{"patch.webhook.admission.k8s.io/round_0_index_0":"x","b":"x"}}`,
