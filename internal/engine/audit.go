@@ -22,6 +22,8 @@ const (
 	auditRead = 1 << 20
 	// auditPoll is the interval at which a reader looks whether its sink delivers again.
 	auditPoll = 50 * time.Millisecond
+	// auditRate is the name of the rate at which audit events arrive.
+	auditRate = "audit"
 	// auditRetry is the pause after a failed attempt to read the journal or to store a position.
 	auditRetry = time.Second
 )

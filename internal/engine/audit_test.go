@@ -84,7 +84,9 @@ type auditBridge struct {
 	e       *Engine
 	stop    context.CancelFunc
 	ended   chan error
-	n       int // number of events that were appended
+	// maxBytes is the limit of the journal; 0 if there is none.
+	maxBytes int64
+	n        int // number of events that were appended
 }
 
 func newAuditBridge(t *testing.T, names ...string) *auditBridge {
@@ -105,7 +107,7 @@ func (b *auditBridge) open() {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o := audit.JournalOptions{Dir: b.journalDir(), Logger: slog.New(slog.DiscardHandler)}
+	o := audit.JournalOptions{Dir: b.journalDir(), MaxBytes: b.maxBytes, Logger: slog.New(slog.DiscardHandler)}
 	for name := range b.sinks {
 		o.Known = append(o.Known, AuditPositions(store.Positions(name))...)
 	}
@@ -259,6 +261,7 @@ func TestAuditDelivery(t *testing.T) {
 // While a sink is paused, nothing is put into its queue.
 func TestAuditPaused(t *testing.T) {
 	b := newAuditBridge(t, "a", "b")
+	b.maxBytes = 1 << 20
 	b.open()
 	b.start(nil)
 	paused := b.e.pipelines[0]
@@ -270,6 +273,14 @@ func TestAuditPaused(t *testing.T) {
 	b.awaitSent(b.e.pipelines[1].Name, 10)
 	if n := paused.queue.Stats().Items; n > 0 {
 		t.Errorf("%d events are in the queue", n)
+	}
+	b.e.rates.add(time.Now().Add(-5*time.Second), map[string]int64{auditRate: 0})
+	fuses := b.e.fuses(time.Now())
+	if fuse := fuses[paused.Name]; fuse == nil || !strings.Contains(fuse.Text, "refused") || len(fuses) != 1 {
+		t.Errorf("fuses %+v", fuses)
+	}
+	if waiting := b.e.Status().Sinks[0].Queue.Journal; waiting != 10 {
+		t.Errorf("%d events wait in the journal", waiting)
 	}
 	if _, err := paused.setPaused(false); err != nil {
 		t.Fatal(err)

@@ -23,6 +23,10 @@ const (
 	storedHeader = 1 << 10
 	// lingering is the age of an event that waits for longer than usual.
 	lingering = 10 * time.Second
+	// auditRetries is how long an API server tries to send audit events, at least, before it drops them.
+	auditRetries = 80 * time.Second
+	// journalFull is the overflow policy of a sink that is sent audit events: they are refused.
+	journalFull = "refuse"
 )
 
 // outage describes the events that wait for a sink, and the room that is left for more.
@@ -58,6 +62,9 @@ func (o *outage) fuse() *control.Fuse {
 	case o.overflow == Block:
 		left += history
 		text += fmt.Sprintf("; then, the API server keeps changes that are not read for at least %s", human(history))
+	case o.overflow == journalFull:
+		left += auditRetries
+		text += fmt.Sprintf("; then, audit events are refused, and API servers drop them after %s", human(auditRetries))
 	case o.overflow == Compact:
 		text += "; then, it merges events of the same object, so intermediate states are lost"
 	default:
@@ -109,6 +116,9 @@ func (e *Engine) fuses(now time.Time) map[string]*control.Fuse {
 
 // outage returns the outage of a sink, without diskFull. It returns nil if no events wait for longer than usual.
 func (e *Engine) outage(p *pipeline, now time.Time) *outage {
+	if p.audit != nil {
+		return e.auditOutage(p, now)
+	}
 	stats := p.queue.Stats()
 	spilled, spilledBytes, _, _, _ := p.queue.SpillStats()
 	waiting, parkedBytes := p.waiting(stats)
@@ -142,6 +152,23 @@ func (e *Engine) outage(p *pipeline, now time.Time) *outage {
 			o.onlyHere = min(o.onlyHere, age)
 		}
 	}
+	return o
+}
+
+// auditOutage is outage for a sink that is sent audit events, which wait in the journal.
+func (e *Engine) auditOutage(p *pipeline, now time.Time) *outage {
+	backlog, journal := p.audit.backlog(), e.options.Journal.Status()
+	if backlog == 0 || p.drain.Delivering() {
+		return nil
+	}
+	o := &outage{waiting: backlog, overflow: journalFull, diskEvents: math.Inf(1), eventOnDisk: storedHeader}
+	if stored := int64(journal.Last - journal.Acked); stored > 0 {
+		o.eventOnDisk = max(1, float64(journal.Bytes)/float64(stored))
+	}
+	if journal.MaxBytes > 0 {
+		o.diskEvents = float64(max(0, journal.MaxBytes-journal.Bytes)) / o.eventOnDisk
+	}
+	o.growth = e.rates.highest(auditRate, now, int64(journal.Last))
 	return o
 }
 

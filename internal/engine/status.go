@@ -62,6 +62,9 @@ func (e *Engine) sample() {
 	for _, i := range e.set.Statuses() {
 		values["read "+i.Name] = i.Changes
 	}
+	if e.options.Journal != nil {
+		values[auditRate] = int64(e.options.Journal.Status().Last)
+	}
 	e.rates.add(now, values)
 }
 
