@@ -35,7 +35,8 @@ func TestParseChanged(t *testing.T) {
 		"election: {leaseDuration: 11s}": "election: cannot change",
 		"http: {listen: \":1\"}":         "http.listen: cannot change",
 		"http: {ui: true}":               "http.ui: cannot change",
-		"log: {format: json}":            "log.format: cannot change",
+		"audit: {listen: \"127.0.0.1:1\", tokenFile: config.go}\nsinks: [{name: a, events: audit, stdout: {}}]": "audit: cannot change",
+		"log: {format: json}": "log.format: cannot change",
 	} {
 		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

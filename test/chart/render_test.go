@@ -207,6 +207,7 @@ func TestChecksum(t *testing.T) {
 		"cluster": "config.cluster=other", "kubeconfig": "config.kubeconfig=/a", "state.path": "config.state.path=/a",
 		"state.log":   "config.redactionKeyFile=/a,config.state.log.nats.url=nats://a,config.state.log.nats.stream.name=A",
 		"election":    "config.election.leaseDuration=20s",
+		"audit":       "config.audit.listen=:8444,config.audit.tokenFile=/a,config.sinks[0].events=audit",
 		"http.listen": "config.http.listen=:8081", "http.ui": "config.http.ui=true", "log.format": "config.log.format=text",
 	}
 	for key := range config.FixedValues(config.Default()) {
