@@ -18,7 +18,8 @@ const orphanRemedy = "restore the sink with its old name until its events are de
 	"or remove the file or directory, which loses these events"
 
 // OrphanedEvents returns an error and a remedy if the state directory contains spilled or parked events of a removed or
-// renamed sink, or audit events without a sink for them, which the bridge would never deliver. It ignores files that it cannot read or that are in use.
+// renamed sink, or audit events without a sink for them, which the bridge would never deliver. It ignores files that it
+// cannot read or that are in use.
 func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 	entries, _ := os.ReadDir(cfg.State.Path)
 	removed := func(sink string) bool { // a name with a dot is that of a quarantined file

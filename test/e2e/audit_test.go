@@ -48,7 +48,7 @@ type audited struct {
 	dir, file        string // the file has what the API server itself has logged
 	keys             string // of the bridge's configuration
 	hidden           *hidden
-	bridgeDir, topic string
+	bridgeDir        string
 }
 
 func startAudited(t *testing.T) *audited {
