@@ -43,12 +43,12 @@ users: [{name: apiserver, user: {client-certificate: %q, client-key: %q}}]
 
 // audited is an API server that sends audit events to a bridge, and writes them to a file too.
 type audited struct {
-	t                *testing.T
-	cluster          *cluster.Cluster
-	dir, file        string // the file has what the API server itself has logged
-	keys             string // of the bridge's configuration
-	hidden           *hidden
-	bridgeDir        string
+	t         *testing.T
+	cluster   *cluster.Cluster
+	dir, file string // the file has what the API server itself has logged
+	keys      string // of the bridge's configuration
+	hidden    *hidden
+	bridgeDir string
 }
 
 func startAudited(t *testing.T) *audited {
