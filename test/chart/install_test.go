@@ -109,6 +109,7 @@ func TestInstall(t *testing.T) {
 	}
 	t.Run("default rights", k.grantsWhatIsServed)
 	all := examples(t)
+	all["audit"] = append(all["audit"], "--set", "service.auditClusterIP=10.0.0.50") // in the range of this API server
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) { k.lifeOfARelease(t, all[name]) })
 	}

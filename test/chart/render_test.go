@@ -133,6 +133,7 @@ func secretKeys() map[string][]string {
 		"nats-bridge":           {"bridge.creds", "password", "ca.crt"},
 		"kafka-deltabridge":     {"password", "ca.crt"},
 		"deltabridge-redaction": {"key"},
+		"deltabridge-audit":     {"tls.crt", "tls.key", "ca.crt"},
 	}
 }
 
@@ -312,6 +313,26 @@ func TestNotes(t *testing.T) {
 		{examples(t)["namespaced"], []string{"bridge tail --sink audit"}, []string{"granted in the whole cluster", "TLS"}},
 		{examples(t)["everything"], []string{"team-*", "granted in the whole cluster"}, []string{"TLS"}},
 		{[]string{"--set", "persistence.size=1Gi"}, []string{"the volume is too small"}, nil},
+		{
+			examples(t)["audit"],
+			[]string{
+				"tls-server-name deltabridge-audit.default.svc:\n\n  https://10.96.0.50:8443\n", "bridge tail --sink audit",
+			},
+			[]string{"too small"},
+		},
+		{
+			append(examples(t)["audit"], "--set", "service.auditClusterIP=,config.audit.listen=:9443,persistence.size=22Gi"),
+			[]string{
+				"kubectl -n default get service deltabridge-audit -o 'jsonpath=https://{.spec.clusterIP}:9443'\n\nChange",
+				"The spills of the sinks and the audit journal can take 23622320128 bytes",
+			},
+			nil,
+		},
+		{
+			append(examples(t)["audit"], "--set", "config.audit.listen=127.0.0.1:8443"),
+			[]string{"there is no Service for audit events"},
+			[]string{"tls-server-name"},
+		},
 		{[]string{"--set", "config.http.listen=127.0.0.1:8080"}, []string{"Probes and Prometheus cannot reach"}, nil},
 		{[]string{"--set", "namespaceOverride=other"}, []string{"kubectl -n other exec", "helm test deltabridge -n default"}, nil},
 		{[]string{"--set", "rbac.create=false"}, []string{"bridge rbac"}, nil},
@@ -346,6 +367,7 @@ func TestRefuses(t *testing.T) {
 		"config.http.listen=:${PORT}":                        "config.http contains an environment variable",
 		"config.watch[0].resources[0]=${R}":                  "config.watch contains an environment variable",
 		"config.state.path=/${DIR}":                          "config.state.path contains an environment variable",
+		"config.audit.listen=:${PORT}":                       "config.audit.listen contains an environment variable",
 		"config.sinks[0].enrich.owner=${OWNER}":              "enrich contains an environment variable",
 		"rbac.cluster=false,rbac.extraRules[0].verbs[0]=get": "rbac.extraRules are part of the ClusterRole",
 		"prometheusRule.alerts.DeltabridgeLagg.for=1h":       "the alerts are DeltabridgeDown, ",

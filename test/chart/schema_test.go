@@ -98,6 +98,7 @@ func TestSchemaRefuses(t *testing.T) {
 		"credentials: [{name: ../x, secretName: a}]":                         "/credentials/0/name",
 		"rbac: {extraRules: [{apiGroup: [a]}]}":                              "apiGroup",
 		"networkPolicy: {apiServerPorts: [https]}":                           "/networkPolicy/apiServerPorts/0",
+		"service: {auditClusterIP: None}":                                    "/service/auditClusterIP",
 		"monitor: {kind: serviceMonitor}":                                    "/monitor/kind",
 		"tolerations: {key: a}":                                              "/tolerations",
 		"env: [{value: a}]":                                                  "/env/0",

@@ -154,6 +154,13 @@ has reported it.
   severity: critical
   summary: Audit events are refused.
   description: 'The audit journal is full, or its disk fails. API servers drop audit events about 80 seconds after the first attempt.'
+- alert: DeltabridgeAuditJournalFilling
+  expr: deltabridge_audit_journal_bytes{ {{- $of -}} } / deltabridge_audit_journal_max_bytes{ {{- $of -}} } * 100 > THRESHOLD
+  threshold: 70
+  for: 5m
+  severity: warning
+  summary: The audit journal fills up.
+  description: 'It is {{`{{ $value | humanize }}`}} percent full, because a sink does not deliver. When it is full, audit events are refused.'
 - alert: DeltabridgeDestinationUnavailable
   expr: deltabridge_parked_events{ {{- $of -}} } > 0
   for: 2m

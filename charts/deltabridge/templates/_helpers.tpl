@@ -102,6 +102,7 @@ config:
 ` (join ", " .)) }}
 {{- end }}
 {{- $read := dict "config.state.path" (dig "state" "path" "" .Values.config) }}
+{{- $_ := set $read "config.audit.listen" (dig "audit" "listen" "" .Values.config) }}
 {{- range list "watch" "election" "http" "shutdownTimeout" }}
 {{- $_ := set $read (print "config." .) (get $.Values.config .) }}
 {{- end }}
@@ -226,4 +227,19 @@ config:
 {{/* "true" if a server that listens on this address can only be reached from the Pod itself. */}}
 {{- define "deltabridge.isLoopback" -}}
 {{- if regexMatch "^(127[.]|localhost:|\\[::1\\])" . }}true{{ end }}
+{{- end }}
+
+{{/* The port for audit events; empty if there is none, or if only the Pod itself can reach it. */}}
+{{- define "deltabridge.auditPort" -}}
+{{- with .Values.config.audit }}
+{{- $listen := .listen | default ":8443" }}
+{{- if not (include "deltabridge.isLoopback" $listen) }}
+{{- regexFind "[0-9]+$" $listen }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* Name of the Service for audit events. API servers expect it, with the namespace and .svc, in the certificate. */}}
+{{- define "deltabridge.auditName" -}}
+{{- include "deltabridge.fullname" . }}-audit
 {{- end }}

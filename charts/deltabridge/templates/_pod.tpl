@@ -155,6 +155,10 @@ spec:
         - name: nats-{{ . }}
           containerPort: {{ . }}
         {{- end }}
+        {{- with include "deltabridge.auditPort" . }}
+        - name: audit
+          containerPort: {{ . }}
+        {{- end }}
       {{- range $probe := list "startupProbe" "livenessProbe" "readinessProbe" }}
       {{- with get $.Values $probe }}
       {{ $probe }}:

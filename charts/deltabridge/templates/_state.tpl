@@ -39,6 +39,9 @@ other with the headless Service.
 {{/* Fails if the replicas and the place of the state do not fit. */}}
 {{- define "deltabridge.validateState" -}}
 {{- $log := include "deltabridge.hasLog" . }}
+{{- if and .Values.config.audit (or $log (gt (int .Values.replicas) 1) (not .Values.persistence.enabled)) }}
+{{- fail "config.audit requires replicas: 1, persistence.enabled: true and no config.state.log yet, because audit events are only on the volume of the Pod that has received them (change these values, or remove config.audit)" }}
+{{- end }}
 {{- $first := "set config.state.log, persistence.enabled: true and replicas: 1, upgrade, and wait until the Pod is ready" }}
 {{- if not .Values.persistence.enabled }}
 {{- if not $log }}
