@@ -279,6 +279,27 @@ func TestNamesOfTests(t *testing.T) {
 	}
 }
 
+// TestEveryPromiseNamesItsTest: each row of the table of failures in docs/delivery.md names a test.
+func TestEveryPromiseNamesItsTest(t *testing.T) {
+	_, table, found := strings.Cut(
+		read(t, "docs/delivery.md"), "| failure | lost | repeated | order of an object | shown by |\n",
+	)
+	if !found {
+		t.Fatal("docs/delivery.md has no table of failures")
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := strings.Split(table, "\n")[1:]
+	for _, row := range rows {
+		cells := strings.Split(strings.Trim(row, "| "), " | ")
+		if len(cells) != 5 || !testName.MatchString(cells[4]) {
+			t.Errorf("this row of docs/delivery.md names no test: %.100s", row)
+		}
+	}
+	if len(rows) < 15 {
+		t.Errorf("the table of failures has %d rows: it was not read", len(rows))
+	}
+}
+
 // TestSupport: docs/support.md names the versions that the tests use.
 func TestSupport(t *testing.T) {
 	page := read(t, "docs/support.md")
