@@ -21,7 +21,7 @@ const (
 	outage     = 6 * time.Second        // long enough for back-off to have an effect
 	tryEvery   = 50 * time.Millisecond  // interval between the attempts of the observer
 	tryFor     = 500 * time.Millisecond // timeout of one attempt
-	noticeSoon = time.Second            // maximum delay after the observer's first success
+	noticeSoon = 2 * time.Second        // maximum delay after the observer's first success: tests run beside each other
 )
 
 // testNoticedAtOnce tests that a broker is used immediately when it becomes available again, whether it was unavailable
