@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/deltabridge/deltabridge/test/scale"
+
 	independent "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 )
@@ -214,8 +216,8 @@ func TestRandomEdits(t *testing.T) {
 			}
 			first := before
 			r := rand.New(rand.NewPCG(1, 2))
-			operations := 0
-			for n := range 1000 {
+			operations, edits := 0, scale.Of(200, 1000)
+			for n := range edits {
 				if n%20 == 0 {
 					before = first // else little of it is left
 				}
@@ -232,7 +234,7 @@ func TestRandomEdits(t *testing.T) {
 				operations += len(checkPatch(t, before, after))
 				before = after
 			}
-			if operations < 500 {
+			if operations < edits/2 {
 				t.Errorf("only %d operations were tried", operations)
 			}
 		})

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/deltabridge/deltabridge/test/scale"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -182,7 +184,7 @@ func (m *model) run(t *testing.T, s *script) {
 func newModel() *model { return &model{sinks: map[string]string{}, sources: map[string]*modelSource{}} }
 
 func TestModel(t *testing.T) {
-	for seed := range byte(8) {
+	for seed := range byte(scale.Of(2, 8)) {
 		newModel().run(t, &script{noise(seed, 6000)})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/deltabridge/deltabridge/test/scale"
+
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.etcd.io/bbolt"
@@ -384,7 +386,7 @@ func replicate(t testing.TB, s *script, o Options, ops []int) {
 // TestReplicas changes a leader and interrupts its transactions between log and file. Copies follow, start in the
 // middle of a pass, and become the leader.
 func TestReplicas(t *testing.T) {
-	for seed := range byte(4) {
+	for seed := range byte(scale.Of(1, 4)) {
 		replicate(t, &script{noise(seed, 1600)}, Options{}, allButSpill())
 		replicate(t, &script{noise(seed, 800)}, Options{Identities: true}, allButSpill())
 		replicate(t, &script{noise(seed, 2000)}, Options{}, mostlySpill())

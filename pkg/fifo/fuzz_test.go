@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/deltabridge/deltabridge/test/scale"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -169,7 +171,7 @@ func FuzzPolicies(f *testing.F) {
 func TestModel(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	data := make([]byte, 600)
-	for range 400 {
+	for range scale.Of(100, 400) {
 		for i := range data {
 			data[i] = byte(rnd.Uint32())
 		}

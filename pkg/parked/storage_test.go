@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/deltabridge/deltabridge/test/scale"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -98,7 +100,7 @@ func (m model) check(t *testing.T, s *Store, stored map[string][]byte) {
 // An Update that fails may have made any of its changes. What was not parked does not come back, and nothing that was
 // parked is lost.
 func TestUncertainStorage(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(scale.Of(5, 20)) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		storage := &memory{values: map[string][]byte{}, random: random}
 		opts := Options{Storage: storage, Logger: slog.New(slog.DiscardHandler)}

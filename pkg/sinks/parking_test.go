@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/deltabridge/deltabridge/test/scale"
+
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -444,7 +446,7 @@ func TestSpillLeavesNoRoomForParkedEvents(t *testing.T) {
 // Over random failures of topics, partitions and of the whole destination, and over restarts, each object keeps its
 // order and nothing is missing.
 func TestParkingRandomFailures(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(scale.Of(3, 12)) {
 		synctest.Test(t, func(t *testing.T) {
 			r, fate := rand.New(rand.NewPCG(seed, 7)), rand.New(rand.NewPCG(seed, 8))
 			dir := t.TempDir()

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/deltabridge/deltabridge/test/scale"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -293,7 +295,7 @@ func TestClaimStoreAway(t *testing.T) {
 // With random failures of the sink and the stores, and with random sizes, each object keeps its order, and nothing is
 // missing.
 func TestRefusalsRandomFailures(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(scale.Of(25, 100)) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
 			away := func() error {

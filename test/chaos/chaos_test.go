@@ -15,13 +15,14 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 var (
 	duration = flag.Duration("chaos.duration", 90*time.Second, "for how long TestChaos begins new runs")
 	lanes    = flag.Int("chaos.lanes", 2, "how many runs there are at once, each with a control plane of its own")
 	seed     = flag.Uint64("chaos.seed", 1, "seed of the first run; 0: any. The next run has the next one")
-	runs     = flag.Int("chaos.runs", 4, "how many runs each lane makes; 0: as many as there is time for")
+	runs     = flag.Int("chaos.runs", scale.Of(2, 4), "how many runs each lane makes; 0: as many as there is time for")
 	onKafka  = flag.String(
 		"chaos.kafka",
 		"no",

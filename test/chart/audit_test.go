@@ -126,8 +126,9 @@ func TestAuditPage(t *testing.T) {
 	if status, err := send(func(c *rest.Config) { c.CertFile, c.KeyFile = "", "" }); status != http.StatusUnauthorized {
 		t.Errorf("without a certificate: %d, %v", status, err)
 	}
+	// Whether the client sees the alert or only a closed connection is a matter of time.
 	status, err := send(func(c *rest.Config) { c.CertFile, c.KeyFile = dir+"/intake/tls.crt", dir+"/intake/tls.key" })
-	if opErr := new(net.OpError); !errors.As(err, &opErr) {
+	if status != 0 || err == nil {
 		t.Errorf("with the certificate of the intake: %d, %v", status, err)
 	}
 }

@@ -28,7 +28,7 @@ sinks:
     nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
 `, namespace, js.url()))
 	b.waitReady()
-	changes := startChanges(t, cs, namespace, 50, 10)
+	changes := startChanges(t, cs, namespace, 50, 20)
 	pause(t, 15*time.Second) // so that the rate of the last seconds is that of the changes
 	if s := b.status(); s.Sinks[0].Fuse != nil || s.Sinks[0].Delivered == 0 || s.Sinks[0].Rate < 5 ||
 		s.Sources[0].Rate < 5 ||

@@ -141,13 +141,13 @@ func (r *replicated) takeOvers() {
 	run := func(name string, test func(next *replicated)) {
 		r.t.Run(name, func(t *testing.T) { test(r.next(t)) })
 	}
-	run("log in a Kafka that fails", func(next *replicated) { next.failOver(next.kafkaLog(), scale.Of(1, 10)) })
 	if !scale.Long() {
 		run("log in JetStream", func(next *replicated) {
 			next.takeOver(next.jetStreamLog(), 75, []string{"killed", "stopped", "hangs"})
 		})
 		return
 	}
+	run("log in a Kafka that fails", func(next *replicated) { next.failOver(next.kafkaLog(), 10) })
 	run("hand-overs", func(next *replicated) {
 		next.takeOver(next.jetStreamLog(), 550, slices.Repeat([]string{"stopped"}, 30))
 	})

@@ -121,6 +121,9 @@ func TestImage(t *testing.T) {
 			checkImage(t, image, arch)
 		})
 	}
+	if os.Getenv("DELTABRIDGE_TEST_LONG") != "" {
+		t.Run("Reproducible", testReproducible)
+	}
 }
 
 // checkNames checks the names of the image in the layout: container runtimes import it under the name in the chart.
@@ -350,7 +353,7 @@ func unpackLayer(t *testing.T, layer v1.Layer, root string) v1.Hash {
 
 // Built in two folders, the image is the same, byte for byte. Both builds share Go's cache, which leaves out the time
 // that compiling takes: `make reproducible` does not.
-func TestReproducible(t *testing.T) {
+func testReproducible(t *testing.T) {
 	first, err := projectImage()
 	if err != nil {
 		t.Fatal(err)

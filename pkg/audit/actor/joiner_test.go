@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/test/scale"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/pkg/audit"
@@ -301,7 +303,7 @@ func TestBytesAreBounded(t *testing.T) {
 
 // The sizes that the limit counts are not smaller than the memory that is used.
 func TestSizes(t *testing.T) {
-	const n = 20_000
+	n := scale.Of(5000, 20_000)
 	heap := func() uint64 {
 		var s runtime.MemStats
 		runtime.GC()

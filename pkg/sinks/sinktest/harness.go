@@ -13,6 +13,8 @@ type Harness struct {
 	// Oversize is a size of event data, in bytes, that the destination rejects. 0 means that the destination accepts every
 	// size; the test of large events is then skipped.
 	Oversize int
+	// OnlyContent leaves out the tests of what does not depend on the content of messages: outages and names.
+	OnlyContent bool
 }
 
 // Destination is the stream, topic or file that the suite sends messages to.

@@ -20,35 +20,39 @@ const patience = 60 * time.Second
 func Run(t *testing.T, h Harness) {
 	t.Helper()
 	tests := []struct {
-		name string
-		run  func(t *testing.T, h Harness, d Destination)
+		name    string
+		run     func(t *testing.T, h Harness, d Destination)
+		content bool // depends on the content of messages
 	}{
-		{"Delivery", testDelivery},
-		{"OrderPerObject", testOrderPerObject},
-		{"ControlEvent", testControlEvent},
-		{"DuplicateKeepsID", testDuplicateKeepsID},
-		{"Oversize", testOversize},
-		{"EmptyBatch", testEmptyBatch},
-		{"AwayAtStart", testAwayAtStart},
-		{"NoticedAtOnce", testNoticedAtOnce},
-		{"MissingPart", testMissingPart},
-		{"ControlEventsApart", testControlEventsApart},
-		{"MissingControlPlace", testMissingControlPlace},
-		{"ProgressEverywhere", testProgressEverywhere},
-		{"ProgressApart", testProgressApart},
-		{"RestartUnderLoad", testRestartUnderLoad},
-		{"StoppedBetweenSends", testStoppedBetweenSends},
-		{"CancelHangingSend", testCancelHangingSend},
-		{"CancelHangingConnect", testCancelHangingConnect},
-		{"ShutdownDrains", testShutdownDrains},
-		{"ShutdownWhileHanging", testShutdownWhileHanging},
-		{"Destination", testDestination},
-		{"ClusterNames", testClusterNames},
-		{"ClusterNamesAtOnce", testClusterNamesAtOnce},
-		{"StateElsewhere", testStateElsewhere},
-		{"ForeignNameWritesNothing", testForeignNameWritesNothing},
+		{"Delivery", testDelivery, true},
+		{"OrderPerObject", testOrderPerObject, true},
+		{"ControlEvent", testControlEvent, true},
+		{"DuplicateKeepsID", testDuplicateKeepsID, true},
+		{"Oversize", testOversize, true},
+		{"EmptyBatch", testEmptyBatch, false},
+		{"AwayAtStart", testAwayAtStart, false},
+		{"NoticedAtOnce", testNoticedAtOnce, false},
+		{"MissingPart", testMissingPart, false},
+		{"ControlEventsApart", testControlEventsApart, true},
+		{"MissingControlPlace", testMissingControlPlace, true},
+		{"ProgressEverywhere", testProgressEverywhere, true},
+		{"ProgressApart", testProgressApart, true},
+		{"RestartUnderLoad", testRestartUnderLoad, false},
+		{"StoppedBetweenSends", testStoppedBetweenSends, false},
+		{"CancelHangingSend", testCancelHangingSend, false},
+		{"CancelHangingConnect", testCancelHangingConnect, false},
+		{"ShutdownDrains", testShutdownDrains, false},
+		{"ShutdownWhileHanging", testShutdownWhileHanging, false},
+		{"Destination", testDestination, false},
+		{"ClusterNames", testClusterNames, false},
+		{"ClusterNamesAtOnce", testClusterNamesAtOnce, false},
+		{"StateElsewhere", testStateElsewhere, false},
+		{"ForeignNameWritesNothing", testForeignNameWritesNothing, true},
 	}
 	for _, test := range tests {
+		if h.OnlyContent && !test.content {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) { test.run(t, h, h.New(t)) })
 	}
 }
