@@ -33,9 +33,10 @@ MAY_SKIP := : the (destination|Python examples need)
 
 # For tests, what they build, and lint. A fresh clone finds compiled packages in the build cache.
 TESTBUILD := GOFLAGS="$$(go env GOFLAGS) -trimpath -gcflags=all=-dwarf=false"
-# Two packages at a time: those that take long drive whole servers, and mostly wait. Lint has run vet.
+# Two packages at a time: those that take long drive whole servers, and mostly wait. Lint has run vet. Results of earlier
+# runs do not count: the go command does not know what depends on the programs that tests build.
 TESTFLAGS ?=
-override TESTFLAGS := $(RACE) -ldflags=-s -vet=off -timeout=30m -p=2 $(TESTFLAGS)
+override TESTFLAGS := $(RACE) -ldflags=-s -vet=off -timeout=30m -p=2 -count=1 $(TESTFLAGS)
 FUZZTIME ?= 20s
 BENCH ?= .
 COUNT ?= 6
