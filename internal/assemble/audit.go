@@ -18,7 +18,7 @@ func AuditJournal(
 	cfg *config.Config, positions func(sink string) sinks.Positions, log *slog.Logger,
 ) (*audit.Journal, error) {
 	var known []audit.Position
-	for _, sink := range cfg.AuditSinks() {
+	for _, sink := range append(cfg.AuditSinks(), engine.ActorsReader) {
 		known = append(known, engine.AuditPositions(positions(sink))...)
 	}
 	return audit.OpenJournal(audit.JournalOptions{

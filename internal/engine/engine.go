@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -36,6 +37,7 @@ type Engine struct {
 	pipelines  []*pipeline
 	set        *fleet.Fleet
 	resyncs    *resyncer
+	actors     *actors // nil if no sink is sent who made changes
 	connector  *informer.Connector
 	client     rest.Interface // client of the API server
 	rates      rates
@@ -59,6 +61,9 @@ func New(o Options) (*Engine, error) {
 	e.tracker = e.newTracker()
 	if o.KubernetesEvents {
 		e.events = &eventCounter{total: o.Metrics.KubernetesEvents(), bytes: o.FactBytes}
+	}
+	if o.Journal != nil && slices.ContainsFunc(o.Sinks, func(s Sink) bool { return s.Actor }) {
+		e.actors = newActors(o.Journal, o.ActorWait, e.tracker, o.Logger, e.answered)
 	}
 	for _, build := range []func() error{e.buildPipelines, e.buildSet} {
 		if err := build(); err != nil {
@@ -113,6 +118,16 @@ func (e *Engine) buildPipelines() error {
 	return nil
 }
 
+// answered makes the pipelines push the events whose actors are known now.
+func (e *Engine) answered() {
+	for _, p := range e.pipelines {
+		select {
+		case p.lines.answered <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // queues implements tracker.Queues for all pipelines.
 type queues struct{ engine *Engine }
 
@@ -158,13 +173,30 @@ func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(si
 		to.FinishList(eventCounts) // it does not wait for anything
 		e.events.attach(i, known(eventCounts).Floor)
 	}
+	asker := e.attachAsker(i)
 	for _, p := range e.pipelines {
-		e.attachPipeline(p, i, to, known)
+		e.attachPipeline(p, i, to, known, asker)
 	}
+}
+
+// attachAsker makes an informer ask who made its changes. It returns nil if no sink is sent that.
+func (e *Engine) attachAsker(i *informer.Informer) *asker {
+	resource := i.Resource()
+	if e.actors == nil || i.Auxiliary() || !slices.ContainsFunc(e.pipelines, func(p *pipeline) bool {
+		p.filtering.Lock()
+		defer p.filtering.Unlock()
+		return p.Actor && !p.filter.For(resource).Never()
+	}) {
+		return nil
+	}
+	k := newAsker(e.actors, i)
+	i.AddEventHandler(k)
+	return k
 }
 
 func (e *Engine) attachPipeline(
 	p *pipeline, i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge,
+	asker *asker,
 ) {
 	p.filtering.Lock()
 	defer p.filtering.Unlock()
@@ -173,7 +205,7 @@ func (e *Engine) attachPipeline(
 		p.attached[i.Source().Name] = nil
 		return
 	}
-	p.attach(e.reading, i, to, known(p.Name))
+	p.attach(e.reading, i, to, known(p.Name), asker)
 }
 
 // Readiness returns the reasons why the bridge is not ready, or nil if it is ready. Readiness means that the bridge has
@@ -256,6 +288,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, r := range e.auditReaders() {
 		auditing.Go(func() { r.run(e.reading) })
 	}
+	if e.actors != nil {
+		auditing.Go(func() { e.actors.run(e.reading) })
+	}
 	start(&set, e.read)
 
 	select {
@@ -269,6 +304,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	auditing.Wait()
 	for _, p := range e.pipelines {
 		p.pushDue(true)
+		p.advanceLines(true)
 	}
 	ending, timeout := e.pipelines, e.options.ShutdownTimeout
 	if ctx.Err() == nil {
@@ -342,6 +378,9 @@ func (e *Engine) read() error {
 		group.Go(func() { p.announceLost(e.reading) })
 		if p.filter.Debounces() {
 			group.Go(func() { p.followDebounce(e.reading) })
+		}
+		if p.Actor {
+			group.Go(func() { p.followLines(e.reading) })
 		}
 		group.Go(func() { e.resyncs.follow(p, func() bool { return len(e.set.NotReady()) == 0 }) })
 	}
