@@ -1,7 +1,9 @@
 package assemble
 
 import (
+	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/deltabridge/deltabridge/internal/config"
@@ -10,8 +12,12 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// AuditDir returns the directory of the audit journal.
+// AuditDir returns the directory of the audit journal, if there are sinks that are sent audit events.
 func AuditDir(cfg *config.Config) string { return filepath.Join(cfg.State.Path, "audit") }
+
+// actorsDir returns the directory of the audit journal if it is only used to find out who made changes. What is left in
+// it need not be delivered.
+func actorsDir(cfg *config.Config) string { return filepath.Join(cfg.State.Path, "actors") }
 
 // AuditJournal opens the journal of audit events. positions returns what the checkpoint has stored for a sink.
 func AuditJournal(
@@ -21,8 +27,14 @@ func AuditJournal(
 	for _, sink := range append(cfg.AuditSinks(), engine.ActorsReader) {
 		known = append(known, engine.AuditPositions(positions(sink))...)
 	}
+	dir := AuditDir(cfg)
+	if len(cfg.AuditSinks()) == 0 {
+		dir = actorsDir(cfg)
+	} else if err := os.RemoveAll(actorsDir(cfg)); err != nil {
+		return nil, fmt.Errorf("state.path: %w", err)
+	}
 	return audit.OpenJournal(audit.JournalOptions{
-		Dir: AuditDir(cfg), MaxBytes: cfg.Audit.MaxBytes, Known: known, Logger: log,
+		Dir: dir, MaxBytes: cfg.Audit.MaxBytes, Known: known, Logger: log,
 	})
 }
 
