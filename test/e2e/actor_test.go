@@ -121,7 +121,7 @@ func (w *writer) mayDelete(uid string) {
 	w.deletes[uid][w.id] = true
 }
 
-// step sends a random request. Ten users compete for a few objects.
+// step sends random requests. Ten users compete for a few objects, and have some for themselves.
 func (w *writer) step() {
 	const merge = "application/merge-patch+json"
 	w.n++
@@ -131,7 +131,15 @@ func (w *writer) step() {
 	object := func(more string) string {
 		return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `","labels":{"same":"x"},` + by + more + `}}`
 	}
-	switch kind := rand.IntN(100); {
+	switch kind := rand.IntN(120); {
+	case w.n%60 == 0: // rarely: nobody can tell who has deleted an object meanwhile
+		w.send("DELETE", "", "", "")
+	case kind >= 98:
+		name = w.id
+		w.send("POST", "", "application/json", object(""))
+		w.n++
+		w.id = fmt.Sprintf("%s-%d", w.user, w.n)
+		w.send("DELETE", "/"+name, "", "")
 	case kind < 18:
 		finalizers := []string{"", "", `,"finalizers":["deltabridge.dev/test"]`}[rand.IntN(3)]
 		w.send("POST", "", "application/json", object(finalizers))
@@ -159,10 +167,8 @@ func (w *writer) step() {
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"`+name+`","labels":{"same":"x"},`+by+`}}`)
 	case kind < 90:
 		w.send("DELETE", "/"+name, "", "")
-	case kind < 98:
-		w.send("PATCH", "/"+name, merge, `{"metadata":{"finalizers":null,`+by+`}}`)
 	default:
-		w.send("DELETE", "", "", "")
+		w.send("PATCH", "/"+name, merge, `{"metadata":{"finalizers":null,`+by+`}}`)
 	}
 }
 
