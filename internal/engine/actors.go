@@ -23,6 +23,8 @@ const (
 	// actorKeep is how long audit events stay in the journal after they were read, so that they can be joined with changes
 	// that a restart brings again.
 	actorKeep = 5 * time.Minute
+	// actorStep is how exactly this is measured.
+	actorStep = 10 * time.Second
 	// actorMemory is how long, and actorBytes how many of, audit events are kept in memory. A change that may be older than
 	// what was dropped gets no sole actor, so this is longer than the time between two bookmarks.
 	actorMemory = 2 * time.Minute
@@ -50,8 +52,9 @@ type actors struct {
 
 // reading is up to where the journal was read at a time.
 type reading struct {
-	last uint64
-	at   time.Time
+	last  uint64
+	at    time.Time
+	since time.Time // when the first of these events was read
 }
 
 // question is a change whose actors are not known yet. A nil *question is a change whose actors are unknown.
@@ -191,12 +194,15 @@ func (a *actors) join(records []audit.Record, now time.Time) {
 		}
 		a.next = r.Last + 1
 	}
-	if n := len(a.read); len(records) > 0 && (n == 0 || now.Sub(a.read[n-1].at) >= time.Second) {
-		a.read = append(a.read, reading{last: a.next - 1, at: now})
+	if len(records) == 0 {
+		return
 	}
-	for len(a.read) > 0 && now.Sub(a.read[0].at) >= actorKeep {
-		a.done, a.read = a.read[0].last, a.read[1:]
+	latest := reading{last: a.next - 1, at: now, since: now}
+	if n := len(a.read) - 1; n >= 0 && now.Sub(a.read[n].since) < actorStep {
+		latest.since = a.read[n].since
+		a.read = a.read[:n]
 	}
+	a.read = append(a.read, latest)
 }
 
 // expire answers the changes whose wait has ended. Before that, everything is read that the journal had at the end of
@@ -222,18 +228,28 @@ func (a *actors) expire(now time.Time) {
 
 // store stores up to where audit events are not required any more, and returns the number up to which this is stored.
 func (a *actors) store() (upTo uint64, err error) {
-	a.mu.Lock()
-	done := a.done
-	for n := len(a.read) - 1; n >= 0; n-- { // without new events, join is not called
-		if time.Since(a.read[n].at) >= actorKeep {
-			done, a.done, a.read = a.read[n].last, a.read[n].last, slices.Clone(a.read[n+1:])
-			break
-		}
-	}
-	a.mu.Unlock()
+	done := a.forget(time.Now())
 	at := sinks.Position{Journal: a.journal.ID(), Next: int64(done) + 1}
 	if a.tracker.Positions(ActorsReader)[auditDelivered] != at {
 		err = a.tracker.AddPositions(map[string]sinks.Positions{ActorsReader: {auditDelivered: at}})
 	}
 	return done, err
+}
+
+// forget returns the number up to which events are not required any more, because they were read long ago, or because
+// the journal has no room for them.
+func (a *actors) forget(now time.Time) (upTo uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	keep := actorKeep
+	if s := a.journal.Status(); s.MaxBytes > 0 && s.Bytes > s.MaxBytes/2 {
+		keep = 2 * actorStep
+	}
+	old := 0
+	for old < len(a.read) && now.Sub(a.read[old].at) >= keep {
+		a.done = a.read[old].last
+		old++
+	}
+	a.read = slices.Delete(a.read, 0, old)
+	return a.done
 }
