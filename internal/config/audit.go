@@ -67,9 +67,14 @@ func (c *Config) validateAudit(at *strictyaml.Section) {
 			switch s := &c.Sinks[i]; {
 			case !at.Fine("audit"):
 			case s.IsAudit():
-				at.Report(sink+".events", "is audit, but the bridge receives no audit events, because there is no key audit", remedy)
+				at.Report(sink+".events", "is audit, but the bridge receives no audit events, because there is no key audit",
+					remedy)
 			case s.Actor:
-				at.Report(sink+".actor", "requires audit events, and the bridge receives none, because there is no key audit", remedy)
+				at.Report(
+					sink+".actor",
+					"requires audit events, and the bridge receives none, because there is no key audit",
+					remedy,
+				)
 			}
 		}
 		return
@@ -79,11 +84,15 @@ func (c *Config) validateAudit(at *strictyaml.Section) {
 	}
 	hasActor := slices.ContainsFunc(c.Sinks, func(s Sink) bool { return s.Actor })
 	if at.Fine("sinks") && len(c.AuditSinks()) == 0 && !hasActor {
-		at.Report("audit", "has no effect, because no sink is sent audit events, or who made changes; they would fill the disk",
-			"add events: audit or actor: true to a sink, or remove audit")
+		at.Report(
+			"audit",
+			"has no effect, because no sink is sent audit events, or who made changes; they would fill the disk",
+			"add events: audit or actor: true to a sink, or remove audit",
+		)
 	}
 	if at.Has("audit.actorWait") && !hasActor {
-		at.Report("audit.actorWait", "has no effect, because no sink has actor: true", "remove it, or add actor: true to a sink")
+		at.Report("audit.actorWait", "has no effect, because no sink has actor: true",
+			"remove it, or add actor: true to a sink")
 	}
 	if c.State.Log != nil {
 		at.Report("audit", "cannot be used together with state.log yet: audit events are only on the disk of the replica "+
@@ -116,8 +125,8 @@ func (s *Sink) validateEvents(at *strictyaml.Section) {
 		return
 	}
 	for _, key := range []string{
-		"payload", "patch", "resync", "progress", "controlEvents", "enrich", "actor", "kafka.tombstones", "nats.stream.lastPerSubject",
-		"nats.bucket",
+		"payload", "patch", "resync", "progress", "controlEvents", "enrich", "actor", "kafka.tombstones",
+		"nats.stream.lastPerSubject", "nats.bucket",
 	} {
 		if at.Has(key) {
 			at.Report(key, "is about changes, and the sink is sent audit events", "remove it, or remove events: audit")

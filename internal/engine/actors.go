@@ -25,8 +25,8 @@ const (
 	actorKeep = 5 * time.Minute
 	// actorStep is how exactly this is measured.
 	actorStep = 10 * time.Second
-	// actorMemory is how long, and actorBytes how many of, audit events are kept in memory. A change that may be older than
-	// what was dropped gets no sole actor, so this is longer than the time between two bookmarks.
+	// actorMemory is how long audit events are kept in memory, and actorBytes is how many of them. A change that may be
+	// older than what was dropped gets no sole actor, so this is longer than the time between two bookmarks.
 	actorMemory = 2 * time.Minute
 	actorBytes  = 32 << 20
 	// actorTick is the interval at which changes are answered whose wait has ended.
@@ -81,7 +81,9 @@ func noActors(deletion bool) *event.Actors {
 
 func (q *question) isAnswered() bool { return q == nil || q.known() != nil }
 
-func newActors(journal *audit.Journal, wait time.Duration, t *tracker.Tracker, log *slog.Logger, notify func()) *actors {
+func newActors(
+	journal *audit.Journal, wait time.Duration, t *tracker.Tracker, log *slog.Logger, notify func(),
+) *actors {
 	if wait <= 0 {
 		wait = DefaultActorWait
 	}

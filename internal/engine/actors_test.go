@@ -77,8 +77,10 @@ func (j *joining) position() {
 // object returns a state whose metadata has more members.
 func (j *joining) object(rv int, more string) *object.Object {
 	j.t.Helper()
-	o, err := object.New(fmt.Appendf(nil, `{"metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"%d",`+
-		`"creationTimestamp":%q%s}}`, rv, time.Now().UTC().Format(time.RFC3339), more))
+	o, err := object.New(
+		fmt.Appendf(nil, `{"metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"%d",`+
+			`"creationTimestamp":%q%s}}`, rv, time.Now().UTC().Format(time.RFC3339), more),
+	)
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -98,12 +100,20 @@ func (j *joining) request(user, verb string, base, rv int) {
 	j.t.Helper()
 	j.n++
 	now := time.Now().UTC()
-	raw := fmt.Sprintf(`{"auditID":"e%d","level":"RequestResponse","stage":"ResponseComplete","verb":%q,"requestURI":"/x",`+
-		`"user":{"username":%q,"groups":["devs"]},"sourceIPs":["6.6.6.6","10.0.0.1"],"userAgent":"kubectl",`+
-		`"objectRef":{"resource":"events","namespace":"shop","name":"web"},"responseStatus":{"code":200},`+
-		`"requestObject":{"metadata":{"resourceVersion":"%d"}},`+
-		`"responseObject":{"metadata":{"uid":"u1","resourceVersion":"%d"}},"requestReceivedTimestamp":%q,"stageTimestamp":%q}`,
-		j.n, verb, user, base, rv, now.Add(-time.Millisecond).Format(time.RFC3339Nano), now.Format(time.RFC3339Nano))
+	raw := fmt.Sprintf(
+		`{"auditID":"e%d","level":"RequestResponse","stage":"ResponseComplete","verb":%q,"requestURI":"/x",`+
+			`"user":{"username":%q,"groups":["devs"]},"sourceIPs":["6.6.6.6","10.0.0.1"],"userAgent":"kubectl",`+
+			`"objectRef":{"resource":"events","namespace":"shop","name":"web"},"responseStatus":{"code":200},`+
+			`"requestObject":{"metadata":{"resourceVersion":"%d"}},`+
+			`"responseObject":{"metadata":{"uid":"u1","resourceVersion":"%d"}},"requestReceivedTimestamp":%q,"stageTimestamp":%q}`,
+		j.n,
+		verb,
+		user,
+		base,
+		rv,
+		now.Add(-time.Millisecond).Format(time.RFC3339Nano),
+		now.Format(time.RFC3339Nano),
+	)
 	if base == 0 {
 		raw = fmt.Sprintf(`%s,"requestObject":{"data":{}}}`, raw[:len(raw)-1]) // the last of equal keys counts
 	}
@@ -203,51 +213,32 @@ func TestNotAsked(t *testing.T) {
 	})
 }
 
+// The kind of a change depends on both states. An object that existed before is not a creation.
 func TestKindsOfChanges(t *testing.T) {
 	testJoining(t, func(t *testing.T, j *joining) {
-		const marked, done = `,"deletionTimestamp":"x","deletionGracePeriodSeconds":30,"finalizers":["a"]`,
-			`,"deletionTimestamp":"x","deletionGracePeriodSeconds":30`
-		for _, c := range []struct {
-			old, now string
-			want     actor.Kind
-		}{
-			{"", "", actor.Updated},
-			{`,"finalizers":["a"]`, "", actor.Updated},
-			{"", marked, actor.Marked},
-			{marked, marked, actor.Updated},
-			{marked, done, actor.Remarked},
-			{done, `,"deletionTimestamp":"x","deletionGracePeriodSeconds":0`, actor.Remarked},
-		} {
-			if q := j.update(j.object(1, c.old), j.object(2, c.now)); q.kind != c.want {
-				t.Errorf("%s to %s: %v, want %v", c.old, c.now, q.kind, c.want)
-			}
+		const marked = `,"deletionTimestamp":"x"`
+		if q := j.update(j.object(1, ""), j.object(2, marked)); q.kind != actor.Marked {
+			t.Errorf("a request to delete it: %v", q.kind)
 		}
-		for more, want := range map[string]actor.Kind{"": actor.Deleted, done: actor.Finished} {
+		for more, want := range map[string]actor.Kind{"": actor.Deleted, marked: actor.Finished} {
 			j.asker.OnDelete(j.object(2, more))
 			if q := j.asker.current; q.kind != want {
 				t.Errorf("deletion of %s: %v, want %v", more, q.kind, want)
 			}
 		}
-		old := j.object(1, "")
-		j.position()
-		time.Sleep(time.Minute)
-		j.position()
-		j.asker.OnAdd(old, false)
-		if q := j.asker.current; q.kind != actor.Updated {
-			t.Errorf("an object that existed before is added: %v", q.kind)
-		}
-		j.asker.source.Resource = pods
-		pod := func(node string) *object.Object {
-			o, err := object.New(fmt.Appendf(nil, `{"metadata":{"uid":"p"},"spec":{"nodeName":%q}}`, node))
-			if err != nil {
-				t.Fatal(err)
+		old, oldMarked := j.object(1, ""), j.object(1, marked)
+		for _, want := range []actor.Kind{actor.Added, actor.Updated} {
+			j.asker.OnAdd(old, false)
+			if q := j.asker.current; q.kind != want {
+				t.Errorf("an addition: %v, want %v", q.kind, want)
 			}
-			return o
-		}
-		for from, want := range map[string]actor.Kind{"": actor.Bound, "n": actor.Updated} {
-			if q := j.update(pod(from), pod("n")); q.kind != want {
-				t.Errorf("from node %q: %v, want %v", from, q.kind, want)
+			j.asker.OnAdd(oldMarked, false)
+			if q := j.asker.current; want == actor.Added && q.kind != want || want != actor.Added && q != nil {
+				t.Errorf("an addition of an object that is being deleted: %+v", q)
 			}
+			j.position()
+			time.Sleep(time.Minute)
+			j.position()
 		}
 	})
 }

@@ -1,12 +1,12 @@
 package engine
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	"github.com/deltabridge/deltabridge/pkg/audit/actor"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -45,18 +45,33 @@ func newAsker(a *actors, i *informer.Informer) *asker {
 	return &asker{actors: a, source: i.Source(), status: i.Status, inList: i.ResumesAt() == "" || i.Relists()}
 }
 
+// attachAsker makes an informer ask who made its changes. It returns nil if no sink is sent that.
+func (e *Engine) attachAsker(i *informer.Informer) *asker {
+	resource := i.Resource()
+	if e.actors == nil || i.Auxiliary() || !slices.ContainsFunc(e.pipelines, func(p *pipeline) bool {
+		p.filtering.Lock()
+		defer p.filtering.Unlock()
+		return p.Actor && !p.filter.For(resource).Never()
+	}) {
+		return nil
+	}
+	k := newAsker(e.actors, i)
+	i.AddEventHandler(k)
+	return k
+}
+
 func (k *asker) OnAdd(obj any, initial bool) {
 	o := obj.(*object.Object)
 	k.current = nil
 	if initial || k.inList {
 		return
 	}
-	c := actor.Change{Kind: actor.Added}
 	s := k.state(o)
-	if now := time.Now(); !s.created.Truncate(time.Second).Add(time.Second).After(k.since(now)) {
-		c.Kind = actor.Updated // it existed before, and is selected only now
+	kind := actor.Added
+	if !s.Created.Add(time.Second).After(k.since(time.Now())) { // it existed before, and is selected only now
+		kind = s.Update(&actor.State{})
 	}
-	k.ask(c, o, s.known)
+	k.ask(actor.Change{Kind: kind}, o)
 }
 
 func (k *asker) OnUpdate(oldObj, newObj any) {
@@ -77,22 +92,11 @@ func (k *asker) update(old, now *object.Object) {
 	if k.inList {
 		return
 	}
-	after := k.state(now)
-	c := actor.Change{Kind: actor.Updated, Before: versionOf(old)}
-	known := after.known
-	if after.deletion != "" || after.node != "" {
-		before := k.state(old)
-		known = known && before.known
-		switch {
-		case after.deletion != "" && before.deletion == "":
-			c.Kind = actor.Marked
-		case after.deletion != before.deletion || after.deletion != "" && after.finalizers != before.finalizers:
-			c.Kind = actor.Remarked
-		case before.node == "" && after.node != "":
-			c.Kind = actor.Bound
-		}
+	after, before := k.state(now), actor.State{}
+	if after.DependsOnBefore() {
+		before = k.state(old)
 	}
-	k.ask(c, now, known)
+	k.ask(actor.Change{Kind: after.Update(&before), Before: versionOf(old)}, now)
 }
 
 func (k *asker) OnDelete(obj any) {
@@ -102,17 +106,14 @@ func (k *asker) OnDelete(obj any) {
 	if k.inList || o.FinalStateUnknown || k.source.LabelSelector != "" || k.source.FieldSelector != "" {
 		return
 	}
-	c := actor.Change{Kind: actor.Deleted}
-	if s := k.state(o); s.deletion != "" || !s.known {
-		c.Kind = actor.Finished
-	}
-	k.ask(c, o, true)
+	s := k.state(o)
+	k.ask(actor.Change{Kind: s.Deletion()}, o)
 }
 
-// ask asks for the actors of a change, whose other fields are set, if the states were known.
-func (k *asker) ask(c actor.Change, o *object.Object, known bool) {
+// ask asks for the actors of a change, whose other fields are set, unless its kind is not known.
+func (k *asker) ask(c actor.Change, o *object.Object) {
 	k.began = time.Now()
-	if !known {
+	if c.Kind == 0 {
 		return
 	}
 	c.Resource, c.Namespace, c.Name, c.UID = k.source.Resource.Resource, o.Namespace, o.Name, string(o.UID)
@@ -164,30 +165,9 @@ func (k *asker) OnPosition(string) {
 	k.current, k.inList, k.position = nil, false, now
 }
 
-// state is what the kind of a change depends on.
-type state struct {
-	known                      bool
-	deletion, finalizers, node string // deletion is deletionTimestamp and deletionGracePeriodSeconds
-	created                    time.Time
-}
-
-// state returns the state of an object, which is not known if its bytes are not available.
-func (k *asker) state(o *object.Object) (s state) {
-	raw, err := o.Bytes()
-	if err != nil || raw == nil {
-		return s
-	}
-	s.known = true
-	meta := jsonscan.Member(raw, "metadata")
-	if deleted := jsonscan.Member(meta, "deletionTimestamp"); deleted != nil && string(deleted) != "null" {
-		s.deletion = string(deleted) + string(jsonscan.Member(meta, "deletionGracePeriodSeconds"))
-		s.finalizers = string(jsonscan.Member(meta, "finalizers"))
-	}
-	if r := k.source.Resource; r.Group == "" && r.Resource == "pods" {
-		s.node = string(jsonscan.Text(jsonscan.Member(jsonscan.Member(raw, "spec"), "nodeName")))
-	}
-	s.created, _ = time.Parse(time.RFC3339, string(jsonscan.Text(jsonscan.Member(meta, "creationTimestamp"))))
-	return s
+func (k *asker) state(o *object.Object) actor.State {
+	raw, _ := o.Bytes() // without its bytes, the state is not known
+	return actor.StateOf(k.source.Resource.Resource, raw)
 }
 
 // versionOf returns the resourceVersion of an object as a number, or 0 if it is none.

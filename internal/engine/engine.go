@@ -118,16 +118,6 @@ func (e *Engine) buildPipelines() error {
 	return nil
 }
 
-// answered makes the pipelines push the events whose actors are known now.
-func (e *Engine) answered() {
-	for _, p := range e.pipelines {
-		select {
-		case p.lines.answered <- struct{}{}:
-		default:
-		}
-	}
-}
-
 // queues implements tracker.Queues for all pipelines.
 type queues struct{ engine *Engine }
 
@@ -177,21 +167,6 @@ func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(si
 	for _, p := range e.pipelines {
 		e.attachPipeline(p, i, to, known, asker)
 	}
-}
-
-// attachAsker makes an informer ask who made its changes. It returns nil if no sink is sent that.
-func (e *Engine) attachAsker(i *informer.Informer) *asker {
-	resource := i.Resource()
-	if e.actors == nil || i.Auxiliary() || !slices.ContainsFunc(e.pipelines, func(p *pipeline) bool {
-		p.filtering.Lock()
-		defer p.filtering.Unlock()
-		return p.Actor && !p.filter.For(resource).Never()
-	}) {
-		return nil
-	}
-	k := newAsker(e.actors, i)
-	i.AddEventHandler(k)
-	return k
 }
 
 func (e *Engine) attachPipeline(

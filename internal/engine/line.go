@@ -88,8 +88,8 @@ func (p *pipeline) isLineFull(part int) bool {
 	return part*events >= max(1, p.Buffer.Events/lineShare) || int64(part)*bytes >= p.Buffer.Bytes/lineShare
 }
 
-// enterLine puts an event into the line of the listener. If there is no room for it, the oldest ones leave the line with
-// what is known about them.
+// enterLine puts an event into the line of the listener. If there is no room for it, the oldest ones leave the line
+// with what is known about them.
 func (l *listener) enterLine(w *waiter) {
 	w.entered = time.Now()
 	l.line = append(l.line, w)
@@ -191,5 +191,15 @@ func (p *pipeline) followLines(ctx context.Context) {
 func (p *pipeline) advanceLines(all bool) {
 	for _, l := range p.lines.listeners() {
 		l.advance(all)
+	}
+}
+
+// answered makes the pipelines push the events whose actors are known now.
+func (e *Engine) answered() {
+	for _, p := range e.pipelines {
+		select {
+		case p.lines.answered <- struct{}{}:
+		default:
+		}
 	}
 }

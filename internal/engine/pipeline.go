@@ -223,7 +223,8 @@ func (p *pipeline) label(m *event.Message, history, delivery string) {
 }
 
 // attach adds a listener to an informer. If no object of the informer's resource can pass the filter or an earlier
-// filter, it adds none. asker may be nil. ctx ends when the process stops reading changes. It must be called with filtering held.
+// filter, it adds none. asker may be nil. ctx ends when the process stops reading changes. It must be called with
+// filtering held.
 func (p *pipeline) attach(
 	ctx context.Context, i *informer.Informer, ledger *ledger.Ledger, known tracker.Knowledge,
 	asker *asker,

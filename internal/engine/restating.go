@@ -136,8 +136,9 @@ func (p *pipeline) lossCheck(resource *metrics.Resource) func() error {
 // settledPause is the interval at which awaitSettled checks the queue.
 const settledPause = 5 * time.Millisecond
 
-// awaitSettled waits until all messages that are in the queue or wait for their actors now are settled in any way. It returns an error if check
-// does, or if ctx ends first. Without drops and merges the queue keeps its order, so it is sufficient to count.
+// awaitSettled waits until all messages that are in the queue or wait for their actors now are settled in any way. It
+// returns an error if check does, or if ctx ends first. Without drops and merges the queue keeps its order, so it is
+// sufficient to count.
 func (p *pipeline) awaitSettled(ctx context.Context, check func() error) error {
 	entered := time.Now()
 	err := wait.PollUntilContextCancel(ctx, settledPause, true, func(context.Context) (bool, error) {

@@ -154,8 +154,12 @@ func (m *Metrics) ForSink(name string) *Sink {
 			"Evaluations of a filter expression that failed on an object. The event passed."),
 		Resyncs: f.counter("resyncs_total", "Resyncs that were started, periodically or on request."),
 	}
-	grades := f.counters("actors_total", "Changes that were sent to a sink with `actor: true`, by how certain it is who made "+
-		"them: proven, sole, or unknown.", "grade")
+	grades := f.counters(
+		"actors_total",
+		"Changes that were sent to a sink with `actor: true`, by how certain it is who made "+
+			"them: proven, sole, or unknown.",
+		"grade",
+	)
 	s.Actors = map[string]prometheus.Counter{
 		event.ActorProven:  summed{grades.WithLabelValues(event.ActorProven), &s.proven},
 		event.ActorSole:    summed{grades.WithLabelValues(event.ActorSole), &s.sole},

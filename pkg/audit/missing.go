@@ -2,8 +2,8 @@ package audit
 
 import "time"
 
-// reconnect is how long after a start the requests of API servers may still be on connections to a previous process that
-// nobody has closed, such as one on a node that has failed. API servers notice this within 45 s.
+// reconnect is how long after a start the requests of API servers may still be on connections to a previous process
+// that nobody has closed, such as one on a node that has failed. API servers notice this within 45 s.
 const reconnect = time.Minute
 
 // Missing returns a time: events of requests that completed before it may be missing in the journal, or arrive late. It

@@ -34,8 +34,8 @@ const (
 	ActorUnknown = "unknown"
 )
 
-// The maximum sizes of attributes in bytes. What is longer is cut, and ends with cutMark. Clients choose user agents and
-// audit ids, and authenticators set no limit for the names of users and groups.
+// The maximum sizes of attributes in bytes. What is longer is cut, and ends with cutMark. Clients choose user agents
+// and audit ids, and authenticators set no limit for the names of users and groups.
 const (
 	maxActorName  = 1024
 	maxActorText  = 256

@@ -151,8 +151,8 @@ func (m *Message) UniqueID() string { return m.Cluster + "/" + m.ID }
 
 // Size returns the size that counts towards a queue's byte limit: the data, the message's strings and a fixed overhead.
 func (m *Message) Size() int64 {
-	return int64(len(m.Data) + len(m.ID) + len(m.PartitionKey) + len(m.Identity.Name) + m.Context.size() + m.Actors.size() +
-		messageOverhead)
+	size := len(m.Data) + len(m.ID) + len(m.PartitionKey) + len(m.Identity.Name) + messageOverhead
+	return int64(size + m.Context.size() + m.Actors.size())
 }
 
 // GroupResource formats the resource as "deployments.apps", or as "pods" for the core group.

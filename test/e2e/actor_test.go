@@ -325,6 +325,7 @@ sinks:
 			})
 		}
 	}
+	<-time.After(4 * time.Second) // a change that may be older than the process has no sole actor
 	write(changes / 3)
 	group.Wait()
 	nothingWaits(b)
@@ -343,7 +344,7 @@ sinks:
 	group.Wait()
 	b.waitReady()
 	if scale.Long() { // until then, audit events may be missing
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		write(changes * 4 / 3)
 		group.Wait()
 	}
@@ -355,7 +356,12 @@ sinks:
 		t.Fatal("the last object cannot be created")
 	}
 	eventually(t, time.Minute, func() error {
-		if all := js.read("ACTORS"); !slices.ContainsFunc(all, func(r received) bool { return r.attributes["name"] == "last" }) {
+		if all := js.read(
+			"ACTORS",
+		); !slices.ContainsFunc(
+			all,
+			func(r received) bool { return r.attributes["name"] == "last" },
+		) {
 			return errors.New("the last event is missing")
 		}
 		return nil
