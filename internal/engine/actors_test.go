@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,6 +22,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 
+	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 )
 
@@ -301,6 +305,66 @@ func TestActorsWhileEventsAreMissing(t *testing.T) {
 			}
 		}
 		j.end()
+	})
+}
+
+// A refused request has audit events that are missing.
+func TestActorsAfterARefusedRequest(t *testing.T) {
+	testJoining(t, func(t *testing.T, j *joining) {
+		tokens := j.dir + "/tokens"
+		if err := os.WriteFile(tokens, []byte("secret"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		handler, err := audit.NewHandler(audit.HandlerOptions{
+			Journal: j.journal, TokenFile: tokens, Logger: slog.New(slog.DiscardHandler),
+			Observer: metrics.NewAuditIntake(j.journal.Status),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.request("bob", "patch", 0, 2)
+		q := j.update(j.object(1, ""), j.object(2, ""))
+		time.Sleep(time.Second)
+		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil))
+		time.Sleep(DefaultActorWait)
+		j.check("a patch", q, &event.Actors{})
+	})
+}
+
+// What the journal has at the end of the wait is read before a sole actor is given.
+func TestActorsReadTheJournalFirst(t *testing.T) {
+	testJoining(t, func(t *testing.T, j *joining) {
+		a := newActors(j.journal, 0, j.actors.tracker, j.actors.log, func() {}) // without run
+		j.asker.actors = a
+		time.Sleep(time.Minute)
+		j.position()
+		read := func() {
+			records, err := j.journal.Read(t.Context(), a.next, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.join(records, time.Now())
+		}
+		j.request("bob", "patch", 0, 2)
+		read()
+		j.request("eve", "patch", 0, 2)
+		q := j.update(j.object(1, ""), j.object(2, ""))
+		time.Sleep(DefaultActorWait)
+		a.expire(time.Now())
+		j.check("with an event that was not read", q, nil)
+		read()
+		a.expire(time.Now())
+		j.check("when it was read", q, &event.Actors{})
+
+		j.request("bob", "patch", 0, 3)
+		read()
+		j.request("eve", "patch", 0, 9)
+		q = j.update(j.object(2, ""), j.object(3, ""))
+		for range 3 { // the journal cannot be read
+			time.Sleep(DefaultActorWait)
+			a.expire(time.Now())
+		}
+		j.check("with an event that cannot be read", q, &event.Actors{})
 	})
 }
 

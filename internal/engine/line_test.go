@@ -12,6 +12,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
 // lined is a process whose sink is sent who made changes. The test answers.
@@ -245,6 +246,9 @@ func TestActorsOfDebouncedUpdates(t *testing.T) {
 		one := s.ask("a", 3)
 		time.Sleep(11 * time.Second)
 		s.expect()
+		if lag := s.engine.tracker.Lags()["pods"]["test"]; lag.Open != 0 {
+			t.Errorf("what waits for its actor counts as lag: %+v", lag)
+		}
 		s.answer(one, "bob")
 		s.expect("updated a.3 by proven bob")
 		s.answer(s.ask("a", 4), "bob")
@@ -273,5 +277,29 @@ func TestSettledBehindTheLine(t *testing.T) {
 		if err := <-settled; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// What the watch of a successor brings does not overtake what waits.
+func TestLineOfAFormerListener(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *lined) {
+		s.ask("a", 2)
+		s.engine.attach(informer.New(informer.Config{Source: s.informer.Source()}))
+		s.expect("added a.2 by unknown ")
+	})
+}
+
+// Restated objects do not fill the line.
+func TestNoRestatingIntoAFullLine(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *lined) {
+		s.pipeline.Buffer.Events = 4 * lineShare
+		for n, want := range []bool{true, false} {
+			s.ask(fmt.Sprint("o", n), 2+n)
+			if got := s.pipeline.hasRoom(); got != want {
+				t.Errorf("with %d events in the line: %t", n+1, got)
+			}
+		}
+		s.pipeline.advanceLines(true)
+		s.sent()
 	})
 }
