@@ -145,7 +145,7 @@ func (m *Metrics) ForSink(name string) *Sink {
 		resources: map[schema.GroupResource]*Resource{},
 		send:      f.histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement."),
 		lag: f.histogram("event_lag_seconds", "Time from reading a change from the watch until its event was "+
-			"acknowledged, including all waiting and retries."),
+			"acknowledged, including all waiting and retries, except the wait for its actor (`actor: true`)."),
 		refusals: f.counters("refusals_total", "Events that the destination rejected, by reason and outcome: "+
 			"metadata, claimCheck, deadLetter, gap, or lost (replaced by a gap event because there was no room for "+
 			"dead letters).",

@@ -367,7 +367,17 @@ sinks:
 		return nil
 	})
 	nothingWaits(b)
-	b.stop()
+	last.id = "user0-stop"
+	last.send("PATCH", "/last", "application/merge-patch+json", `{"metadata":{"annotations":{"by":"user0-stop"}}}`)
+	eventually(t, time.Minute, func() error {
+		for _, sink := range []string{"sink=jetstream", "sink=kafka"} {
+			if b.metric("deltabridge_actor_waiting_events", sink) == 0 {
+				return fmt.Errorf("%s: no event waits", sink)
+			}
+		}
+		return nil
+	})
+	b.stop() // sends what waits
 	w.judge("JetStream", js.read("ACTORS"))
 	w.judge("Kafka", slices.Concat(readKafka(t, k.Addr(), topic)...))
 }
