@@ -29,6 +29,8 @@ const (
 	// older than what was dropped gets no sole actor, so this is longer than the time between two bookmarks.
 	actorMemory = 2 * time.Minute
 	actorBytes  = 32 << 20
+	// actorSkew is how much the clocks of API servers, and that of the bridge, may differ.
+	actorSkew = time.Second
 	// actorTick is the interval at which changes are answered whose wait has ended.
 	actorTick = 20 * time.Millisecond
 )
@@ -88,7 +90,9 @@ func newActors(
 		wait = DefaultActorWait
 	}
 	a := &actors{journal: journal, tracker: t, log: log, wait: wait, notify: notify}
-	a.joiner = actor.New(actor.Options{Wait: wait, Keep: max(2*wait, actorMemory), MaxBytes: actorBytes})
+	a.joiner = actor.New(
+		actor.Options{Wait: wait, Keep: max(2*wait, actorMemory), MaxSkew: actorSkew, MaxBytes: actorBytes},
+	)
 	a.joiner.Missing(time.Now()) // another engine or process may have had some
 	at := auditPosition(t.Positions(ActorsReader)[auditDelivered])
 	next, _ := journal.Resume(at) // if events are lost, changes have no actors

@@ -170,6 +170,18 @@ func TestActors(t *testing.T) {
 		time.Sleep(DefaultActorWait + 3*actorTick)
 		j.check("two requests", two, &event.Actors{})
 		j.check("no request", nobody, &event.Actors{})
+		j.request("eve", "patch", 0, 6)
+		time.Sleep(actorSkew / 2) // the clock of its API server may be behind that of bob's
+		j.request("bob", "patch", 0, 6)
+		skewed := j.update(j.object(5, ""), j.object(6, ""))
+		time.Sleep(2 * actorSkew)
+		j.request("bob", "patch", 0, 7)
+		time.Sleep(2 * actorSkew)
+		j.request("eve", "patch", 0, 7)
+		later := j.update(j.object(6, ""), j.object(7, ""))
+		time.Sleep(DefaultActorWait + 3*actorTick)
+		j.check("two requests at almost the same time", skewed, &event.Actors{})
+		j.check("one request when the change had been made", later, by(event.ActorSole, "bob", "e7"))
 	})
 }
 

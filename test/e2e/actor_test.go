@@ -325,7 +325,7 @@ sinks:
 			})
 		}
 	}
-	<-time.After(4 * time.Second) // a change that may be older than the process has no sole actor
+	<-time.After(6 * time.Second) // a change that may be older than the process has no sole actor
 	write(changes / 3)
 	group.Wait()
 	nothingWaits(b)
