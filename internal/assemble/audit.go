@@ -1,9 +1,7 @@
 package assemble
 
 import (
-	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 
 	"github.com/deltabridge/deltabridge/internal/config"
@@ -12,12 +10,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// AuditDir returns the directory of the audit journal, if there are sinks that are sent audit events.
+// AuditDir returns the directory of the audit journal.
 func AuditDir(cfg *config.Config) string { return filepath.Join(cfg.State.Path, "audit") }
-
-// actorsDir returns the directory of the audit journal if it is only used to find out who made changes. What is left in
-// it need not be delivered.
-func actorsDir(cfg *config.Config) string { return filepath.Join(cfg.State.Path, "actors") }
 
 // AuditJournal opens the journal of audit events. positions returns what the checkpoint has stored for a sink.
 func AuditJournal(
@@ -27,14 +21,8 @@ func AuditJournal(
 	for _, sink := range append(cfg.AuditSinks(), engine.ActorsReader) {
 		known = append(known, engine.AuditPositions(positions(sink))...)
 	}
-	dir := AuditDir(cfg)
-	if len(cfg.AuditSinks()) == 0 {
-		dir = actorsDir(cfg)
-	} else if err := os.RemoveAll(actorsDir(cfg)); err != nil {
-		return nil, fmt.Errorf("state.path: %w", err)
-	}
 	return audit.OpenJournal(audit.JournalOptions{
-		Dir: dir, MaxBytes: cfg.Audit.MaxBytes, Known: known, Logger: log,
+		Dir: AuditDir(cfg), MaxBytes: cfg.Audit.MaxBytes, Known: known, Logger: log,
 	})
 }
 
@@ -51,6 +39,6 @@ func AuditServer(
 	}
 	return audit.NewServer(audit.ServerOptions{
 		Address: cfg.Listen, CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, ClientCAFile: cfg.ClientCAFile,
-		Handler: handler, Logger: log,
+		Handler: handler, OnFailedHandshake: journal.Miss, Logger: log,
 	})
 }

@@ -9,15 +9,23 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/deltabridge/deltabridge/internal/engine"
 )
 
 // checkMemory compares the memory limit with the memory that the watched objects and full buffers require. It warns if
 // that is more than half of the limit, because the garbage collector lets the heap grow to twice the live memory.
 func (e *examination) checkMemory() {
-	var buffers int64
+	var buffers, events int64 // events: audit events in memory
 	for n := range e.cfg.Sinks {
-		buffers += e.cfg.Sinks[n].Buffer.Bytes
+		s := &e.cfg.Sinks[n]
+		buffers += s.Buffer.Bytes
+		if s.Actor {
+			buffers += s.Buffer.Bytes / engine.LineShare
+			events = engine.ActorBytes
+		}
 	}
+	buffers += events
 	limit, of := memoryLimit()
 	required := e.size.memory(buffers)
 	detail := fmt.Sprintf("%v and buffers of %s require a limit of %s", &e.size, size(buffers), size(2*required))

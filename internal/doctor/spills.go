@@ -50,8 +50,8 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 				path, events, of, sink))
 		}
 	}
-	if events, _ := fifo.Peek(assemble.AuditDir(cfg)); events > 0 && len(cfg.AuditSinks()) == 0 {
-		errs = append(errs, fmt.Errorf("%s contains %d audit events, and no sink with events: audit is in the configuration",
+	if events, _ := fifo.Peek(assemble.AuditDir(cfg)); events > 0 && cfg.Audit == nil {
+		errs = append(errs, fmt.Errorf("%s contains %d audit events, and the configuration has no key audit",
 			assemble.AuditDir(cfg), events))
 	}
 	return orphanRemedy, errors.Join(errs...)

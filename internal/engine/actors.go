@@ -25,10 +25,10 @@ const (
 	actorKeep = 5 * time.Minute
 	// actorStep is how exactly this is measured.
 	actorStep = 10 * time.Second
-	// actorMemory is how long audit events are kept in memory, and actorBytes is how many of them. A change that may be
-	// older than what was dropped gets no sole actor, so this is longer than the time between two bookmarks.
+	// ActorBytes is the maximum size of the audit events in memory, and actorMemory is how long they stay there. A change
+	// that may be older than what was dropped gets no sole actor, so this is longer than the time between two bookmarks.
+	ActorBytes  = 32 << 20
 	actorMemory = 2 * time.Minute
-	actorBytes  = 32 << 20
 	// actorSkew is how much the clocks of API servers, and that of the bridge, may differ.
 	actorSkew = time.Second
 	// actorTick is the interval at which changes are answered whose wait has ended.
@@ -91,7 +91,7 @@ func newActors(
 	}
 	a := &actors{journal: journal, tracker: t, log: log, wait: wait, notify: notify}
 	a.joiner = actor.New(
-		actor.Options{Wait: wait, Keep: max(2*wait, actorMemory), MaxSkew: actorSkew, MaxBytes: actorBytes},
+		actor.Options{Wait: wait, Keep: max(2*wait, actorMemory), MaxSkew: actorSkew, MaxBytes: ActorBytes},
 	)
 	a.joiner.Missing(time.Now()) // another engine or process may have had some
 	at := auditPosition(t.Positions(ActorsReader)[auditDelivered])
@@ -249,7 +249,7 @@ func (a *actors) forget(now time.Time) (upTo uint64) {
 	defer a.mu.Unlock()
 	keep := actorKeep
 	if s := a.journal.Status(); s.MaxBytes > 0 && s.Bytes > s.MaxBytes/2 {
-		keep = 2 * actorStep
+		keep = 0 // a full journal refuses audit events
 	}
 	old := 0
 	for old < len(a.read) && now.Sub(a.read[old].at) >= keep {

@@ -37,6 +37,8 @@ type joining struct {
 	contact time.Time
 	end     func()
 	n       int
+
+	maxBytes int64 // of the journal
 }
 
 // start must be called in a bubble. Its informer has delivered its list.
@@ -46,7 +48,9 @@ func (j *joining) start() {
 	if j.store, err = checkpoint.Open(checkpoint.Options{Path: j.dir, ClusterName: "c", NoSync: true}); err != nil {
 		j.t.Fatal(err)
 	}
-	j.journal, err = audit.OpenJournal(audit.JournalOptions{Dir: j.dir + "/audit", Logger: slog.New(slog.DiscardHandler)})
+	j.journal, err = audit.OpenJournal(
+		audit.JournalOptions{Dir: j.dir + "/audit", MaxBytes: j.maxBytes, Logger: slog.New(slog.DiscardHandler)},
+	)
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -243,20 +247,62 @@ func TestKindsOfChanges(t *testing.T) {
 			}
 		}
 		old, oldMarked := j.object(1, ""), j.object(1, marked)
-		for _, want := range []actor.Kind{actor.Added, actor.Updated} {
-			j.asker.OnAdd(old, false)
-			if q := j.asker.current; q.kind != want {
-				t.Errorf("an addition: %v, want %v", q.kind, want)
+		for _, selector := range []string{"", "a=b"} {
+			for _, want := range []actor.Kind{actor.Added, actor.Updated} {
+				j.asker.source.LabelSelector = selector
+				if selector == "" {
+					want = actor.Added // whatever the clocks say
+				}
+				j.asker.OnAdd(old, false)
+				if q := j.asker.current; q.kind != want {
+					t.Errorf("an addition with the selector %q: %v, want %v", selector, q.kind, want)
+				}
+				j.asker.OnAdd(oldMarked, false)
+				if q := j.asker.current; want == actor.Added && q.kind != want || want != actor.Added && q != nil {
+					t.Errorf("an addition of an object that is being deleted, with the selector %q: %+v", selector, q)
+				}
+				j.position()
+				time.Sleep(time.Minute)
+				j.position()
 			}
-			j.asker.OnAdd(oldMarked, false)
-			if q := j.asker.current; want == actor.Added && q.kind != want || want != actor.Added && q != nil {
-				t.Errorf("an addition of an object that is being deleted: %+v", q)
-			}
+			old, oldMarked = j.object(1, ""), j.object(1, marked)
+		}
+	})
+}
+
+// An object that was created a moment ago can be selected because of a later update. Then who created it is unknown,
+// unless the audit event proves that it is the same version.
+func TestActorOfASelectedObject(t *testing.T) {
+	testJoining(t, func(t *testing.T, j *joining) {
+		time.Sleep(time.Minute)
+		j.position()
+		for selector, want := range map[string]*event.Actors{"": by(event.ActorSole, "alice", "e1"), "a=b": {}} {
+			j.n, j.asker.source.LabelSelector = 0, selector
+			j.create("alice")
+			j.asker.OnAdd(j.object(2, ""), false)
+			q := j.asker.current
 			j.position()
+			time.Sleep(DefaultActorWait + 3*actorTick)
+			j.check("an addition with the selector "+selector, q, want)
 			time.Sleep(time.Minute)
 			j.position()
 		}
 	})
+}
+
+// create stores the audit event of a creation at level Metadata.
+func (j *joining) create(user string) {
+	j.t.Helper()
+	j.n++
+	now := time.Now().UTC()
+	raw := fmt.Appendf(nil,
+		`{"auditID":"e%d","level":"Metadata","stage":"ResponseComplete","verb":"create","requestURI":"/x",`+
+			`"user":{"username":%q,"groups":["devs"]},"sourceIPs":["10.0.0.1"],"userAgent":"kubectl",`+
+			`"objectRef":{"resource":"events","namespace":"shop","name":"web"},"responseStatus":{"code":201},`+
+			`"requestReceivedTimestamp":%[3]q,"stageTimestamp":%[3]q}`, j.n, user, now.Format(time.RFC3339Nano))
+	if err := j.journal.Append(j.t.Context(), [][]byte{raw}); err != nil {
+		j.t.Fatal(err)
+	}
 }
 
 // After an interruption of the watch, or if handlers have blocked, changes can be older.
@@ -377,6 +423,22 @@ func TestActorsReadTheJournalFirst(t *testing.T) {
 			a.expire(time.Now())
 		}
 		j.check("with an event that cannot be read", q, &event.Actors{})
+	})
+}
+
+// Audit events do not stay in a journal that is more than half full, because a full one refuses others.
+func TestActorsDoNotFillTheJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &joining{t: t, dir: t.TempDir(), maxBytes: 1500}
+		j.start()
+		for n, want := range []uint64{0, 2} {
+			j.request("alice", "update", 1+n, 2+n)
+			synctest.Wait()
+			if upTo, err := j.actors.store(); err != nil || upTo != want {
+				t.Errorf("not required up to %d, want %d; %+v, %v", upTo, want, j.journal.Status(), err)
+			}
+		}
+		j.end()
 	})
 }
 

@@ -66,13 +66,20 @@ func (k *asker) OnAdd(obj any, initial bool) {
 	if initial || k.inList {
 		return
 	}
-	s := k.state(o)
-	kind := actor.Added
-	if !s.Created.Add(time.Second).After(k.since(time.Now())) { // it existed before, and is selected only now
-		kind = s.Update(&actor.State{})
+	c := actor.Change{Kind: actor.Added}
+	if k.selects() { // it may have existed before, and be selected only now
+		s := k.state(o)
+		if created := s.Created.Add(time.Second + actorSkew); created.After(k.since(time.Now())) {
+			c.Since = time.Unix(0, 0) // only a proof counts
+		} else {
+			c.Kind = s.Update(&actor.State{})
+		}
 	}
-	k.ask(actor.Change{Kind: kind}, o)
+	k.ask(c, o)
 }
+
+// selects reports whether the watch has selectors.
+func (k *asker) selects() bool { return k.source.LabelSelector != "" || k.source.FieldSelector != "" }
 
 func (k *asker) OnUpdate(oldObj, newObj any) {
 	k.update(oldObj.(*object.Object), newObj.(*object.Object))
@@ -103,7 +110,7 @@ func (k *asker) OnDelete(obj any) {
 	o := obj.(*object.Object)
 	k.current = nil
 	// With a selector, a deletion can also mean that the object is not selected any more.
-	if k.inList || o.FinalStateUnknown || k.source.LabelSelector != "" || k.source.FieldSelector != "" {
+	if k.inList || o.FinalStateUnknown || k.selects() {
 		return
 	}
 	s := k.state(o)
@@ -117,7 +124,10 @@ func (k *asker) ask(c actor.Change, o *object.Object) {
 		return
 	}
 	c.Resource, c.Namespace, c.Name, c.UID = k.source.Resource.Resource, o.Namespace, o.Name, string(o.UID)
-	c.After, c.Observed, c.Since = versionOf(o), k.began, k.since(k.began)
+	c.After, c.Observed = versionOf(o), k.began
+	if since := k.since(k.began); c.Since.IsZero() {
+		c.Since = since
+	}
 	k.current = k.actors.ask(c)
 }
 

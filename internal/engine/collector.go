@@ -51,9 +51,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 				float64(p.audit.backlog()))
 		}
 		if p.Actor {
-			events, _ := p.lines.size()
+			waiting, _ := p.lines.sizes()
 			r.gauge("actor_waiting_events", "Events that wait until it is known who made the change, or behind such events. "+
-				"They count neither as queued nor as lag.", float64(events))
+				"They count neither as queued nor as lag.", float64(waiting.events))
 		}
 		r.collectParked(p)
 		r.collectSpill(p)

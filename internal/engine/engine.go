@@ -20,7 +20,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
-	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -141,46 +140,6 @@ func (q queues) Spilled(source, history string) map[string]string {
 		}
 	}
 	return spilled
-}
-
-// attach connects a new informer to every pipeline. Enrichment is attached first, so it has processed an object before
-// any pipeline asks for the object's context.
-func (e *Engine) attach(i *informer.Informer) {
-	source := i.Source().Name
-	e.attachTo(i, e.tracker.Ledger(source), func(sink string) tracker.Knowledge {
-		known := e.tracker.Known(source, sink)
-		if i.ResumesAt() == "" { // the settled position counts only if the informer resumes there
-			known.Floor = ""
-		}
-		return known
-	})
-}
-
-// attachTo is attach with the ledger of the source and a function that returns what a sink knows of the source.
-func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge) {
-	e.enrichment.attach(i)
-	if e.events != nil {
-		to.FinishList(eventCounts) // it does not wait for anything
-		e.events.attach(i, known(eventCounts).Floor)
-	}
-	asker := e.attachAsker(i)
-	for _, p := range e.pipelines {
-		e.attachPipeline(p, i, to, known, asker)
-	}
-}
-
-func (e *Engine) attachPipeline(
-	p *pipeline, i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge,
-	asker *asker,
-) {
-	p.filtering.Lock()
-	defer p.filtering.Unlock()
-	if i.Auxiliary() || p.audit != nil {
-		to.FinishList(p.Name) // the sink is not sent objects that are watched only for enrichment, or no objects at all
-		p.attached[i.Source().Name] = nil
-		return
-	}
-	p.attach(e.reading, i, to, known(p.Name), asker)
 }
 
 // Readiness returns the reasons why the bridge is not ready, or nil if it is ready. Readiness means that the bridge has

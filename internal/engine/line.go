@@ -8,8 +8,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
-// lineShare is the share of a buffer that events may use in addition while they wait for their actors.
-const lineShare = 2
+// LineShare is the part of a buffer that events may use in addition while they wait for their actors: 2 is a half.
+const LineShare = 2
 
 // line contains the events of a listener that wait until it is known who made the changes, and everything behind them:
 // a listener's events keep their order. The ledger has open events for them, so a restart brings their changes again.
@@ -33,20 +33,36 @@ type lines struct {
 
 	mu      sync.Mutex
 	waiting map[*listener]time.Time // listeners whose lines are not empty: when their oldest events entered
-	events  int
-	bytes   int64
+	all     amount
+	resent  amount // the part of all that is re-sent objects
+}
+
+// amount is how much waits.
+type amount struct {
+	events int
+	bytes  int64
+}
+
+func (a *amount) add(events int, bytes int64) {
+	a.events += events
+	a.bytes += bytes
 }
 
 func newLines() lines {
 	return lines{answered: make(chan struct{}, 1), waiting: map[*listener]time.Time{}}
 }
 
-// note says that the line of a listener was changed.
-func (n *lines) note(l *listener, events int, bytes int64) {
+// note says that the line of a listener was changed: an event has entered (1) or left (-1) it, or something else.
+func (n *lines) note(l *listener, w *waiter, events int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.events += events
-	n.bytes += bytes
+	if events != 0 {
+		bytes := int64(events) * w.size
+		n.all.add(events, bytes)
+		if w.message.Type == event.Restated || w.message.Delivery != "" {
+			n.resent.add(events, bytes)
+		}
+	}
 	if len(l.line) == 0 {
 		delete(n.waiting, l)
 	} else {
@@ -54,10 +70,11 @@ func (n *lines) note(l *listener, events int, bytes int64) {
 	}
 }
 
-func (n *lines) size() (events int, bytes int64) {
+// sizes returns how much waits, and the part of it that is re-sent objects.
+func (n *lines) sizes() (all, resent amount) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.events, n.bytes
+	return n.all, n.resent
 }
 
 // listeners returns the listeners whose lines are not empty.
@@ -82,10 +99,14 @@ func (n *lines) hasPassed(at time.Time) bool {
 	return true
 }
 
-// isLineFull reports whether 1/part of the room for waiting events is in use.
-func (p *pipeline) isLineFull(part int) bool {
-	events, bytes := p.lines.size()
-	return part*events >= max(1, p.Buffer.Events/lineShare) || int64(part)*bytes >= p.Buffer.Bytes/lineShare
+// fills reports whether an amount of waiting events uses 1/part of the room for them.
+func (p *pipeline) fills(a amount, part int) bool {
+	return part*a.events >= max(1, p.Buffer.Events/LineShare) || int64(part)*a.bytes >= p.Buffer.Bytes/LineShare
+}
+
+func (p *pipeline) isLineFull() bool {
+	all, _ := p.lines.sizes()
+	return p.fills(all, 1)
 }
 
 // enterLine puts an event into the line of the listener. If there is no room for it, the oldest ones leave the line
@@ -94,12 +115,11 @@ func (l *listener) enterLine(w *waiter) {
 	w.entered = time.Now()
 	l.line = append(l.line, w)
 	if w.message == nil {
-		l.pipeline.lines.note(l, 0, 0)
-		return
+		return // it is not the first
 	}
 	w.size = w.message.Size()
-	l.pipeline.lines.note(l, 1, w.size)
-	for len(l.line) > 0 && (l.line[0].isReady() || l.pipeline.isLineFull(1)) {
+	l.pipeline.lines.note(l, w, 1)
+	for len(l.line) > 0 && (l.line[0].isReady() || l.pipeline.isLineFull()) {
 		l.leaveLine()
 	}
 }
@@ -112,11 +132,11 @@ func (l *listener) leaveLine() {
 		l.line = nil
 	}
 	if w.message == nil {
-		l.pipeline.lines.note(l, 0, 0)
+		l.pipeline.lines.note(l, w, 0)
 		l.pipeline.progress.reached(&l.source, w.position, w.entered)
 		return
 	}
-	l.pipeline.lines.note(l, -1, -w.size)
+	l.pipeline.lines.note(l, w, -1)
 	w.message.Read = time.Now()
 	l.ledger.Sent(l.pipeline.Name, w.message.Origin.Seq, w.message.Read)
 	l.deliver(w.message, w.asked)
@@ -152,9 +172,9 @@ func (l *listener) advance(all bool) {
 func (l *listener) reach(position string) {
 	p := &l.pipeline.progress
 	switch n := len(l.line); {
+	case p.every == 0:
 	case n == 0:
 		p.reached(&l.source, position, time.Now())
-	case p.every == 0:
 	case l.line[n-1].message == nil:
 		l.line[n-1].position, l.line[n-1].entered = position, time.Now()
 	default:
@@ -172,7 +192,6 @@ func (l *listener) forgetReached() {
 	}
 	clear(l.line[len(kept):])
 	l.line = kept
-	l.pipeline.lines.note(l, 0, 0)
 }
 
 // followLines pushes the events that wait for their actors when these are known, until ctx ends.

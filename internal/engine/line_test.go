@@ -110,17 +110,17 @@ func TestLineKeepsTheOrder(t *testing.T) {
 		s.answer(b, "bob")
 		time.Sleep(time.Minute)
 		s.expect()
-		if lag := s.engine.tracker.Lags()["pods"]["test"]; lag.ResourceVersion != "1" || time.Since(lag.Since) < 0 {
+		if lag := s.engine.tracker.Lags()["pods"]["test"]; lag.ResourceVersion != "1" || lag.Open != 0 {
 			t.Errorf("lag %+v", lag)
 		}
-		if events, bytes := s.pipeline.lines.size(); events != 5 || bytes < 5*400 {
-			t.Errorf("%d events, %d bytes wait", events, bytes)
+		if all, resent := s.pipeline.lines.sizes(); all.events != 5 || all.bytes < 5*400 || resent.events != 1 {
+			t.Errorf("%+v waits, re-sent: %+v", all, resent)
 		}
 		s.answer(a, "alice")
 		s.expect("added a.2 by proven alice", "added b.3 by proven bob", "added c.4 by unknown ", "gap gap.c.pods.relist.4.5",
 			"restated z.1")
-		if events, bytes := s.pipeline.lines.size(); events != 0 || bytes != 0 {
-			t.Errorf("%d events, %d bytes wait", events, bytes)
+		if all, resent := s.pipeline.lines.sizes(); all != (amount{}) || resent != all {
+			t.Errorf("%+v waits, re-sent: %+v", all, resent)
 		}
 		q := s.ask("d", 6)
 		s.expect()
@@ -154,7 +154,7 @@ func TestLineHoldsTheWatermark(t *testing.T) {
 // If the line is full, the oldest event leaves it with what is known.
 func TestLineIsBounded(t *testing.T) {
 	for name, buffer := range map[string]Buffer{
-		"events": {Events: 4 * lineShare, Bytes: 1 << 30}, "bytes": {Events: 1 << 20, Bytes: 4 * lineShare * 640},
+		"events": {Events: 4 * LineShare, Bytes: 1 << 30}, "bytes": {Events: 1 << 20, Bytes: 4 * LineShare * 640},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, s *lined) {
@@ -289,15 +289,22 @@ func TestLineOfAFormerListener(t *testing.T) {
 	})
 }
 
-// Restated objects do not fill the line.
+// Restated objects use up to half of the line, whatever changes use, so that a resync neither waits for changes nor
+// displaces them.
 func TestNoRestatingIntoAFullLine(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *lined) {
-		s.pipeline.Buffer.Events = 4 * lineShare
-		for n, want := range []bool{true, false} {
+		s.pipeline.Buffer.Events = 4 * LineShare
+		l := s.pipeline.attached["pods"]
+		for n := range 4 {
 			s.ask(fmt.Sprint("o", n), 2+n)
+		}
+		s.sent()
+		for n, want := range []bool{true, true, false} {
 			if got := s.pipeline.hasRoom(); got != want {
-				t.Errorf("with %d events in the line: %t", n+1, got)
+				t.Errorf("with %d restated objects in the line: %t", n, got)
 			}
+			(&restating{listener: l}).OnRestate(box(t, "z", "z", 1, true))
+			s.sent()
 		}
 		s.pipeline.advanceLines(true)
 		s.sent()

@@ -341,13 +341,16 @@ func (l *listener) track(ev event.Event, m *event.Message, waits bool) (number, 
 			replaced = u.number
 		}
 	}
-	if m.Delivery != "" || ev.SyncedInfo != nil && ev.SyncedInfo.Resync {
+	switch again := m.Delivery != "" || ev.SyncedInfo != nil && ev.SyncedInfo.Resync; {
+	case again && waits:
+		return l.ledger.WaitAgain(sink), replaced
+	case again:
 		return l.ledger.TrackAgain(sink, ev.Time), replaced
-	}
-	if waits {
+	case waits:
 		return l.ledger.Wait(sink), replaced
+	default:
+		return l.ledger.Track(sink, ev.Time), replaced
 	}
-	return l.ledger.Track(sink, ev.Time), replaced
 }
 
 // leftUnchanged reports whether an event is a leave without a known change to the object. The object leaves because

@@ -106,7 +106,7 @@ const restatedPart = 8
 
 // hasRoom reports whether a re-sent object may be pushed.
 func (p *pipeline) hasRoom() bool {
-	if p.isLineFull(2) {
+	if _, resent := p.lines.sizes(); p.fills(resent, 2) { // the other half is for changes
 		return false
 	}
 	s := p.queue.Stats()

@@ -79,7 +79,8 @@ func (e *Engine) sinkStatus(p *pipeline, fuse *control.Fuse, now time.Time) cont
 	if p.Actor {
 		s.Actors = &control.Actors{}
 		s.Actors.Proven, s.Actors.Sole, s.Actors.Unknown = p.metrics.ActorTotals()
-		s.Actors.Waiting, _ = p.lines.size()
+		waiting, _ := p.lines.sizes()
+		s.Actors.Waiting = waiting.events
 	}
 	parts := p.drain.Unavailable()
 	for n, part := range parts {

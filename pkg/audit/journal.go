@@ -76,7 +76,7 @@ func OpenJournal(o JournalOptions) (*Journal, error) {
 	j := &Journal{opts: o, log: log, writing: make(chan struct{}, 1), appended: make(chan struct{})}
 	j.identify()
 	j.before = time.Now()
-	if log.Last() > 0 {
+	if log.Last() > 0 || len(o.Known) > 0 {
 		j.before = j.before.Add(reconnect)
 	}
 	if err := j.saveIdentity(); err != nil { // every Append tries again

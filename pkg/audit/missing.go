@@ -7,7 +7,7 @@ import "time"
 const reconnect = time.Minute
 
 // Missing returns a time: events of requests that completed before it may be missing in the journal, or arrive late. It
-// is about when the journal was opened, and when a request of an API server was refused or failed last. An event of a
+// is about when the journal was opened, and when Miss was called last. An event of a
 // request that completed later is in another request of the API server.
 func (j *Journal) Missing() time.Time {
 	j.mu.Lock()
@@ -15,8 +15,9 @@ func (j *Journal) Missing() time.Time {
 	return j.before
 }
 
-// miss notes that a request was refused or failed.
-func (j *Journal) miss(at time.Time) {
+// Miss notes that a request, or the TLS handshake before it, was refused or failed.
+func (j *Journal) Miss() {
+	at := time.Now()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if at.After(j.before) {
