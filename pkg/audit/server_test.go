@@ -334,7 +334,11 @@ func TestFailedHandshakes(t *testing.T) {
 		if err := handshake(t, c, url); err == nil {
 			t.Errorf("%s: no error", what)
 		}
-		<-failed
+		select {
+		case <-failed:
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s does not count as a failed handshake", what)
+		}
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
