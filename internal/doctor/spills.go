@@ -51,7 +51,7 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 		}
 	}
 	if events, _ := fifo.Peek(assemble.AuditDir(cfg)); events > 0 && cfg.Audit == nil {
-		errs = append(errs, fmt.Errorf("%s contains %d audit events, and the configuration has no key audit",
+		errs = append(errs, fmt.Errorf("%s contains %d audit events, and no sink with events: audit is in the configuration",
 			assemble.AuditDir(cfg), events))
 	}
 	return orphanRemedy, errors.Join(errs...)
