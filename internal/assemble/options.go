@@ -158,3 +158,17 @@ func Places(cfg *config.Config) map[string]*event.Template {
 	}
 	return places
 }
+
+// BufferBytes returns the memory that events and audit events can use in full buffers, for all sinks together.
+func BufferBytes(cfg *config.Config) int64 {
+	var buffers, auditEvents int64
+	for n := range cfg.Sinks {
+		s := &cfg.Sinks[n]
+		buffers += s.Buffer.Bytes
+		if s.Actor {
+			buffers += s.Buffer.Bytes / engine.LineShare
+			auditEvents = engine.ActorBytes
+		}
+	}
+	return buffers + auditEvents
+}
