@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
@@ -16,20 +17,26 @@ type State struct {
 }
 
 // StateOf returns the state of an object of a resource (without a group, such as pods), from its JSON. The result
-// shares no memory with the JSON.
+// shares no memory with the JSON. If a part of the object is missing, because secret values were replaced, the result
+// is the zero State.
 func StateOf(resource string, raw []byte) (s State) {
 	meta := jsonscan.Member(raw, "metadata")
-	if s.known = meta != nil; !s.known {
+	created, err := time.Parse(time.RFC3339, string(jsonscan.Text(jsonscan.Member(meta, "creationTimestamp"))))
+	if err != nil {
 		return s
 	}
+	if resource == "pods" {
+		spec := jsonscan.Member(raw, "spec")
+		if !bytes.HasPrefix(spec, []byte("{")) {
+			return s
+		}
+		s.node = string(jsonscan.Text(jsonscan.Member(spec, "nodeName")))
+	}
+	s.known, s.Created = true, created
 	if at := jsonscan.Text(jsonscan.Member(meta, "deletionTimestamp")); len(at) > 0 {
 		s.deleted, s.grace = true, string(at)+string(jsonscan.Member(meta, "deletionGracePeriodSeconds"))
 		s.finalizers = string(jsonscan.Member(meta, "finalizers"))
 	}
-	if resource == "pods" {
-		s.node = string(jsonscan.Text(jsonscan.Member(jsonscan.Member(raw, "spec"), "nodeName")))
-	}
-	s.Created, _ = time.Parse(time.RFC3339, string(jsonscan.Text(jsonscan.Member(meta, "creationTimestamp"))))
 	return s
 }
 

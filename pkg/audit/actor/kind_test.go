@@ -48,3 +48,18 @@ func TestKinds(t *testing.T) {
 		}
 	}
 }
+
+// A state without the parts that its kind depends on is not known.
+func TestHiddenParts(t *testing.T) {
+	const created = `"creationTimestamp":"2026-11-20T12:25:57Z"`
+	for _, c := range []struct{ resource, raw string }{
+		{"configmaps", `{"metadata":{"uid":"u"}}`},
+		{"pods", `{"metadata":{` + created + `},"spec":"sha256:x"}`},
+		{"pods", `{"metadata":{` + created + `}}`},
+		{"pods", ``},
+	} {
+		if got := StateOf(c.resource, []byte(c.raw)); got != (State{}) {
+			t.Errorf("%s: %+v", c.raw, got)
+		}
+	}
+}
