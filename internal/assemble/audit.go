@@ -1,7 +1,11 @@
 package assemble
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 
 	"github.com/deltabridge/deltabridge/internal/config"
@@ -10,19 +14,39 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// AuditDir returns the directory of the audit journal.
+// AuditDir returns the directory of the audit journal, if there are sinks that are sent audit events.
 func AuditDir(cfg *config.Config) string { return filepath.Join(cfg.State.Path, "audit") }
+
+// journalDir returns the directory of the audit journal. It has another name while audit events are only joined with
+// changes: what is left in it then need not be delivered.
+func journalDir(cfg *config.Config) (string, error) {
+	dir, other := AuditDir(cfg), filepath.Join(cfg.State.Path, "actors")
+	if len(cfg.AuditSinks()) == 0 {
+		dir, other = other, dir
+	}
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	if err := os.Rename(other, dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("state.path: %w", err)
+	}
+	return dir, nil
+}
 
 // AuditJournal opens the journal of audit events. positions returns what the checkpoint has stored for a sink.
 func AuditJournal(
 	cfg *config.Config, positions func(sink string) sinks.Positions, log *slog.Logger,
 ) (*audit.Journal, error) {
 	var known []audit.Position
-	for _, sink := range cfg.AuditSinks() {
+	for _, sink := range append(cfg.AuditSinks(), engine.ActorsReader) {
 		known = append(known, engine.AuditPositions(positions(sink))...)
 	}
+	dir, err := journalDir(cfg)
+	if err != nil {
+		return nil, err
+	}
 	return audit.OpenJournal(audit.JournalOptions{
-		Dir: AuditDir(cfg), MaxBytes: cfg.Audit.MaxBytes, Known: known, Logger: log,
+		Dir: dir, MaxBytes: cfg.Audit.MaxBytes, Known: known, Logger: log,
 	})
 }
 
@@ -39,6 +63,6 @@ func AuditServer(
 	}
 	return audit.NewServer(audit.ServerOptions{
 		Address: cfg.Listen, CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, ClientCAFile: cfg.ClientCAFile,
-		Handler: handler, Logger: log,
+		Handler: handler, OnFailedHandshake: journal.Miss, Logger: log,
 	})
 }

@@ -75,6 +75,9 @@ func Options(
 	}
 	o.Watch = string(watch)
 	o.Scopes = Scopes(cfg)
+	if cfg.Audit != nil {
+		o.ActorWait = cfg.Audit.ActorWait
+	}
 	prober := &reach.Prober{}
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
@@ -120,7 +123,7 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 		Name: s.Name, Kind: s.Kind(), Place: s.Destination().Describe(), Seen: Seen(r.ForSink(s)),
 		Destination: d.Sink, Disconnect: d.Close, Resync: s.Resync,
 		NoSynced: s.ControlEvents != nil && s.ControlEvents.None != nil, Progress: s.Progress,
-		Enrich: s.Enrich.Needs, Rules: s.Filters, Audit: s.IsAudit(),
+		Enrich: s.Enrich.Needs, Rules: s.Filters, Audit: s.IsAudit(), Actor: s.Actor,
 		Encoder: &event.Encoder{
 			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Redactor: r.ForSink(s),
 			ContextInData: s.Enrich.As == config.EnrichData, Patch: s.Patch, PartitionKey: d.Key,
@@ -154,4 +157,18 @@ func Places(cfg *config.Config) map[string]*event.Template {
 		places[cfg.Sinks[n].Name] = cfg.Sinks[n].Destination().Place()
 	}
 	return places
+}
+
+// BufferBytes returns the memory that events and audit events can use in full buffers, for all sinks together.
+func BufferBytes(cfg *config.Config) int64 {
+	var buffers, auditEvents int64
+	for n := range cfg.Sinks {
+		s := &cfg.Sinks[n]
+		buffers += s.Buffer.Bytes
+		if s.Actor {
+			buffers += s.Buffer.Bytes / engine.LineShare
+			auditEvents = engine.ActorBytes
+		}
+	}
+	return buffers + auditEvents
 }

@@ -3,7 +3,9 @@ package config
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/filter"
@@ -39,6 +41,9 @@ type Audit struct {
 	// When this size is reached, the bridge refuses further events. API servers try again for about 80 seconds, and
 	// then drop them.
 	MaxBytes int64 `yaml:"maxBytes" default:"1Gi" min:"16Mi" max:"16Ti" example:"20Gi"`
+	// How long the changes for sinks with `actor: true` wait for the audit events of their requests. It must be longer than
+	// audit events take to arrive, which is mainly `--audit-webhook-batch-max-wait` of the API server (30s by default).
+	ActorWait time.Duration `yaml:"actorWait" default:"5s" min:"100ms" max:"60s" example:"2s"`
 }
 
 // AuditSinks returns the names of the sinks that are sent audit events.
@@ -58,9 +63,18 @@ func (s *Sink) IsAudit() bool { return s.Events == EventsAudit }
 func (c *Config) validateAudit(at *strictyaml.Section) {
 	if c.Audit == nil {
 		for i := range c.Sinks {
-			if sink := at.Entry("sinks", i); c.Sinks[i].IsAudit() && at.Fine("audit") {
+			sink, remedy := at.Entry("sinks", i), "add audit: {certFile: tls.crt, keyFile: tls.key, tokenFile: tokens}"
+			switch s := &c.Sinks[i]; {
+			case !at.Fine("audit"):
+			case s.IsAudit():
 				at.Report(sink+".events", "is audit, but the bridge receives no audit events, because there is no key audit",
-					"add audit: {certFile: tls.crt, keyFile: tls.key, tokenFile: tokens}")
+					remedy)
+			case s.Actor:
+				at.Report(
+					sink+".actor",
+					"requires audit events, and the bridge receives none, because there is no key audit",
+					remedy,
+				)
 			}
 		}
 		return
@@ -68,9 +82,17 @@ func (c *Config) validateAudit(at *strictyaml.Section) {
 	if at.Fine("audit") {
 		c.Audit.validate(at.At("audit"))
 	}
-	if at.Fine("sinks") && len(c.AuditSinks()) == 0 {
-		at.Report("audit", "has no effect, because no sink is sent audit events; they would fill the disk",
-			"add events: audit to a sink, or remove audit")
+	hasActor := slices.ContainsFunc(c.Sinks, func(s Sink) bool { return s.Actor })
+	if at.Fine("sinks") && len(c.AuditSinks()) == 0 && !hasActor {
+		at.Report(
+			"audit",
+			"has no effect, because no sink is sent audit events, or who made changes; they would fill the disk",
+			"add events: audit or actor: true to a sink, or remove audit",
+		)
+	}
+	if at.Has("audit.actorWait") && !hasActor {
+		at.Report("audit.actorWait", "has no effect, because no sink has actor: true",
+			"remove it, or add actor: true to a sink")
 	}
 	if c.State.Log != nil {
 		at.Report("audit", "cannot be used together with state.log yet: audit events are only on the disk of the replica "+
@@ -103,8 +125,8 @@ func (s *Sink) validateEvents(at *strictyaml.Section) {
 		return
 	}
 	for _, key := range []string{
-		"payload", "patch", "resync", "progress", "controlEvents", "enrich", "kafka.tombstones", "nats.stream.lastPerSubject",
-		"nats.bucket",
+		"payload", "patch", "resync", "progress", "controlEvents", "enrich", "actor", "kafka.tombstones",
+		"nats.stream.lastPerSubject", "nats.bucket",
 	} {
 		if at.Has(key) {
 			at.Report(key, "is about changes, and the sink is sent audit events", "remove it, or remove events: audit")

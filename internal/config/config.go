@@ -27,7 +27,8 @@ type Config struct {
 	Election Election `yaml:"election"`
 	// The HTTP server for metrics, health checks, the status and commands.
 	HTTP HTTP `yaml:"http"`
-	// Receives audit events from API servers: see docs/delivery.md#audit-events. It requires a sink with `events: audit`,
+	// Receives audit events from API servers: see docs/delivery.md#audit-events. It requires a sink with `events: audit` or
+	// `actor: true`,
 	// and cannot be used together with `state.log`. It cannot change while the bridge runs.
 	Audit *Audit `yaml:"audit"`
 	// Additional metrics.

@@ -72,6 +72,11 @@ func TestSample(t *testing.T) {
 	if !strings.HasPrefix(memory.Detail, "1000 objects and buffers of 0 require a limit of 56Mi") {
 		t.Errorf("%+v", memory)
 	}
+	e.cfg.Sinks = []config.Sink{{Actor: true, Buffer: config.Buffer{Bytes: 64 << 20}}}
+	e.checkMemory()
+	if f := e.report.Findings[2]; !strings.HasPrefix(f.Detail, "1000 objects and buffers of 128Mi ") {
+		t.Errorf("with actor: %+v", f) // the buffer, what waits for its actor, and audit events
+	}
 	e.size.add(estimate{objects: 10, bytes: 1000, more: true})
 	if got := e.size.String(); got != "more than 1010 objects" {
 		t.Error(got)

@@ -9,15 +9,14 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/deltabridge/deltabridge/internal/assemble"
 )
 
 // checkMemory compares the memory limit with the memory that the watched objects and full buffers require. It warns if
 // that is more than half of the limit, because the garbage collector lets the heap grow to twice the live memory.
 func (e *examination) checkMemory() {
-	var buffers int64
-	for n := range e.cfg.Sinks {
-		buffers += e.cfg.Sinks[n].Buffer.Bytes
-	}
+	buffers := assemble.BufferBytes(e.cfg)
 	limit, of := memoryLimit()
 	required := e.size.memory(buffers)
 	detail := fmt.Sprintf("%v and buffers of %s require a limit of %s", &e.size, size(buffers), size(2*required))

@@ -50,7 +50,7 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 				path, events, of, sink))
 		}
 	}
-	if events, _ := fifo.Peek(assemble.AuditDir(cfg)); events > 0 && len(cfg.AuditSinks()) == 0 {
+	if events, _ := fifo.Peek(assemble.AuditDir(cfg)); events > 0 && cfg.Audit == nil {
 		errs = append(errs, fmt.Errorf("%s contains %d audit events, and no sink with events: audit is in the configuration",
 			assemble.AuditDir(cfg), events))
 	}

@@ -128,7 +128,7 @@ func TestOrphanedAuditEvents(t *testing.T) {
 	if _, err := OrphanedEvents(cfg); err == nil || !strings.Contains(err.Error(), "contains 2 audit events") {
 		t.Errorf("without a sink: %v", err)
 	}
-	cfg.Sinks[0].Events = config.EventsAudit
+	cfg.Audit, cfg.Sinks[0].Events = &config.Audit{}, config.EventsAudit
 	if _, err := OrphanedEvents(cfg); err != nil {
 		t.Errorf("with a sink: %v", err)
 	}

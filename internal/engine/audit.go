@@ -214,12 +214,19 @@ func (e *Engine) auditReaders() map[string]*auditReader {
 // It is called once a second by one goroutine, and at the end.
 func (e *Engine) commitAudit() {
 	readers := e.auditReaders()
-	if len(readers) == 0 {
+	if len(readers) == 0 && e.actors == nil {
 		return
 	}
-	err := storePositions(e.tracker, e.options.Journal, readers)
+	upTo := e.options.Journal.Status().Last
+	var err error
+	if e.actors != nil {
+		upTo, err = e.actors.store()
+	}
 	if err == nil {
-		err = acknowledge(e.options.Journal, readers)
+		err = storePositions(e.tracker, e.options.Journal, readers)
+	}
+	if err == nil {
+		err = acknowledge(e.options.Journal, readers, upTo)
 	}
 	if err != nil {
 		e.auditLog.Do(func() {
@@ -229,10 +236,8 @@ func (e *Engine) commitAudit() {
 	}
 }
 
-// acknowledge removes the events from the journal that all sinks have, and have stored.
-func acknowledge(journal *audit.Journal, readers map[string]*auditReader) error {
-	status := journal.Status()
-	upTo := status.Last
+// acknowledge removes the events up to a number from the journal, if all sinks have them, and have stored this.
+func acknowledge(journal *audit.Journal, readers map[string]*auditReader, upTo uint64) error {
 	for _, r := range readers {
 		stored := r.stored()
 		if stored.Journal != journal.ID() {
@@ -240,7 +245,7 @@ func acknowledge(journal *audit.Journal, readers map[string]*auditReader) error 
 		}
 		upTo = min(upTo, stored.Number)
 	}
-	if upTo <= status.Acked {
+	if upTo <= journal.Status().Acked {
 		return nil
 	}
 	if err := journal.Ack(upTo); err != nil && !errors.Is(err, audit.ErrClosed) {

@@ -50,6 +50,11 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 			r.gauge("audit_backlog_events", "Audit events in the journal that the sink has not delivered.",
 				float64(p.audit.backlog()))
 		}
+		if p.Actor {
+			waiting, _ := p.lines.sizes()
+			r.gauge("actor_waiting_events", "Events that wait until it is known who made the change, or behind such events. "+
+				"They count neither as queued nor as lag.", float64(waiting.events))
+		}
 		r.collectParked(p)
 		r.collectSpill(p)
 		r.collectLetters(p)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -19,7 +20,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
-	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -36,6 +36,7 @@ type Engine struct {
 	pipelines  []*pipeline
 	set        *fleet.Fleet
 	resyncs    *resyncer
+	actors     *actors // nil if no sink is sent who made changes
 	connector  *informer.Connector
 	client     rest.Interface // client of the API server
 	rates      rates
@@ -59,6 +60,9 @@ func New(o Options) (*Engine, error) {
 	e.tracker = e.newTracker()
 	if o.KubernetesEvents {
 		e.events = &eventCounter{total: o.Metrics.KubernetesEvents(), bytes: o.FactBytes}
+	}
+	if o.Journal != nil && slices.ContainsFunc(o.Sinks, func(s Sink) bool { return s.Actor }) {
+		e.actors = newActors(o.Journal, o.ActorWait, e.tracker, o.Logger, e.answered)
 	}
 	for _, build := range []func() error{e.buildPipelines, e.buildSet} {
 		if err := build(); err != nil {
@@ -136,44 +140,6 @@ func (q queues) Spilled(source, history string) map[string]string {
 		}
 	}
 	return spilled
-}
-
-// attach connects a new informer to every pipeline. Enrichment is attached first, so it has processed an object before
-// any pipeline asks for the object's context.
-func (e *Engine) attach(i *informer.Informer) {
-	source := i.Source().Name
-	e.attachTo(i, e.tracker.Ledger(source), func(sink string) tracker.Knowledge {
-		known := e.tracker.Known(source, sink)
-		if i.ResumesAt() == "" { // the settled position counts only if the informer resumes there
-			known.Floor = ""
-		}
-		return known
-	})
-}
-
-// attachTo is attach with the ledger of the source and a function that returns what a sink knows of the source.
-func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge) {
-	e.enrichment.attach(i)
-	if e.events != nil {
-		to.FinishList(eventCounts) // it does not wait for anything
-		e.events.attach(i, known(eventCounts).Floor)
-	}
-	for _, p := range e.pipelines {
-		e.attachPipeline(p, i, to, known)
-	}
-}
-
-func (e *Engine) attachPipeline(
-	p *pipeline, i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge,
-) {
-	p.filtering.Lock()
-	defer p.filtering.Unlock()
-	if i.Auxiliary() || p.audit != nil {
-		to.FinishList(p.Name) // the sink is not sent objects that are watched only for enrichment, or no objects at all
-		p.attached[i.Source().Name] = nil
-		return
-	}
-	p.attach(e.reading, i, to, known(p.Name))
 }
 
 // Readiness returns the reasons why the bridge is not ready, or nil if it is ready. Readiness means that the bridge has
@@ -256,6 +222,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, r := range e.auditReaders() {
 		auditing.Go(func() { r.run(e.reading) })
 	}
+	if e.actors != nil {
+		auditing.Go(func() { e.actors.run(e.reading) })
+	}
 	start(&set, e.read)
 
 	select {
@@ -269,6 +238,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	auditing.Wait()
 	for _, p := range e.pipelines {
 		p.pushDue(true)
+		p.advanceLines(true)
 	}
 	ending, timeout := e.pipelines, e.options.ShutdownTimeout
 	if ctx.Err() == nil {
@@ -342,6 +312,9 @@ func (e *Engine) read() error {
 		group.Go(func() { p.announceLost(e.reading) })
 		if p.filter.Debounces() {
 			group.Go(func() { p.followDebounce(e.reading) })
+		}
+		if p.Actor {
+			group.Go(func() { p.followLines(e.reading) })
 		}
 		group.Go(func() { e.resyncs.follow(p, func() bool { return len(e.set.NotReady()) == 0 }) })
 	}

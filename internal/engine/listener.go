@@ -26,6 +26,7 @@ type listener struct {
 	// informer changes can be read without it while the informer's lock is held.
 	mu    sync.Mutex
 	waits waitingUpdates
+	line  line
 
 	// ctx ends when the process stops reading changes. Informers then pass on no more changes, and queues accept the
 	// changes that are still being pushed (see fifo.Queue.Lift).
@@ -36,6 +37,7 @@ type listener struct {
 	filter   *filter.ResourceFilter
 	counters *metrics.Resource
 	ledger   *ledger.Ledger
+	asker    *asker // nil if the sink is not sent who made changes
 	// watchChange is the name of the last change to the watch configuration; empty if it never changed. It becomes part of
 	// the event ids for objects that this change adds or removes.
 	watchChange string
@@ -196,7 +198,7 @@ func (l *listener) OnPosition(resourceVersion string) {
 		if u := l.waits.oldest(); u != nil {
 			resourceVersion = u.position
 		}
-		l.pipeline.progress.reached(&l.source, resourceVersion)
+		l.reach(resourceVersion)
 	}
 }
 
@@ -219,6 +221,7 @@ func (l *listener) OnGap(from, to, why string) {
 		l.position, l.floor = "", ""
 		l.pipeline.progress.startOver(&l.source)
 		l.waits.forgetPositions()
+		l.forgetReached()
 	case l.refilter != nil:
 		l.floor = ""
 	case l.hasSettledUpTo(to):
@@ -291,25 +294,46 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 		l.counters.NotSent.Add(1)
 		m, at = event.RefusalGap(m, event.ReasonRefused, err.Error(), ""), time.Time{}
 	}
-	seq, replaced := l.track(ev, m)
+	asked := l.askedAbout(ev, m)
+	waits := len(l.line) > 0 || !asked.isAnswered()
+	seq, replaced := l.track(ev, m, waits)
 	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: seq}
-	l.counters.Queue(m)
 	defer l.ledger.Settle(l.pipeline.Name, replaced)
-	if err = l.pipeline.push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
-		l.counters.Unqueue(m)
-		l.pipeline.abandoned.Add(1)
+	if waits {
+		l.enterLine(&waiter{message: m, asked: asked})
+	} else if !l.deliver(m, asked) {
 		return time.Time{}
 	}
 	return at
 }
 
-// track returns the number of a message in the ledger. replaced is the number of an update that has waited, and that
-// the message replaces; 0 if there is none.
-func (l *listener) track(ev event.Event, m *event.Message) (number, replaced uint64) {
+// askedAbout returns the question who made the change of an event, and notes in the message that the event is a change.
+// The result is nil if the event is not a change, or if it cannot be known who made it. Not every change is one of one
+// request: an update that has waited can be several, and a list does not show intermediate states.
+func (l *listener) askedAbout(ev event.Event, m *event.Message) *question {
+	if l.asker == nil || m.Type.IsControl() || m.Type == event.Restated || ev.InitialList || ev.Delivery != "" ||
+		leftUnchanged(ev) || ev.Change != "" {
+		return nil
+	}
+	m.Actors = noActors(m.Type == event.Deleted && !m.LeftFilter)
+	if u := l.waits.byUID[ev.Object.UID]; u != nil && ev.Type == event.Updated {
+		if u.now == ev.Object {
+			return u.asked
+		}
+		return nil
+	}
+	return l.asker.current
+}
+
+// track returns the number of a message in the ledger. waits reports whether it waits in the line. replaced is the
+// number of an update that has waited, and that the message replaces; 0 if there is none.
+func (l *listener) track(ev event.Event, m *event.Message, waits bool) (number, replaced uint64) {
 	sink := l.pipeline.Name
 	if ev.Object != nil {
 		if u := l.waits.take(ev.Object.UID); u != nil && ev.Type == event.Updated {
-			l.ledger.Sent(sink, u.number, ev.Time)
+			if !waits {
+				l.ledger.Sent(sink, u.number, ev.Time)
+			}
 			return u.number, 0
 		} else if u != nil {
 			l.counters.Suppressed.WithLabelValues(reasonDebounce).Inc()
@@ -317,10 +341,16 @@ func (l *listener) track(ev event.Event, m *event.Message) (number, replaced uin
 			replaced = u.number
 		}
 	}
-	if m.Delivery != "" || ev.SyncedInfo != nil && ev.SyncedInfo.Resync {
+	switch again := m.Delivery != "" || ev.SyncedInfo != nil && ev.SyncedInfo.Resync; {
+	case again && waits:
+		return l.ledger.WaitAgain(sink), replaced
+	case again:
 		return l.ledger.TrackAgain(sink, ev.Time), replaced
+	case waits:
+		return l.ledger.Wait(sink), replaced
+	default:
+		return l.ledger.Track(sink, ev.Time), replaced
 	}
-	return l.ledger.Track(sink, ev.Time), replaced
 }
 
 // leftUnchanged reports whether an event is a leave without a known change to the object. The object leaves because

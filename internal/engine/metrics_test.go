@@ -53,6 +53,7 @@ func TestMetricsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer journal.Close()
+	e.pipelines[0].Actor = true
 	e.pipelines[0].audit = &auditReader{auditBooks: auditBooks{journal: journal}}
 	store := e.pipelines[0].drain.Parked
 	if err := store.Park([]parked.Parking{{Destination: "k8s.pods", Message: &event.Message{}}}); err != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -48,7 +49,7 @@ func startTracked(t *testing.T, dir string, relist bool, existing filter.Namespa
 		Rules:  rules,
 	}
 	e := &Engine{metrics: metrics.New("", ""), options: Options{Logger: log, Store: store, Sinks: []Sink{sink}}}
-	e.reading, e.stopReading = t.Context(), func() {}
+	e.reading, e.stopReading = context.WithCancel(t.Context())
 	e.tracker = e.newTracker()
 	s := &tracked{t: t, engine: e, store: store}
 	if s.pipeline, err = e.newPipeline(sink, 0); err != nil {

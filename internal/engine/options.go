@@ -47,9 +47,11 @@ type Options struct {
 	// KubernetesEvents reports whether the occurrences of Kubernetes Events are counted as a metric.
 	KubernetesEvents bool
 	Sinks            []Sink
-	// Journal contains the audit events for the sinks with Audit. It is nil if there is none. The caller closes it
-	// after Run.
+	// Journal contains the audit events for the sinks with Audit or Actor. It is nil if there is none. The caller closes
+	// it after Run.
 	Journal *audit.Journal
+	// ActorWait is how long the changes for the sinks with Actor wait for their audit events. 0: DefaultActorWait.
+	ActorWait time.Duration
 	// Linger, if it is not nil, lets the engine continue to deliver after the context of Run has ended, until Linger is
 	// closed or no event waits.
 	Linger <-chan struct{}
@@ -89,6 +91,8 @@ type Sink struct {
 	Rules       []filter.Rule
 	// Audit means that the sink is sent audit events, and no changes. Rules select them then (filter.CompileAudit).
 	Audit bool
+	// Actor means that changes are sent with who made them, which is found out from the audit events in Options.Journal.
+	Actor bool
 	// Seen returns the part of an object that the filter can see. If it is nil, the filter sees the whole object.
 	Seen        Bytes
 	Enrich      enrich.Needs
@@ -102,6 +106,9 @@ type Sink struct {
 	NoSynced   bool          // the sink is sent no synced events
 	Progress   time.Duration // interval between progress events; if it is 0, the sink is sent none
 }
+
+// DefaultActorWait is the default of Options.ActorWait.
+const DefaultActorWait = 5 * time.Second
 
 // changeRules returns the rules that select changes. A sink that is sent audit events has a rule that selects none. If
 // it is sent changes later, this is then a change of its filter.

@@ -56,6 +56,7 @@ type pipeline struct {
 	restating chan struct{} // contains an element while objects are re-sent to the sink
 	progress  progress
 	audit     *auditReader // nil unless the sink is sent audit events
+	lines     lines
 
 	// clusterUID and epoch are copied to the messages that listeners encode. They are set before the first listener
 	// exists.
@@ -84,6 +85,7 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		onSettled: e.options.OnSettled,
 		old:       map[string]*filter.Filter{},
 		attached:  map[string]*listener{},
+		lines:     newLines(),
 		run:       randomName() + "-",
 		progress:  progress{every: s.Progress, sources: e.progressSources, positions: map[string]position{}},
 	}
@@ -221,16 +223,26 @@ func (p *pipeline) label(m *event.Message, history, delivery string) {
 }
 
 // attach adds a listener to an informer. If no object of the informer's resource can pass the filter or an earlier
-// filter, it adds none. ctx ends when the process stops reading changes. It must be called with filtering held.
-func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *ledger.Ledger, known tracker.Knowledge) {
+// filter, it adds none. asker may be nil. ctx ends when the process stops reading changes. It must be called with
+// filtering held.
+func (p *pipeline) attach(
+	ctx context.Context, i *informer.Informer, ledger *ledger.Ledger, known tracker.Knowledge,
+	asker *asker,
+) {
 	earlier := p.earlier(i.Resource(), known.Filters)
 	if p.filter.For(i.Resource()).Never() && len(earlier) == 0 {
 		ledger.FinishList(p.Name) // none of the resource's objects are sent to this sink
 		return
 	}
 	p.progress.attach(i.Source())
+	if former := p.attached[i.Source().Name]; former != nil {
+		former.advance(true) // what follows must not overtake it
+	}
 	l := newListener(ctx, p, i.Source(), ledger, i.ResumesAt())
 	p.attached[i.Source().Name] = l
+	if p.Actor {
+		l.asker = asker
+	}
 	l.informer, l.inList, l.change = i, l.inList || i.Relists(), known.Change
 	l.watchChange, l.entering = known.WatchChange, i.Relists() || !known.Knows()
 	if !i.Relists() { // otherwise the informer compares the list with states that are older than the floor

@@ -5,8 +5,10 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 // buildSet creates the API server client and the set of informers.
@@ -31,4 +33,44 @@ func (e *Engine) buildSet() error {
 		OnStart:       e.attach,
 	})
 	return nil
+}
+
+// attach connects a new informer to every pipeline. Enrichment is attached first, so it has processed an object before
+// any pipeline asks for the object's context.
+func (e *Engine) attach(i *informer.Informer) {
+	source := i.Source().Name
+	e.attachTo(i, e.tracker.Ledger(source), func(sink string) tracker.Knowledge {
+		known := e.tracker.Known(source, sink)
+		if i.ResumesAt() == "" { // the settled position counts only if the informer resumes there
+			known.Floor = ""
+		}
+		return known
+	})
+}
+
+// attachTo is attach with the ledger of the source and a function that returns what a sink knows of the source.
+func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge) {
+	e.enrichment.attach(i)
+	if e.events != nil {
+		to.FinishList(eventCounts) // it does not wait for anything
+		e.events.attach(i, known(eventCounts).Floor)
+	}
+	asker := e.attachAsker(i)
+	for _, p := range e.pipelines {
+		e.attachPipeline(p, i, to, known, asker)
+	}
+}
+
+func (e *Engine) attachPipeline(
+	p *pipeline, i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge,
+	asker *asker,
+) {
+	p.filtering.Lock()
+	defer p.filtering.Unlock()
+	if i.Auxiliary() || p.audit != nil {
+		to.FinishList(p.Name) // the sink is not sent objects that are watched only for enrichment, or no objects at all
+		p.attached[i.Source().Name] = nil
+		return
+	}
+	p.attach(e.reading, i, to, known(p.Name), asker)
 }

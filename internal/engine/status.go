@@ -76,6 +76,12 @@ func (e *Engine) sinkStatus(p *pipeline, fuse *control.Fuse, now time.Time) cont
 		Delivered: totals.Acknowledged, Rate: e.rates.of("delivered "+p.Name, now, totals.Acknowledged),
 		Queue: p.queueStatus(), Lag: p.queue.Age().Seconds(), Dropped: totals.Dropped, Fuse: fuse,
 	}
+	if p.Actor {
+		s.Actors = &control.Actors{}
+		s.Actors.Proven, s.Actors.Sole, s.Actors.Unknown = p.metrics.ActorTotals()
+		waiting, _ := p.lines.sizes()
+		s.Actors.Waiting = waiting.events
+	}
 	parts := p.drain.Unavailable()
 	for n, part := range parts {
 		if n < statusParked {

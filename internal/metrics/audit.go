@@ -65,8 +65,12 @@ func (a *AuditIntake) Collect(ch chan<- prometheus.Metric) {
 		desc := prometheus.NewDesc(Namespace+"_"+name, help, nil, nil)
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value)
 	}
-	gauge("audit_journal_events", "Audit events in the journal that at least one sink has not delivered.",
-		float64(s.Last-s.Acked))
+	gauge(
+		"audit_journal_events",
+		"Audit events in the journal that at least one sink has not delivered and, with `actor: "+
+			"true`, those of the last five minutes.",
+		float64(s.Last-s.Acked),
+	)
 	gauge("audit_journal_bytes", "Size of the files of the audit journal.", float64(s.Bytes))
 	gauge("audit_journal_max_bytes", "Size of the audit journal at which further events are refused (audit.maxBytes).",
 		float64(s.MaxBytes))

@@ -39,7 +39,10 @@ type ServerOptions struct {
 	ReadTimeout     time.Duration // of a request, including its body
 	ShutdownTimeout time.Duration // how long Run waits for running requests at the end
 	Handler         http.Handler
-	Logger          *slog.Logger
+	// OnFailedHandshake is called when the TLS handshake with a client fails, but not when a connection ends without one,
+	// as that of a probe does. It may be nil.
+	OnFailedHandshake func()
+	Logger            *slog.Logger
 }
 
 // Server serves a Handler with TLS, and with HTTP/2 or HTTP/1.1.
@@ -87,6 +90,7 @@ func (s *Server) Run(ctx context.Context) error {
 		WriteTimeout:      s.opts.ReadTimeout + answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeadBytes,
+		ConnState:         s.noteState,
 		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug), // failed handshakes, such as probes
 	}
 	ended := make(chan error, 1)
@@ -114,6 +118,16 @@ func (s *Server) Run(ctx context.Context) error {
 		err = errors.Join(err, served)
 	}
 	return err
+}
+
+func (s *Server) noteState(conn net.Conn, state http.ConnState) {
+	c, ok := conn.(*tls.Conn)
+	if !ok || state != http.StateClosed || s.opts.OnFailedHandshake == nil {
+		return
+	}
+	if c := c.ConnectionState(); c.Version != 0 && !c.HandshakeComplete {
+		s.opts.OnFailedHandshake()
+	}
 }
 
 // isLoopback reports whether an address is only reachable from this machine.

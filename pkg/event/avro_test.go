@@ -30,7 +30,7 @@ func avroMessages(t testing.TB) (all []*Message) {
 			}
 			reduced, err := Reduce(m, Marks{Omitted: ReasonOversize, Size: 1 << 40, Ref: "r", Digest: "d"})
 			if err == nil {
-				reduced.Resent, reduced.Context = true, &testContext
+				reduced.Resent, reduced.Context, reduced.Actors = true, &testContext, &testActors
 				all = append(all, reduced)
 			}
 		}

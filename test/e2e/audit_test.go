@@ -51,7 +51,7 @@ type audited struct {
 	bridgeDir string
 }
 
-func startAudited(t *testing.T) *audited {
+func startAudited(t *testing.T, auditPolicy string) *audited {
 	t.Helper()
 	a := &audited{t: t, dir: t.TempDir(), bridgeDir: t.TempDir(), hidden: &hidden{t: t}}
 	write := func(name, text string) string {
@@ -220,7 +220,7 @@ func (a *audited) judge(broker string, want map[auditKey]bool, got []received) {
 // Every audit event that the API server itself logs is in both destinations, without secret values, although the bridge
 // is killed twice, and JetStream is away for a while.
 func TestEveryAuditEventArrives(t *testing.T) { // alone: it keeps the API server busy
-	a, js, k := startAudited(t), startJetStream(t), kafka.ForTest(t)
+	a, js, k := startAudited(t, auditPolicy), startJetStream(t), kafka.ForTest(t)
 	a.hidden.value()
 	topic := "audit-" + itoa(os.Getpid())
 	kafka.CreateTopic(t, k.Addr(), topic, 3, nil)
