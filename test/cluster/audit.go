@@ -22,6 +22,8 @@ type AuditIntake struct {
 	// CertFile and KeyFile are the receiver's. CAFile has the authority that has
 	// signed its certificate, and that of the API server.
 	CertFile, KeyFile, CAFile string
+	// ClientCertFile and ClientKeyFile are the API server's.
+	ClientCertFile, ClientKeyFile string
 	// Flags are for Options.APIServerFlags: with the policy, and in batch mode
 	// with the defaults of the API server.
 	Flags []string
@@ -44,7 +46,7 @@ func NewAuditIntake(dir, policy string) (*AuditIntake, error) {
 	if err := os.MkdirAll(clientDir, 0o700); err != nil {
 		return nil, err
 	}
-	clientCert, clientKey, err := authority.IssueFiles(clientDir, certs.Options{Name: AuditClient})
+	a.ClientCertFile, a.ClientKeyFile, err = authority.IssueFiles(clientDir, certs.Options{Name: AuditClient})
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +56,7 @@ func NewAuditIntake(dir, policy string) (*AuditIntake, error) {
 	}
 	kubeconfig := clientcmdapi.NewConfig()
 	kubeconfig.Clusters["intake"] = &clientcmdapi.Cluster{Server: "https://" + a.Address + "/audit", CertificateAuthority: a.CAFile}
-	kubeconfig.AuthInfos["intake"] = &clientcmdapi.AuthInfo{ClientCertificate: clientCert, ClientKey: clientKey}
+	kubeconfig.AuthInfos["intake"] = &clientcmdapi.AuthInfo{ClientCertificate: a.ClientCertFile, ClientKey: a.ClientKeyFile}
 	kubeconfig.Contexts["intake"] = &clientcmdapi.Context{Cluster: "intake", AuthInfo: "intake"}
 	kubeconfig.CurrentContext = "intake"
 	webhook, policyFile := filepath.Join(dir, "audit-webhook.yaml"), filepath.Join(dir, "audit-policy.yaml")
