@@ -74,7 +74,7 @@ func Options(
 		return o, err
 	}
 	o.Watch = string(watch)
-	o.Scopes = Scopes(cfg)
+	o.Scopes = Watched(cfg)
 	prober := &reach.Prober{}
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
