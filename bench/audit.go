@@ -133,28 +133,30 @@ func (m *auditing) situations(ctx context.Context) (err error) {
 	return m.alternate(ctx)
 }
 
-// alternate measures all situations, as often as runs says, and then what a long absence of the bridge loses.
+// alternate measures all situations in turn, as often as runs says, and then what a long absence of the bridge loses.
 func (m *auditing) alternate(ctx context.Context) error {
 	span := time.Duration(m.scaled(auditPhase*10)) * time.Second / 10
-	for _, s := range auditSituations() {
-		var all []auditSample
-		for range m.runs {
+	situations := auditSituations()
+	all := make([][]auditSample, len(situations))
+	for range m.runs {
+		for n, s := range situations {
 			sample, err := m.compare(ctx, s, span)
 			if err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
 			}
-			all = append(all, sample)
+			all[n] = append(all[n], sample)
 		}
-		m.report.audit(s.name, all)
 	}
-	situations := auditSituations()
+	for n, s := range situations {
+		m.report.audit(s.name, all[n])
+	}
 	gone := situations[len(situations)-1]
-	long := time.Duration(m.scaled(auditLongGone)) * time.Second
-	sample, err := m.compare(ctx, gone, long)
+	seconds := m.scaled(auditLongGone)
+	sample, err := m.compare(ctx, gone, time.Duration(seconds)*time.Second)
 	if err != nil {
 		return err
 	}
-	m.report.audit(fmt.Sprintf("%s for %s", gone.name, long), []auditSample{sample})
+	m.report.audit(fmt.Sprintf("%s for %d s", gone.name, seconds), []auditSample{sample})
 	return nil
 }
 
@@ -276,7 +278,8 @@ func (r *report) audit(situation string, all []auditSample) {
 		"audit",
 		fmt.Sprintf("A real API server with the audit webhook and one without, in turn, with %d requests per second, one "+
 			"audit event each; every fourth one is an update of a ConfigMap of 2.6 KB at RequestResponse. Latency of these "+
-			"updates. A slow broker answers after %s. On the full disk, no file can grow. With / without.",
+			"updates. A slow broker answers after %s. On the full disk, no file can grow. "+
+			"With / without; ratios are medians of those of each run.",
 			auditRequests, brokerDelay),
 		"bridge", "requests/s", "p50 ms", "p99 ms", "CPU of the API server, us/request", "CPU and memory of the bridge",
 		"dropped events", "MB more in the API server",
@@ -293,14 +296,17 @@ func (r *report) audit(situation string, all []auditSample) {
 		}
 		return median(values)
 	}
+	bridge := "-"
+	if memory := of(func(c auditSample) float64 { return megabytes(c.bridgeMemory) }); memory > 0 {
+		bridge = fmt.Sprintf("%.1f %%, %.0f MB", of(func(c auditSample) float64 { return c.bridgeCPU }), memory)
+	}
 	t.row(
 		situation,
 		p.compared("%.0f", sample.rate),
 		p.compared("%.1f", at(.5)),
 		p.compared("%.1f", at(.99)),
 		p.compared("%.0f", sample.cpuPerEvent),
-		fmt.Sprintf("%.1f %%, %.0f MB", of(func(c auditSample) float64 { return c.bridgeCPU }),
-			of(func(c auditSample) float64 { return megabytes(c.bridgeMemory) })),
+		bridge,
 		fmt.Sprintf("%.0f of %.0f", of(func(c auditSample) float64 { return c.dropped }),
 			of(func(c auditSample) float64 { return c.events })),
 		fmt.Sprintf("%.0f", of(func(c auditSample) float64 { return c.memory / 1e6 })),
