@@ -126,9 +126,11 @@ const (
 )
 
 // stored returns the position that is stored for the sink.
-func (b *auditBooks) stored() audit.Position {
-	return auditPosition(b.Positions(b.sink)[auditDelivered])
-}
+func (b *auditBooks) stored() audit.Position { return AuditDelivered(b.Positions(b.sink)) }
+
+// AuditDelivered returns the stored position in the audit journal up to which a sink has everything, or the zero
+// Position.
+func AuditDelivered(of sinks.Positions) audit.Position { return auditPosition(of[auditDelivered]) }
 
 func auditPosition(p sinks.Position) audit.Position {
 	if p.Journal == "" {
