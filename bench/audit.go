@@ -126,7 +126,8 @@ func (m *auditing) situations(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, m.blocking.Stop()) }()
 	for _, api := range []*apiServer{m.plain, m.batch, m.blocking} {
-		if err := errors.Join(api.createConfigMaps(ctx, churnObjects), m.phase(ctx, api, time.Second, &auditSample{})); err != nil {
+		err := api.createConfigMaps(ctx, churnObjects)
+		if err = errors.Join(err, m.phase(ctx, api, time.Second, &auditSample{})); err != nil {
 			return err
 		}
 	}

@@ -107,7 +107,12 @@ func (m *auditing) bursts(ctx context.Context) error {
 		"audit: burst",
 		"50,000 audit events of 1.6 KB, sent to the intake at once, in requests of 400 events, four at a time. Accepted: all "+
 			"are on the disk. Delivered: the broker has all.",
-		"broker", "accepted s", "delivered s", "CPU us/event", "peak memory MB", "slowest request ms",
+		"broker",
+		"accepted s",
+		"delivered s",
+		"CPU us/event",
+		"peak memory MB",
+		"slowest request ms",
 	)
 	t.row(
 		m.brokerName,

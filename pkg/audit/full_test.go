@@ -104,7 +104,7 @@ func fillDiskOfServer(t *testing.T, dir string) {
 	o.Handler, counted = newHandler(t, j)
 	url, _ := start(t, o)
 	c := client(t, ours, nil, certs.Options{})
-	post := func() *http.Response {
+	post := func() (status int, retryAfter string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(sent(t)))
 		if err != nil {
 			t.Fatal(err)
@@ -115,26 +115,26 @@ func fillDiskOfServer(t *testing.T, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = response.Body.Close()
-		return response
+		defer response.Body.Close()
+		return response.StatusCode, response.Header.Get("Retry-After")
 	}
 	setLimit(t, 20_000)
 	defer setLimit(t, math.MaxUint64)
 	accepted := 0
 	for range 20 {
-		switch response := post(); {
-		case response.StatusCode == http.StatusOK:
+		switch status, retryAfter := post(); {
+		case status == http.StatusOK:
 			accepted++
-		case response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") != "2":
-			t.Fatalf("%s, Retry-After %q", response.Status, response.Header.Get("Retry-After"))
+		case status != http.StatusServiceUnavailable || retryAfter != "2":
+			t.Fatalf("%d, Retry-After %q", status, retryAfter)
 		}
 	}
 	if accepted == 0 || accepted == 20 || counted.refused[Failing] != 20-accepted {
 		t.Fatalf("%d of 20 requests were accepted, %v", accepted, counted.refused)
 	}
 	setLimit(t, math.MaxUint64)
-	if response := post(); response.StatusCode != http.StatusOK {
-		t.Fatalf("with room on the disk: %s", response.Status)
+	if status, _ := post(); status != http.StatusOK {
+		t.Fatalf("with room on the disk: %d", status)
 	}
 	if ids, lost := read(t, j, 1); len(ids) != 3*(accepted+1) || lost != nil {
 		t.Errorf("%d requests with 3 events were accepted, the journal has %d, lost %v", accepted+1, len(ids), lost)

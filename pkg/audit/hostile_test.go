@@ -103,13 +103,21 @@ func hostileBodies(t *testing.T) map[string]struct {
 		header string
 		status int
 	}{
-		"another kind":                {strings.Replace(good, "EventList", "Event", 1), "", 400},
-		"another apiVersion":          {strings.Replace(good, "audit.k8s.io/v1", "audit.k8s.io/v1beta1", 1), "", 400},
-		"truncated":                   {good[:len(good)/2], "", 400},
-		"not JSON":                    {"auditID: bad", "", 400},
-		"a list in items[1]":          {string(listOf(item("bad"), "[]")), "", 400},
-		"one event without auditID":   {string(listOf(item("bad"), strings.Replace(item("x"), "auditID", "other", 1))), "", 400},
-		"one event without stage":     {string(listOf(strings.Replace(item("x"), "stage", "other", 1), item("bad"))), "", 400},
+		"another kind":       {strings.Replace(good, "EventList", "Event", 1), "", 400},
+		"another apiVersion": {strings.Replace(good, "audit.k8s.io/v1", "audit.k8s.io/v1beta1", 1), "", 400},
+		"truncated":          {good[:len(good)/2], "", 400},
+		"not JSON":           {"auditID: bad", "", 400},
+		"a list in items[1]": {string(listOf(item("bad"), "[]")), "", 400},
+		"one event without auditID": {
+			string(listOf(item("bad"), strings.Replace(item("x"), "auditID", "other", 1))),
+			"",
+			400,
+		},
+		"one event without stage": {
+			string(listOf(strings.Replace(item("x"), "stage", "other", 1), item("bad"))),
+			"",
+			400,
+		},
 		"an event with an empty name": {string(listOf(item("bad"), item(""))), "", 400},
 		"gzip bomb":                   {bomb.String(), "Content-Encoding: gzip\r\n", 415},
 		"gzip bomb, undeclared":       {bomb.String(), "", 400},

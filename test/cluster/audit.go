@@ -55,12 +55,19 @@ func NewAuditIntake(dir, policy string) (*AuditIntake, error) {
 		return nil, err
 	}
 	kubeconfig := clientcmdapi.NewConfig()
-	kubeconfig.Clusters["intake"] = &clientcmdapi.Cluster{Server: "https://" + a.Address + "/audit", CertificateAuthority: a.CAFile}
-	kubeconfig.AuthInfos["intake"] = &clientcmdapi.AuthInfo{ClientCertificate: a.ClientCertFile, ClientKey: a.ClientKeyFile}
+	kubeconfig.Clusters["intake"] = &clientcmdapi.Cluster{
+		Server: "https://" + a.Address + "/audit", CertificateAuthority: a.CAFile,
+	}
+	kubeconfig.AuthInfos["intake"] = &clientcmdapi.AuthInfo{
+		ClientCertificate: a.ClientCertFile,
+		ClientKey:         a.ClientKeyFile,
+	}
 	kubeconfig.Contexts["intake"] = &clientcmdapi.Context{Cluster: "intake", AuthInfo: "intake"}
 	kubeconfig.CurrentContext = "intake"
 	webhook, policyFile := filepath.Join(dir, "audit-webhook.yaml"), filepath.Join(dir, "audit-policy.yaml")
-	a.Flags = []string{"--audit-policy-file=" + policyFile, "--audit-webhook-config-file=" + webhook, "--audit-webhook-mode=batch"}
+	a.Flags = []string{
+		"--audit-policy-file=" + policyFile, "--audit-webhook-config-file=" + webhook, "--audit-webhook-mode=batch",
+	}
 	if err := clientcmd.WriteToFile(*kubeconfig, webhook); err != nil {
 		return nil, err
 	}

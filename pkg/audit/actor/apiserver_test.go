@@ -58,7 +58,9 @@ func intake(t *testing.T) (*audit.Journal, []string) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	handler, err := audit.NewHandler(audit.HandlerOptions{Journal: journal, Clients: true, Logger: log, Observer: ignore{}})
+	handler, err := audit.NewHandler(
+		audit.HandlerOptions{Journal: journal, Clients: true, Logger: log, Observer: ignore{}},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
