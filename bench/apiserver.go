@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -27,16 +28,16 @@ type apiServer struct {
 // writers is the number of concurrent requests to the API server.
 const writers = 8
 
-func (b *bench) startAPIServer(ctx context.Context) (*apiServer, error) {
+func (b *bench) startAPIServer(ctx context.Context, flags ...string) (*apiServer, error) {
 	dir, err := os.MkdirTemp(b.dir, "cluster-")
 	if err != nil {
 		return nil, err
 	}
-	c, err := cluster.Start(ctx, cluster.Options{Dir: dir, Log: b.out})
+	c, err := cluster.Start(ctx, cluster.Options{Dir: dir, Log: b.out, APIServerFlags: flags})
 	if err != nil {
 		return nil, err
 	}
-	a := &apiServer{Cluster: c, caFile: b.path("api-server-ca.pem")}
+	a := &apiServer{Cluster: c, caFile: filepath.Join(dir, "api-server-ca.pem")}
 	config := c.RESTConfig()
 	a.token = config.BearerToken
 	err = rest.LoadTLSFiles(config)

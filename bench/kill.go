@@ -215,11 +215,12 @@ func (a *arrivals) settle(ctx context.Context) error {
 	})
 }
 
-// relay forwards connections to a broker, and counts the bytes that the broker sends.
+// relay forwards connections to a broker, counts the bytes that the broker sends, and can delay them.
 type relay struct {
 	net.Listener
 	group    sync.WaitGroup
 	received atomic.Int64
+	delay    atomic.Int64 // nanoseconds
 }
 
 // start accepts connections, until end is called.
@@ -241,8 +242,11 @@ func (r *relay) start(target string) {
 	})
 }
 
-// Write counts the bytes that the broker has sent.
+// Write counts the bytes that the broker has sent, before the client gets them.
 func (r *relay) Write(p []byte) (int, error) {
+	if delay := time.Duration(r.delay.Load()); delay > 0 {
+		<-time.After(delay)
+	}
 	r.received.Add(int64(len(p)))
 	return len(p), nil
 }

@@ -6,7 +6,7 @@
 // start of the load until the broker has all messages and the checkpoint is written.
 //
 // Scenarios (-scenario): replay, snapshot, churn, outage, kill, many, grow, cel,
-// replicas.
+// replicas, audit.
 package main
 
 import (
@@ -68,6 +68,7 @@ func scenarios() []scenario {
 		{"grow", grow},
 		{"cel", cel},
 		{"replicas", replicas},
+		{"audit", audit},
 	}
 }
 

@@ -79,3 +79,15 @@ func connectionsTo(pid int, port string) (int, error) {
 	}
 	return count, nil
 }
+
+// limitFiles makes the files of a process stop growing, as on a full disk, or lets them grow again.
+func limitFiles(pid int, isFull bool) error {
+	var limit unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, nil, &limit); err != nil {
+		return err
+	}
+	if limit.Cur = limit.Max; isFull {
+		limit.Cur = 0
+	}
+	return unix.Prlimit(pid, unix.RLIMIT_FSIZE, &limit, nil)
+}

@@ -17,3 +17,5 @@ func cpuOf(int) (time.Duration, error) { return 0, errOnlyLinux }
 func memoryOf(int) (now, peak int64, err error) { return 0, 0, errOnlyLinux }
 
 func connectionsTo(int, string) (int, error) { return 0, errOnlyLinux }
+
+func limitFiles(int, bool) error { return errOnlyLinux }

@@ -40,6 +40,7 @@ type sample struct {
 	latencies []time.Duration // sorted
 	received  int64           // bytes that the broker has sent
 	repeated  int             // events that are in the broker twice
+	accepted  float64         // seconds until the intake had stored all audit events
 }
 
 func (s sample) rate() float64        { return float64(s.events) / s.seconds }

@@ -24,7 +24,7 @@ func (b *bridge) openIntake(store *checkpoint.Store) (*intake, error) {
 	if cfg.Audit == nil {
 		return nil, nil
 	}
-	journal, err := assemble.AuditJournal(cfg, store.Positions, b.log)
+	journal, err := assemble.AuditJournal(cfg, store.AllPositions(), b.log)
 	if err != nil {
 		return nil, err
 	}

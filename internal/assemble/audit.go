@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
@@ -33,21 +35,34 @@ func journalDir(cfg *config.Config) (string, error) {
 	return dir, nil
 }
 
-// AuditJournal opens the journal of audit events. positions returns what the checkpoint has stored for a sink.
+// AuditJournal opens the journal of audit events. positions are those that the checkpoint has stored, by sink. Events
+// that only wait for removed sinks are dropped later, so this is logged.
 func AuditJournal(
-	cfg *config.Config, positions func(sink string) sinks.Positions, log *slog.Logger,
+	cfg *config.Config, positions map[string]sinks.Positions, log *slog.Logger,
 ) (*audit.Journal, error) {
 	var known []audit.Position
 	for _, sink := range append(cfg.AuditSinks(), engine.ActorsReader) {
-		known = append(known, engine.AuditPositions(positions(sink))...)
+		known = append(known, engine.AuditPositions(positions[sink])...)
 	}
 	dir, err := journalDir(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return audit.OpenJournal(audit.JournalOptions{
+	journal, err := audit.OpenJournal(audit.JournalOptions{
 		Dir: dir, MaxBytes: cfg.Audit.MaxBytes, Known: known, Logger: log,
 	})
+	if err != nil {
+		return nil, err
+	}
+	for _, sink := range slices.Sorted(maps.Keys(positions)) {
+		at, last := engine.AuditDelivered(positions[sink]), journal.Status().Last
+		if at.Journal == journal.ID() && at.Number < last && sink != engine.ActorsReader &&
+			!slices.Contains(cfg.AuditSinks(), sink) {
+			log.Error("audit events wait for a sink that is not sent audit events any more, and are dropped; to have them "+
+				"delivered, stop the bridge and restore the sink", "sink", sink, "events", last-at.Number)
+		}
+	}
+	return journal, nil
 }
 
 // AuditServer returns the server that receives audit events, and stores them in the journal. It listens already.

@@ -74,7 +74,7 @@ func Options(
 		return o, err
 	}
 	o.Watch = string(watch)
-	o.Scopes = Scopes(cfg)
+	o.Scopes = Watched(cfg)
 	if cfg.Audit != nil {
 		o.ActorWait = cfg.Audit.ActorWait
 	}

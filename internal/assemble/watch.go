@@ -107,7 +107,15 @@ func Discover(ctx context.Context, cfg *config.Config, userAgent string) (rest.I
 	return client, found, err
 }
 
-// Scopes returns all scopes to watch: the entries of `watch` in their order, followed by the resources that only
+// Watched returns the scopes that the bridge watches: all, or none if nothing uses changes.
+func Watched(cfg *config.Config) []fleet.Scope {
+	if !cfg.UsesChanges() {
+		return nil
+	}
+	return Scopes(cfg)
+}
+
+// Scopes returns all scopes of the configuration: the entries of `watch` in their order, followed by the resources that only
 // enrichment requires.
 func Scopes(cfg *config.Config) []fleet.Scope {
 	var scopes []fleet.Scope

@@ -23,6 +23,25 @@ func parse(t *testing.T, text string) *config.Config {
 	return cfg
 }
 
+// Without a sink that is sent changes, nothing is watched.
+func TestWatched(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	audit := fmt.Sprintf("audit: {listen: 127.0.0.1:0, tokenFile: %q}\nwatch: [{resources: [events]}]\nsinks:\n"+
+		"- {name: a, events: audit, stdout: {}}\n", file)
+	for text, want := range map[string]int{
+		audit:                             0,
+		audit + "- {name: b, stdout: {}}": 1,
+		audit + "metrics: {kubernetesEvents: true}": 1,
+	} {
+		if scopes := Watched(parse(t, text)); len(scopes) != want {
+			t.Errorf("%s\n%d scopes", text, len(scopes))
+		}
+	}
+}
+
 // The entries of watch keep their order, and what only enrichment requires follows them.
 func TestScopes(t *testing.T) {
 	cfg := parse(t, `

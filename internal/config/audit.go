@@ -56,6 +56,11 @@ func (c *Config) AuditSinks() (names []string) {
 	return names
 }
 
+// UsesChanges reports whether anything uses the changes that `watch` selects: a sink, or a metric.
+func (c *Config) UsesChanges() bool {
+	return c.Metrics.KubernetesEvents || len(c.AuditSinks()) < len(c.Sinks)
+}
+
 // IsAudit reports whether the sink is sent audit events, and no changes.
 func (s *Sink) IsAudit() bool { return s.Events == EventsAudit }
 

@@ -46,7 +46,7 @@ type Config struct {
 	// change.
 	RedactionKeyFile string `yaml:"redactionKeyFile" format:"file" example:"/etc/deltabridge/credentials/redaction/key"`
 	// The resources to watch. If this is not set, the bridge watches all resources that can be listed and watched, in all
-	// namespaces.
+	// namespaces. If all sinks have `events: audit`, the bridge watches nothing.
 	Watch []Watch `yaml:"watch" minItems:"1"`
 	// The sinks, to which the bridge sends events: a list, or an object whose keys are the names of the sinks. If this is
 	// not set, there is one sink, `nats`, with an embedded JetStream server that stores its data in `./data/nats`.

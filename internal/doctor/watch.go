@@ -29,7 +29,7 @@ const maxParallel = 8
 func (e *examination) checkWatches(ctx context.Context) {
 	discovering, cancel := context.WithTimeout(ctx, 3*stepTimeout)
 	defer cancel()
-	watched := fleet.New(fleet.Config{Scopes: assemble.Scopes(e.cfg), Client: e.client})
+	watched := fleet.New(fleet.Config{Scopes: assemble.Watched(e.cfg), Client: e.client})
 	preview, err := watched.Preview(discovering)
 	if err != nil {
 		e.fail("discover", "", err, "check the API server's log; the ClusterRole system:discovery grants discovery")

@@ -464,6 +464,34 @@ func TestAuditReplacedEngine(t *testing.T) {
 	b.end()
 }
 
+// What waits in the journal for a sink that is not kept counts as undelivered, and the sink gets it if it stays.
+func TestAuditUndelivered(t *testing.T) {
+	b := newAuditBridge(t, "stays", "removed")
+	b.buffer.Events = 40 // five in flight
+	b.open()
+	b.start(nil)
+	b.add(3)
+	b.awaitSent("removed", 3)
+	b.sinks["removed"].away.Store(true)
+	b.add(50)
+	b.awaitSent("stays", 53)
+	b.e.Replace(func(sink string) bool { return sink == "stays" })
+	if err := <-b.ended; err != nil {
+		t.Fatal(err)
+	}
+	b.add(7)
+	if n := b.e.Undelivered(); n["removed"] != 50 || len(n) != 1 {
+		t.Errorf("undelivered: %v", n)
+	}
+	b.sinks["removed"].away.Store(false)
+	b.start(b.e.Kept())
+	for name := range b.sinks {
+		b.awaitSent(name, 60)
+		b.check(name, ids(1, 60)...)
+	}
+	b.end()
+}
+
 // Messages are settled in any order. The position is before the first one that is not settled.
 func TestAuditBooks(t *testing.T) {
 	b := newAuditBridge(t)

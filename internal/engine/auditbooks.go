@@ -101,12 +101,15 @@ func (b *auditBooks) inFlight() int {
 }
 
 // backlog returns the number of events in the journal that the sink has not settled.
-func (b *auditBooks) backlog() int64 {
+func (b *auditBooks) backlog() int64 { return b.backlogUpTo(b.journal.Status().Last) }
+
+// backlogUpTo is like backlog, without the events after the number.
+func (b *auditBooks) backlogUpTo(number uint64) int64 {
 	at := b.settledAt()
 	if at.Journal == "" {
 		at.Number = b.journal.Status().Acked
 	}
-	return int64(b.journal.Status().Last - at.Number)
+	return max(0, int64(number)-int64(at.Number))
 }
 
 // settledAt returns the position up to which everything is settled, or the zero Position.
@@ -123,9 +126,11 @@ const (
 )
 
 // stored returns the position that is stored for the sink.
-func (b *auditBooks) stored() audit.Position {
-	return auditPosition(b.Positions(b.sink)[auditDelivered])
-}
+func (b *auditBooks) stored() audit.Position { return AuditDelivered(b.Positions(b.sink)) }
+
+// AuditDelivered returns the stored position in the audit journal up to which a sink has everything, or the zero
+// Position.
+func AuditDelivered(of sinks.Positions) audit.Position { return auditPosition(of[auditDelivered]) }
 
 func auditPosition(p sinks.Position) audit.Position {
 	if p.Journal == "" {

@@ -234,6 +234,10 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.options.Logger.Info("loading the changed configuration")
 	}
 	e.endReading()
+	var journalEnd uint64
+	if e.options.Journal != nil {
+		journalEnd = e.options.Journal.Status().Last
+	}
 	failure := set.Wait()
 	auditing.Wait()
 	for _, p := range e.pipelines {
@@ -256,7 +260,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	e.events.finish(err)
 	failure = errors.Join(failure, err)
 	for _, p := range ending {
-		e.undelivered[p.Name] = p.undelivered()
+		e.undelivered[p.Name] = p.undelivered(journalEnd)
 	}
 	closeSinks(ending)
 	return errors.Join(failure, e.tracker.Finish())

@@ -56,8 +56,8 @@ func (e *Engine) Replace(keep func(sink string) bool) {
 // must give it to the next engine, or close it.
 func (e *Engine) Kept() *Kept { return e.kept }
 
-// Undelivered returns the number of events that wait on disk, by sink, of the sinks that were not kept. Call it when
-// Run has returned.
+// Undelivered returns the number of events that wait on disk, by sink, of the sinks that were not kept. Audit events
+// that arrived after reading ended do not count. Call it when Run has returned.
 func (e *Engine) Undelivered() map[string]int64 { return e.undelivered }
 
 // CanEnd returns an error if Run cannot end in good order now, because the checkpoint cannot be written.
@@ -79,8 +79,8 @@ func (e *Engine) Stuck() map[string]int64 {
 			continue
 		}
 		stuck[p.Name] += int64(p.queue.Stats().Items)
-		if p.audit != nil {
-			stuck[p.Name] += p.audit.backlog()
+		if p.audit != nil { // the journal has what is not in the queue
+			stuck[p.Name] += max(0, p.audit.backlog()-int64(p.audit.inFlight()))
 		}
 	}
 	return stuck

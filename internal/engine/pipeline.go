@@ -300,10 +300,13 @@ func (p *pipeline) left() (onDisk, lost int64) {
 	return onDisk, max(0, lost-onDisk)
 }
 
-// undelivered returns the number of events that were not delivered, including parked ones. The drain must have ended,
-// and the store of parked events must be open.
-func (p *pipeline) undelivered() (events int64) {
+// undelivered returns the number of events that were not delivered, including parked ones, and those in the audit
+// journal up to journalEnd. The drain must have ended, and the store of parked events must be open.
+func (p *pipeline) undelivered(journalEnd uint64) (events int64) {
 	onDisk, lost := p.left()
+	if p.audit != nil {
+		lost = p.audit.backlogUpTo(journalEnd) // nothing is lost: what is not on disk is in the journal
+	}
 	events = onDisk + lost
 	for _, q := range p.drain.Parked.Queues() {
 		events += int64(q.Events)

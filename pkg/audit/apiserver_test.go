@@ -24,26 +24,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/deltabridge/deltabridge/test/certs"
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
+const auditPolicy = `omitStages: [RequestReceived]
 rules:
   - {level: RequestResponse, namespaces: [audited], resources: [{resources: [configmaps]}]}
   - {level: None}
-`
-
-// webhookConfig is a kubeconfig for --audit-webhook-config-file.
-const webhookConfig = `apiVersion: v1
-kind: Config
-current-context: intake
-contexts: [{name: intake, context: {cluster: intake, user: apiserver}}]
-clusters: [{name: intake, cluster: {server: "https://%s/audit", certificate-authority: %q}}]
-users: [{name: apiserver, user: {client-certificate: %q, client-key: %q}}]
 `
 
 // addressVariable has the address on which a child process listens.
@@ -57,10 +45,10 @@ func TestAPIServerChild(t *testing.T) {
 	}
 	o := ServerOptions{
 		Address: os.Getenv(addressVariable), CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"),
-		ClientCAFile: filepath.Join(dir, "ca.crt"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		ClientCAFile: filepath.Join(dir, "audit-ca.crt"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	o.Handler, _ = newHandler(t, openJournal(t, filepath.Join(dir, "audit")), func(h *HandlerOptions) {
-		h.Clients, h.Names, h.TokenFile, h.Logger = true, []string{"kube-apiserver"}, "", o.Logger
+		h.Clients, h.Names, h.TokenFile, h.Logger = true, []string{cluster.AuditClient}, "", o.Logger
 	})
 	start(t, o)
 	_, _ = os.Stdout.WriteString("@ready\n")
@@ -96,34 +84,17 @@ func startIntake(t *testing.T, dir, address string) (kill func()) {
 
 // TestAPIServer: the journal has each write that a real API server has committed, although the intake is killed twice.
 func TestAPIServer(t *testing.T) {
-	authority := newAuthority(t, "intake")
-	dir, clientDir := t.TempDir(), t.TempDir()
-	caFile := filepath.Join(dir, "ca.crt")
-	writeFile(t, caFile, string(authority.PEM()))
-	if _, _, err := authority.IssueFiles(dir, certs.Options{Name: "intake", Hosts: []string{"127.0.0.1"}}); err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile, err := authority.IssueFiles(clientDir, certs.Options{Name: "kube-apiserver"})
+	dir := t.TempDir()
+	a, err := cluster.NewAuditIntake(dir, auditPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := cluster.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := fmt.Sprintf("127.0.0.1:%d", port)
-	policyFile, configFile := filepath.Join(clientDir, "policy.yaml"), filepath.Join(clientDir, "webhook.yaml")
-	writeFile(t, policyFile, auditPolicy)
-	writeFile(t, configFile, fmt.Sprintf(webhookConfig, address, caFile, certFile, keyFile))
-
-	kill := startIntake(t, dir, address)
+	kill := startIntake(t, dir, a.Address)
 	t.Cleanup(func() { kill() })
 	c := cluster.ForTest(t, func(o *cluster.Options) {
-		o.APIServerFlags = []string{
-			"--audit-policy-file=" + policyFile, "--audit-webhook-config-file=" + configFile, "--audit-webhook-mode=batch",
-			"--audit-webhook-batch-max-wait=50ms", "--audit-webhook-batch-max-size=20", "--audit-webhook-initial-backoff=2s",
-			"--audit-webhook-batch-throttle-qps=100", "--audit-webhook-batch-throttle-burst=100",
-		}
+		o.APIServerFlags = append(a.Flags, "--audit-webhook-batch-max-wait=50ms", "--audit-webhook-batch-max-size=20",
+			"--audit-webhook-initial-backoff=2s", "--audit-webhook-batch-throttle-qps=100",
+			"--audit-webhook-batch-throttle-burst=100")
 	})
 	client, err := kubernetes.NewForConfig(c.RESTConfig())
 	if err != nil {
@@ -144,7 +115,7 @@ func TestAPIServer(t *testing.T) {
 			<-third
 		}
 		kill()
-		kill = startIntake(t, dir, address)
+		kill = startIntake(t, dir, a.Address)
 	}
 	writing.Wait()
 	if err := c.StopAPIServer(t.Context()); err != nil { // sends what it has

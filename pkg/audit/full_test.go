@@ -3,13 +3,18 @@
 package audit
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"math"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/deltabridge/deltabridge/test/certs"
 )
 
 // childVariable makes a test the child process of another one. It has the directory of the journal.
@@ -34,6 +39,19 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
+// setLimit limits the size of files, of the whole process.
+func setLimit(t *testing.T, bytes uint64) {
+	t.Helper()
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	limit.Cur = min(bytes, limit.Max)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestDiskFullChild is the process of TestDiskFull: events that do not fit on the disk are refused, nothing that was
 // appended is lost, and the journal works again when there is room.
 func TestDiskFullChild(t *testing.T) {
@@ -41,22 +59,11 @@ func TestDiskFullChild(t *testing.T) {
 	if dir == "" {
 		return // it is run by TestDiskFull
 	}
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
-	setLimit := func(bytes uint64) {
-		l := limit
-		l.Cur = min(bytes, limit.Max)
-		if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &l); err != nil {
-			t.Fatal(err)
-		}
-	}
 	for _, size := range []uint64{0, 10, 5000, 50_000} { // not even the identity fits, no state file, no event, some events
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			dir := dir + fmt.Sprint(size)
-			setLimit(size)
-			defer setLimit(limit.Cur)
+			setLimit(t, size)
+			defer setLimit(t, math.MaxUint64)
 			j := openJournal(t, dir)
 			var stored []string
 			failed := 0
@@ -72,7 +79,7 @@ func TestDiskFullChild(t *testing.T) {
 				t.Errorf("stored %v", stored)
 			}
 			id := j.ID()
-			setLimit(limit.Cur)
+			setLimit(t, math.MaxUint64)
 			appendTo(t, j, "later")
 			if err := j.Close(); err != nil {
 				t.Fatal(err)
@@ -83,5 +90,53 @@ func TestDiskFullChild(t *testing.T) {
 				t.Errorf("read %v, lost %v, want %v and one more", ids, lost, stored)
 			}
 		})
+	}
+	t.Run("server", func(t *testing.T) { fillDiskOfServer(t, dir) })
+}
+
+// fillDiskOfServer sends events until the disk is full. The client is told to repeat the request, and succeeds when
+// there is room.
+func fillDiskOfServer(t *testing.T, dir string) {
+	ours := newAuthority(t, "ours")
+	o := tlsOptions(t, ours)
+	j := openJournal(t, dir+"server")
+	var counted *counter
+	o.Handler, counted = newHandler(t, j)
+	url, _ := start(t, o)
+	c := client(t, ours, nil, certs.Options{})
+	post := func() (status int, retryAfter string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(sent(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return response.StatusCode, response.Header.Get("Retry-After")
+	}
+	setLimit(t, 20_000)
+	defer setLimit(t, math.MaxUint64)
+	accepted := 0
+	for range 20 {
+		switch status, retryAfter := post(); {
+		case status == http.StatusOK:
+			accepted++
+		case status != http.StatusServiceUnavailable || retryAfter != "2":
+			t.Fatalf("%d, Retry-After %q", status, retryAfter)
+		}
+	}
+	if accepted == 0 || accepted == 20 || counted.refused[Failing] != 20-accepted {
+		t.Fatalf("%d of 20 requests were accepted, %v", accepted, counted.refused)
+	}
+	setLimit(t, math.MaxUint64)
+	if status, _ := post(); status != http.StatusOK {
+		t.Fatalf("with room on the disk: %d", status)
+	}
+	if ids, lost := read(t, j, 1); len(ids) != 3*(accepted+1) || lost != nil {
+		t.Errorf("%d requests with 3 events were accepted, the journal has %d, lost %v", accepted+1, len(ids), lost)
 	}
 }

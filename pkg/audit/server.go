@@ -85,7 +85,7 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 func (s *Server) Run(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           s.opts.Handler,
-		ReadHeaderTimeout: headTimeout,
+		ReadHeaderTimeout: min(headTimeout, s.opts.ReadTimeout),
 		ReadTimeout:       s.opts.ReadTimeout,
 		WriteTimeout:      s.opts.ReadTimeout + answerTimeout,
 		IdleTimeout:       idleTimeout,

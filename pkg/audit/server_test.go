@@ -159,6 +159,7 @@ func TestClientCertificates(t *testing.T) {
 		{"token, but none is accepted", anyName, client(t, ours, nil, ctl), token, 401, "the request has no client certificate"},
 		{"certificate of another CA", url, client(t, ours, other, ctl), token, 0, "remote error: tls: "},
 		{"expired", url, client(t, ours, ours, certs.Options{Name: ctl.Name, Lifetime: -time.Minute}), token, 0, "remote error: tls: "},
+		{"not valid yet", url, client(t, ours, ours, certs.Options{Name: ctl.Name, Early: time.Hour}), token, 0, "remote error: tls: "},
 		{"server certificate", url, client(t, ours, ours, certs.Options{Name: ctl.Name, Hosts: []string{"127.0.0.1"}}), token, 0, "remote error: tls: "},
 		{"unknown server", url, client(t, other, ours, ctl), "", 0, "certificate signed by unknown authority"},
 	} {

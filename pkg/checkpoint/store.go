@@ -200,6 +200,10 @@ func (s *Store) Installation() string { return s.noted().Installation }
 // Positions returns the positions that Commit and AddPositions stored for a sink. The caller must not change the map.
 func (s *Store) Positions(sink string) sinks.Positions { return s.noted().Positions[sink] }
 
+// AllPositions returns the positions of all sinks, including removed ones until the next Commit. The caller must not
+// change the maps.
+func (s *Store) AllPositions() map[string]sinks.Positions { return s.noted().Positions }
+
 // PausedSince returns when SetPaused stored that a sink was paused. It returns the zero time if the sink is not paused.
 func (s *Store) PausedSince(sink string) time.Time { return s.noted().Paused[sink] }
 

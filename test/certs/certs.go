@@ -53,6 +53,7 @@ type Options struct {
 	Name     string        // common name
 	Hosts    []string      // names and addresses that it is for; none: a client's
 	Lifetime time.Duration // 0: a year. Negative: it ended so long ago
+	Early    time.Duration // not 0: it becomes valid only after this time
 }
 
 // Issue makes a certificate and its key, as PEM.
@@ -69,9 +70,13 @@ func (a *Authority) Issue(o Options) (cert, key []byte, err error) {
 		o.Lifetime = 365 * 24 * time.Hour
 	}
 	end := time.Now().Add(o.Lifetime)
+	begin := end.Add(-2 * 365 * 24 * time.Hour)
+	if o.Early != 0 {
+		begin = time.Now().Add(o.Early)
+	}
 	template := &x509.Certificate{
 		SerialNumber: serial, Subject: pkix.Name{CommonName: o.Name},
-		NotBefore: end.Add(-2 * 365 * 24 * time.Hour), NotAfter: end,
+		NotBefore: begin, NotAfter: end,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	for _, host := range o.Hosts {

@@ -24,7 +24,6 @@ import (
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/metrics"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // withAudit are values that add the endpoint for audit events to the minimal ones.
@@ -166,7 +165,7 @@ func runIntake(t *testing.T, text, dir string) (address string) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	journal, err := assemble.AuditJournal(cfg, func(string) sinks.Positions { return nil }, log)
+	journal, err := assemble.AuditJournal(cfg, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}

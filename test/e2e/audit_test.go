@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -19,33 +20,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/deltabridge/deltabridge/test/certs"
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-rules:
+const auditPolicy = `rules:
   - {level: RequestResponse, namespaces: [audited]}
   - {level: Metadata, nonResourceURLs: [/version*]}
   - {level: None}
-`
-
-const auditWebhook = `apiVersion: v1
-kind: Config
-current-context: bridge
-contexts: [{name: bridge, context: {cluster: bridge, user: apiserver}}]
-clusters: [{name: bridge, cluster: {server: "https://%s/audit", certificate-authority: %q}}]
-users: [{name: apiserver, user: {client-certificate: %q, client-key: %q}}]
 `
 
 // audited is an API server that sends audit events to a bridge, and writes them to a file too.
 type audited struct {
 	t         *testing.T
 	cluster   *cluster.Cluster
-	dir, file string // the file has what the API server itself has logged
+	file      string // what the API server itself has logged
 	keys      string // of the bridge's configuration
 	hidden    *hidden
 	bridgeDir string
@@ -53,44 +43,18 @@ type audited struct {
 
 func startAudited(t *testing.T, auditPolicy string) *audited {
 	t.Helper()
-	a := &audited{t: t, dir: t.TempDir(), bridgeDir: t.TempDir(), hidden: &hidden{t: t}}
-	write := func(name, text string) string {
-		path := filepath.Join(a.dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	authority, err := certs.New("audit")
+	dir := t.TempDir()
+	a := &audited{t: t, file: filepath.Join(dir, "audit.log"), bridgeDir: t.TempDir(), hidden: &hidden{t: t}}
+	intake, err := cluster.NewAuditIntake(dir, auditPolicy)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca := write("ca.crt", string(authority.PEM()))
-	clientCert, clientKey, err := authority.IssueFiles(t.TempDir(), certs.Options{Name: "kube-apiserver"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key, err := authority.IssueFiles(a.dir, certs.Options{Name: "bridge", Hosts: []string{"127.0.0.1"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
-	a.keys = fmt.Sprintf(
-		"audit: {listen: %q, certFile: %q, keyFile: %q, clientCAFile: %q, clientNames: [kube-apiserver]}\n",
-		address,
-		cert,
-		key,
-		ca,
-	)
-	policy := write("policy.yaml", auditPolicy)
-	webhook := write("webhook.yaml", fmt.Sprintf(auditWebhook, address, ca, clientCert, clientKey))
-	a.file = filepath.Join(a.dir, "audit.log")
+	a.keys = fmt.Sprintf("audit: {listen: %q, certFile: %q, keyFile: %q, clientCAFile: %q, clientNames: [%s]}\n",
+		intake.Address, intake.CertFile, intake.KeyFile, intake.CAFile, cluster.AuditClient)
 	a.cluster = cluster.ForTest(t, func(o *cluster.Options) {
-		o.APIServerFlags = []string{
-			"--audit-policy-file=" + policy, "--audit-webhook-config-file=" + webhook, "--audit-webhook-mode=batch",
-			"--audit-webhook-batch-max-wait=50ms", "--audit-webhook-batch-max-size=20", "--audit-webhook-initial-backoff=3s",
-			"--audit-webhook-batch-throttle-qps=100", "--audit-webhook-batch-throttle-burst=100", "--audit-log-path=" + a.file,
-		}
+		o.APIServerFlags = append(intake.Flags, "--audit-webhook-batch-max-wait=50ms", "--audit-webhook-batch-max-size=20",
+			"--audit-webhook-initial-backoff=3s", "--audit-webhook-batch-throttle-qps=100",
+			"--audit-webhook-batch-throttle-burst=100", "--audit-log-path="+a.file)
 	})
 	return a
 }
@@ -171,6 +135,9 @@ func (a *audited) logged() map[auditKey]bool {
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
 		all[keyOf(a.t, lines.Bytes())] = true
+		if bytes.Contains(lines.Bytes(), []byte(`"userAgent":"deltabridge/`)) { // no sink is sent changes
+			a.t.Errorf("the bridge has sent %s", lines.Bytes())
+		}
 		found = found || a.hidden.in(lines.Bytes())
 	}
 	if lines.Err() != nil || !found {
@@ -222,7 +189,8 @@ func (a *audited) judge(broker string, want map[auditKey]bool, got []received) {
 func TestEveryAuditEventArrives(t *testing.T) { // alone: it keeps the API server busy
 	a, js, k := startAudited(t, auditPolicy), startJetStream(t), kafka.ForTest(t)
 	a.hidden.value()
-	topic := "audit-" + itoa(os.Getpid())
+	cs := clientset(t, a.cluster)
+	topic := "audit-" + newNamespace(t, cs)
 	kafka.CreateTopic(t, k.Addr(), topic, 3, nil)
 	config := a.keys + fmt.Sprintf(`
 watch: [{resources: [configmaps], namespaces: [audited]}]
@@ -233,7 +201,6 @@ sinks:
   - {name: kafka, events: audit, kafka: {brokers: [%q], topic: %q}}
 `, js.url(), k.Addr(), topic)
 	b := startBridgeIn(t, a.bridgeDir, a.cluster.Kubeconfig(), config)
-	cs := clientset(t, a.cluster)
 	if _, err := cs.CoreV1().
 		Namespaces().
 		Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "audited"}},

@@ -3,15 +3,12 @@ package actor
 import (
 	"context"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -34,22 +31,12 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-const auditPolicy = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
+const auditPolicy = `omitStages: [RequestReceived]
 omitManagedFields: true
 rules:
   - {level: None, verbs: [get, list, watch]}
   - {level: RequestResponse, namespaces: [joined]}
   - {level: None}
-`
-
-const webhookConfig = `apiVersion: v1
-kind: Config
-current-context: intake
-contexts: [{name: intake, context: {cluster: intake, user: apiserver}}]
-clusters: [{name: intake, cluster: {server: "%s", certificate-authority: %q}}]
-users: [{name: apiserver, user: {token: secret}}]
 `
 
 // ignore is an audit.Observer.
@@ -62,36 +49,37 @@ func (ignore) Refused(audit.Reason)               {}
 func intake(t *testing.T) (*audit.Journal, []string) {
 	t.Helper()
 	dir := t.TempDir()
-	write := func(name, text string) string {
-		name = filepath.Join(dir, name)
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return name
+	a, err := cluster.NewAuditIntake(dir, auditPolicy)
+	if err != nil {
+		t.Fatal(err)
 	}
 	journal, err := audit.OpenJournal(audit.JournalOptions{Dir: filepath.Join(dir, "audit")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler, err := audit.NewHandler(audit.HandlerOptions{
-		Journal: journal, TokenFile: write("token", "secret"), Logger: slog.New(slog.DiscardHandler), Observer: ignore{},
+	log := slog.New(slog.DiscardHandler)
+	handler, err := audit.NewHandler(
+		audit.HandlerOptions{Journal: journal, Clients: true, Logger: log, Observer: ignore{}},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := audit.NewServer(audit.ServerOptions{
+		Address: a.Address, CertFile: a.CertFile, KeyFile: a.KeyFile, ClientCAFile: a.CAFile, Handler: handler, Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewTLSServer(handler)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx) }()
 	t.Cleanup(func() {
-		server.Close()
-		if err := journal.Close(); err != nil {
+		cancel()
+		if err := errors.Join(<-ended, journal.Close()); err != nil {
 			t.Error(err)
 		}
 	})
-	ca := write("ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	return journal, []string{
-		"--audit-policy-file=" + write("policy.yaml", auditPolicy), "--audit-webhook-mode=batch",
-		"--audit-webhook-config-file=" + write("webhook.yaml", fmt.Sprintf(webhookConfig, server.URL, ca)),
-		"--audit-webhook-batch-max-wait=200ms",
-	}
+	return journal, append(a.Flags, "--audit-webhook-batch-max-wait=200ms")
 }
 
 // joined gives a joiner what is watched and the journal, and collects its answers.
