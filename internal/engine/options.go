@@ -50,6 +50,9 @@ type Options struct {
 	// Journal contains the audit events for the sinks with Audit. It is nil if there is none. The caller closes it
 	// after Run.
 	Journal *audit.Journal
+	// AuditOnly means that the engine watches nothing, and delivers only the audit events of its replica, whoever leads.
+	// Its Store has no Log.
+	AuditOnly bool
 	// Linger, if it is not nil, lets the engine continue to deliver after the context of Run has ended, until Linger is
 	// closed or no event waits.
 	Linger <-chan struct{}
