@@ -72,10 +72,6 @@ func (c *Config) validateAudit(at *strictyaml.Section) {
 		at.Report("audit", "has no effect, because no sink is sent audit events; they would fill the disk",
 			"add events: audit to a sink, or remove audit")
 	}
-	if c.State.Log != nil {
-		at.Report("audit", "cannot be used together with state.log yet: audit events are only on the disk of the replica "+
-			"that has received them", "remove one of them")
-	}
 }
 
 func (a *Audit) validate(at *strictyaml.Section) {
