@@ -27,8 +27,9 @@ type Config struct {
 	Election Election `yaml:"election"`
 	// The HTTP server for metrics, health checks, the status and commands.
 	HTTP HTTP `yaml:"http"`
-	// Receives audit events from API servers: see docs/delivery.md#audit-events. It requires a sink with `events: audit`,
-	// and cannot be used together with `state.log`. It cannot change while the bridge runs.
+	// Receives audit events from API servers: see docs/delivery.md#audit-events. It requires a sink with `events: audit`.
+	// With `state.log`, every replica receives and delivers audit events. It cannot change while the bridge runs; with
+	// `state.log`, neither can sinks with `events: audit`.
 	Audit *Audit `yaml:"audit"`
 	// Additional metrics.
 	Metrics Metrics `yaml:"metrics"`

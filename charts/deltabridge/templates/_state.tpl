@@ -35,7 +35,9 @@ other with the headless Service.
 {{- $audit = append $audit . }}
 {{- end }}
 {{- end }}
+{{- if $audit }}
 {{- $_ := set $fixed "sinks" $audit }}
+{{- end }}
 {{- end }}
 {{- toYaml $fixed }}
 {{- end }}
