@@ -29,8 +29,8 @@ const (
 	recordTimeout = 2 * time.Second
 )
 
-// auditing accepts and delivers the audit events of one of several replicas, whoever leads. A nil *auditing is valid and
-// does nothing.
+// auditing accepts and delivers the audit events of one of several replicas, whoever leads. A nil *auditing is valid
+// and does nothing.
 type auditing struct {
 	*intake
 
@@ -69,6 +69,7 @@ func (b *bridge) openAuditing(lease config.Lease) (_ *auditing, err error) {
 	period := cfg.Election.LeaseDuration
 	kube := rest.CopyConfig(b.kube)
 	kube.UserAgent = "deltabridge/" + version
+	kube.NextProtos = []string{"http/1.1"} // after a timeout, the next request has another connection
 	register, err := journals.New(kube, lease.Namespace, assemble.AuditLease(lease), period/2)
 	if err != nil {
 		return nil, errors.Join(err, a.journal.Close(), a.store.Close())

@@ -26,8 +26,8 @@ func AuditLease(lease config.Lease) string { return lease.Name + "-audit" }
 // finishTimeout is the maximum time for what a replica that has delivered its audit events has in flight.
 const finishTimeout = 2 * time.Second
 
-// AuditOptions builds the parts of the engine that delivers the audit events of a replica, except its Store, Metrics and
-// Journal.
+// AuditOptions builds the parts of the engine that delivers the audit events of a replica, except its Store, Metrics
+// and Journal.
 func AuditOptions(cfg *config.Config, kube *rest.Config, version string, log *slog.Logger) (engine.Options, error) {
 	o, err := Options(cfg, kube, version, log)
 	o.Sinks = slices.DeleteFunc(o.Sinks, func(s engine.Sink) bool { return !s.Audit })

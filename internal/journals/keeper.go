@@ -64,7 +64,10 @@ func (k *Keeper) Begin(ctx context.Context) bool {
 		if err == nil {
 			return true
 		}
-		k.warn("cannot accept audit events yet, because it cannot be recorded that this replica has some, retrying", err)
+		k.failed.Do(func() {
+			k.Logger.Warn("cannot accept audit events yet, because it cannot be recorded that this replica has some, retrying",
+				"err", err)
+		})
 		select {
 		case <-ctx.Done():
 			return false
@@ -110,7 +113,7 @@ func (k *Keeper) Run(ctx context.Context) {
 		case <-ticker.C:
 		}
 		if err := k.step(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			k.warn("cannot renew the record of this replica's audit events, retrying", err)
+			k.failed.Do(func() { k.Logger.Warn("cannot renew the record of this replica's audit events, retrying", "err", err) })
 		}
 	}
 }
@@ -165,8 +168,4 @@ func (k *Keeper) End(ctx context.Context) {
 	if err != nil {
 		k.Logger.Warn("cannot record which audit events were delivered, so the leader may announce a loss", "err", err)
 	}
-}
-
-func (k *Keeper) warn(message string, err error) {
-	k.failed.Do(func() { k.Logger.Warn(message, "err", err) })
 }

@@ -136,12 +136,12 @@ func TestAuditEventsOfReplicas(t *testing.T) { // alone: it keeps the API server
 		"nats: {url: %q, stream: {name: STATE, create: true}}", logs.url()), fmt.Sprintf(`
 watch: [{resources: [configmaps], namespaces: [audited]}]
 sinks:
-  - {name: changes, nats: {url: %q, stream: {name: K8S, create: true, subjects: ["k8s.>"]}}}
+  - {name: changes, kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 1, replicationFactor: 1}}}
   - name: jetstream
     events: audit
     nats: {url: %q, subject: "audit.{cluster}.{group}.{resource}.{namespace}.{name}", stream: {name: AUDIT, create: true}}
   - {name: kafka, events: audit, kafka: {brokers: [%q], topic: %q}}
-`, logs.url(), js.url(), k.Addr(), topic))
+`, k.Addr(), topic+"-changes", js.url(), k.Addr(), topic))
 	leader := r.start()
 	leader.waitLeader()
 	standby := r.start()
