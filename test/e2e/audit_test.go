@@ -95,7 +95,9 @@ func startAudited(t *testing.T, address string) *audited {
 }
 
 // write writes objects, and secret values in every way. After each part except the last, it waits for writers.next.
-func (a *audited) write(ctx context.Context, cs kubernetes.Interface, w, rounds, parts int, next chan<- struct{}) error {
+func (a *audited) write(
+	ctx context.Context, cs kubernetes.Interface, w, rounds, parts int, next chan<- struct{},
+) error {
 	maps, secrets := cs.CoreV1().ConfigMaps("audited"), cs.CoreV1().Secrets("audited")
 	for n := range rounds {
 		name := fmt.Sprintf("w%d-%d", w, n)
