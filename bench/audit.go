@@ -31,7 +31,7 @@ func audit(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	intake, err := cluster.NewAuditIntake(dir, auditPolicy)
+	intake, err := cluster.NewAuditIntake(dir, auditPolicy, "")
 	if err != nil {
 		return err
 	}

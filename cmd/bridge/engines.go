@@ -39,7 +39,8 @@ func (b *bridge) runEngines(
 		}
 		taking.End(control.StepEngine)
 		taking = nil
-		t.readiness, t.pages, t.commands, t.status = e.Readiness, m.Handler(e.Readiness), e.Commands(), e.Status
+		t.readiness = b.auditing.readiness(e.Readiness)
+		t.pages, t.commands, t.status = m.Handler(t.readiness), e.Commands(), e.Status
 		b.server.serve(t)
 		return e, nil
 	}
@@ -62,6 +63,9 @@ func (b *bridge) newMetrics(t task) *metrics.Metrics {
 	}
 	if t.copy != nil {
 		m.Registry.MustRegister(t.copy)
+	}
+	if b.auditing != nil {
+		m.Part = b.auditing.metrics
 	}
 	return m
 }

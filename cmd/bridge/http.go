@@ -28,6 +28,7 @@ type frontend struct {
 	task     atomic.Pointer[task]
 	takeOver atomic.Pointer[control.Recorder] // the last one; nil if there was none
 	page     *page.Page                       // nil without http.ui
+	auditing atomic.Pointer[auditing]         // nil unless it accepts audit events as one of several replicas
 }
 
 // task is what the process does at the moment.
@@ -104,6 +105,7 @@ func (f *frontend) status() control.Status {
 	}
 	s.Configuration = f.reload.Status()
 	s.Replica = f.replica(t)
+	f.auditing.Load().note(&s)
 	s.Judge()
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
+	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -19,8 +20,7 @@ type intake struct {
 }
 
 // openIntake opens the journal and the listener, if the configuration has the key audit.
-func (b *bridge) openIntake(store *checkpoint.Store) (*intake, error) {
-	cfg := b.reload.InUse().Config
+func (b *bridge) openIntake(cfg *config.Config, store *checkpoint.Store) (*intake, error) {
 	if cfg.Audit == nil {
 		return nil, nil
 	}

@@ -48,7 +48,11 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 			return err
 		}
 		if cfg.State.Log != nil {
-			access.GrantLease(cmp.Or(cfg.Election.Lease.Namespace, names.Namespace), cfg.Election.Lease.Name)
+			namespace := cmp.Or(cfg.Election.Lease.Namespace, names.Namespace)
+			access.GrantLease(namespace, cfg.Election.Lease.Name)
+			if cfg.Audit != nil {
+				access.GrantAuditLease(namespace, assemble.AuditLease(cfg.Election.Lease))
+			}
 		}
 		switch {
 		case len(cfg.HTTP.Peers) > 0:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,9 +50,20 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if b.auditing, err = b.openAuditing(lease); err != nil {
+		return err
+	}
+	b.server.auditing.Store(b.auditing)
 	b.server.serve(b.standby(c, candidate))
+	return b.during(ctx, func(ctx context.Context) error {
+		return c.Run(ctx, b.terms(c, candidate, client))
+	})
+}
+
+// terms returns what a replica does when it leads.
+func (b *bridge) terms(c *replica.Copy, candidate *election.Candidate, client rest.Interface) replica.Terms {
 	var taking *control.Recorder // of the current term
-	return c.Run(ctx, replica.Terms{
+	return replica.Terms{
 		Elect: func(ctx context.Context, lead func(replica.Term)) error {
 			return candidate.Lead(ctx, func(t *election.Term) {
 				before := t.Before()
@@ -67,8 +79,11 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 				return &exitError{err, exitConfig}
 			}
 			taking.End(control.StepLog)
+			b.auditing.lead(true)
+			defer b.auditing.lead(false)
 			b.server.takeOver.Store(taking)
 			err := b.runEngines(ctx, task{role: control.Leader, copy: c}, taking, store, func(o *engine.Options) {
+				o.Sinks = slices.DeleteFunc(o.Sinks, func(s engine.Sink) bool { return s.Audit }) // see auditing
 				o.Leads, o.Linger, o.NotReady = rights.Leads, rights.Linger, c.NotReady
 				o.DetachedSince = c.DetachedSince
 			})
@@ -78,7 +93,7 @@ func (b *bridge) replicate(ctx context.Context) (err error) {
 			}
 			return err
 		},
-	})
+	}
 }
 
 // openCopy opens the checkpoint as a copy of the state log. name identifies this process.
@@ -139,7 +154,7 @@ func (b *bridge) standby(c *replica.Copy, candidate *election.Candidate) task {
 		}
 		return reasons, notes
 	}
-	t := task{role: control.Standby, copy: c, readiness: readiness}
-	t.pages = b.newMetrics(t).Handler(readiness)
+	t := task{role: control.Standby, copy: c, readiness: b.auditing.readiness(readiness)}
+	t.pages = b.newMetrics(t).Handler(t.readiness)
 	return t
 }

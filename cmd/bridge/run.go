@@ -173,9 +173,11 @@ type bridge struct {
 	reload *reload.Reloader // has the configuration in use
 	kube   *rest.Config
 	server *frontend
-	intake *intake   // nil without the key audit
-	out    io.Writer // if not nil, each acknowledged event is printed to it
-	log    *slog.Logger
+	intake *intake // nil without the key audit, and with a state log
+	// auditing accepts and delivers audit events if there is a state log. It is nil without the key audit.
+	auditing *auditing
+	out      io.Writer // if not nil, each acknowledged event is printed to it
+	log      *slog.Logger
 }
 
 // run runs engines until ctx ends.
@@ -204,7 +206,7 @@ func (b *bridge) runAlone(ctx context.Context, quarantined int64) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	if b.intake, err = b.openIntake(store); err != nil {
+	if b.intake, err = b.openIntake(b.cfg, store); err != nil {
 		return err
 	}
 	return b.intake.during(ctx, func(ctx context.Context) error {

@@ -9,6 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
@@ -18,6 +21,25 @@ import (
 
 // AuditDir returns the directory of the audit journal, if there are sinks that are sent audit events.
 func AuditDir(cfg *config.Config) string { return filepath.Join(cfg.State.Path, "audit") }
+
+// AuditState returns the directory of what a replica knows about audit events, beside the journal.
+func AuditState(cfg *config.Config) string { return filepath.Join(cfg.State.Path, "audit-state") }
+
+// AuditLease returns the name of the Lease with the records about the audit journals of all replicas.
+func AuditLease(lease config.Lease) string { return lease.Name + "-audit" }
+
+// finishTimeout is the maximum time for what a replica that has delivered its audit events has in flight.
+const finishTimeout = 2 * time.Second
+
+// AuditOptions builds the parts of the engine that delivers the audit events of a replica, except its Store, Metrics
+// and Journal.
+func AuditOptions(cfg *config.Config, kube *rest.Config, version string, log *slog.Logger) (engine.Options, error) {
+	o, err := Options(cfg, kube, version, log)
+	o.Sinks = slices.DeleteFunc(o.Sinks, func(s engine.Sink) bool { return !s.Audit })
+	o.AuditOnly, o.State, o.ShutdownTimeout = true, AuditState(cfg), min(finishTimeout, cfg.ShutdownTimeout)
+	o.Scopes, o.Watch, o.ManagedFields, o.KubernetesEvents, o.Enrichment = nil, "", false, false, engine.Enrichment{}
+	return o, err
+}
 
 // journalDir returns the directory of the audit journal. It has another name while audit events are only joined with
 // changes: what is left in it then need not be delivered.

@@ -95,13 +95,15 @@ func (c *Config) validateAudit(at *strictyaml.Section) {
 			"add events: audit or actor: true to a sink, or remove audit",
 		)
 	}
+	for i := range c.Sinks {
+		if c.State.Log != nil && c.Sinks[i].Actor {
+			at.Report(at.Entry("sinks", i)+".actor", "cannot be used together with state.log: the replica that leads has only "+
+				"the audit events that it has received itself", "remove one of them")
+		}
+	}
 	if at.Has("audit.actorWait") && !hasActor {
 		at.Report("audit.actorWait", "has no effect, because no sink has actor: true",
 			"remove it, or add actor: true to a sink")
-	}
-	if c.State.Log != nil {
-		at.Report("audit", "cannot be used together with state.log yet: audit events are only on the disk of the replica "+
-			"that has received them", "remove one of them")
 	}
 }
 

@@ -20,7 +20,11 @@ func ParseChanged(name string, data []byte, running *Config) (*Config, error) {
 	before, after := FixedValues(running), FixedValues(c)
 	for _, key := range slices.Sorted(maps.Keys(after)) {
 		if !reflect.DeepEqual(before[key], after[key]) {
-			at.Report(key, "cannot change while the bridge runs",
+			what := "cannot change while the bridge runs"
+			if key == "sinks" {
+				what = "with events: audit " + what + " with state.log"
+			}
+			at.Report(key, what,
 				"restart the bridge (in Kubernetes, replace its Pods), or restore the earlier value")
 		}
 	}
@@ -40,10 +44,24 @@ func FixedValues(c *Config) map[string]any {
 		"state.log":   c.State.Log,
 		"election":    c.Election,
 		"audit":       c.Audit,
+		"sinks":       c.fixedSinks(),
 		"http.listen": c.HTTP.Listen,
 		"http.ui":     c.HTTP.UI,
 		"log.format":  c.Log.Format,
 	}
+}
+
+// fixedSinks returns the sinks that cannot change: with a state log, those with audit events.
+func (c *Config) fixedSinks() (fixed []Sink) {
+	if c.State.Log == nil {
+		return nil
+	}
+	for n := range c.Sinks {
+		if c.Sinks[n].IsAudit() {
+			fixed = append(fixed, c.Sinks[n])
+		}
+	}
+	return fixed
 }
 
 // Same reports whether two configurations have the same values.

@@ -28,8 +28,8 @@ type Config struct {
 	// The HTTP server for metrics, health checks, the status and commands.
 	HTTP HTTP `yaml:"http"`
 	// Receives audit events from API servers: see docs/delivery.md#audit-events. It requires a sink with `events: audit` or
-	// `actor: true`,
-	// and cannot be used together with `state.log`. It cannot change while the bridge runs.
+	// `actor: true`. With `state.log`, every replica receives and delivers audit events, and `actor: true` is not
+	// possible. It cannot change while the bridge runs; with `state.log`, neither can sinks with `events: audit`.
 	Audit *Audit `yaml:"audit"`
 	// Additional metrics.
 	Metrics Metrics `yaml:"metrics"`

@@ -28,7 +28,7 @@ type Status struct {
 	Configuration Configuration `json:"configuration"`        // the configuration in use
 	Verdict       Verdict       `json:"verdict"`              // whether everything is delivered
 	Sources       []Source      `json:"sources,omitempty"`    // what is watched; absent on a standby
-	Sinks         []Sink        `json:"sinks,omitempty"`      // where events are sent; absent on a standby
+	Sinks         []Sink        `json:"sinks,omitempty"`      // where events are sent; on a standby, only sinks with `events: audit`
 	Checkpoint    *Checkpoint   `json:"checkpoint,omitempty"` // what a restart knows; absent on a standby
 }
 

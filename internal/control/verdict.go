@@ -52,12 +52,13 @@ func (s *Status) findings() (all []finding) {
 			{Failing, "The configuration is refused, so the bridge has not started: " + refused.Text, refused.Remedy},
 		}
 	case r.Role == Standby && r.Ready:
-		return []finding{{
+		return append(s.sinkFindings(), finding{
 			Unknown, "This replica is a standby that can take over; the leader knows whether everything is delivered",
 			"run `bridge status`, which asks all replicas",
-		}}
+		})
 	case r.Role == Standby:
-		return []finding{{Waiting, "This standby cannot take over: " + strings.Join(r.NotReady, "; "), ""}}
+		return append(s.sinkFindings(),
+			finding{Waiting, "This standby cannot take over: " + strings.Join(r.NotReady, "; "), ""})
 	}
 	if refused != nil {
 		all = append(all, finding{
@@ -68,17 +69,23 @@ func (s *Status) findings() (all []finding) {
 		p := s.Checkpoint.Problem
 		all = append(all, finding{Failing, upper(p.Text), p.Remedy})
 	}
-	for n := range s.Sinks {
-		if k := &s.Sinks[n]; k.Health != Healthy {
-			all = append(all, k.finding(s.At))
-		}
-	}
+	all = append(all, s.sinkFindings()...)
 	all = append(all, s.sourceFindings()...)
 	if len(all) == 0 && !r.Ready {
 		all = append(all, finding{
 			Waiting, "The bridge is not ready: " + strings.Join(r.NotReady, "; "),
 			"if this lasts, read the log, and run `bridge doctor`",
 		})
+	}
+	return all
+}
+
+// sinkFindings returns what is not in order with sinks. A standby has only those that are sent audit events.
+func (s *Status) sinkFindings() (all []finding) {
+	for n := range s.Sinks {
+		if k := &s.Sinks[n]; k.Health != Healthy {
+			all = append(all, k.finding(s.At))
+		}
 	}
 	return all
 }

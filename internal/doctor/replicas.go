@@ -33,7 +33,11 @@ func (e *examination) checkLease(ctx context.Context) {
 	}
 	target := lease.Namespace + "/" + lease.Name
 	var verbs, forbidden []string
-	for _, rule := range rbac.Lease(lease.Name) {
+	rules := rbac.Lease(lease.Name)
+	if e.cfg.Audit != nil {
+		rules = append(rules, rbac.AuditLease(assemble.AuditLease(lease))...)
+	}
+	for _, rule := range rules {
 		for _, verb := range rule.Verbs {
 			attributes := attributesOf(rule, verb)
 			attributes.Namespace = lease.Namespace

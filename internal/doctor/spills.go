@@ -14,21 +14,32 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/parked"
 )
 
-const orphanRemedy = "restore the sink with its old name until its events are delivered, " +
+const orphanRemedy = "restore the sink with its old name, and state.log as it was, until its events are delivered, " +
 	"or remove the file or directory, which loses these events"
 
 // OrphanedEvents returns an error and a remedy if the state directory contains spilled or parked events of a removed or
 // renamed sink, or audit events without a sink for them, which the bridge would never deliver. It ignores files that it
 // cannot read or that are in use.
 func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
-	entries, _ := os.ReadDir(cfg.State.Path)
-	removed := func(sink string) bool { // a name with a dot is that of a quarantined file
-		return !strings.Contains(sink, ".") &&
-			!slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == sink })
+	errs := append(orphanedIn(cfg.State.Path, cfg), orphanedIn(assemble.AuditState(cfg), cfg)...)
+	if events, _ := fifo.Peek(assemble.AuditDir(cfg)); events > 0 && cfg.Audit == nil {
+		errs = append(errs, fmt.Errorf("%s contains %d audit events, and no sink with events: audit is in the configuration",
+			assemble.AuditDir(cfg), events))
 	}
-	var errs []error
+	return orphanRemedy, errors.Join(errs...)
+}
+
+// orphanedIn is OrphanedEvents for a directory. With a state log, sinks with events: audit have one of their own.
+func orphanedIn(dir string, cfg *config.Config) (errs []error) {
+	entries, _ := os.ReadDir(dir)
+	removed := func(sink string) bool { // a name with a dot is that of a quarantined file
+		return !strings.Contains(sink, ".") && !slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool {
+			apart := cfg.State.Log != nil && s.IsAudit()
+			return s.Name == sink && apart == (dir == assemble.AuditState(cfg))
+		})
+	}
 	for _, entry := range entries {
-		path := filepath.Join(cfg.State.Path, entry.Name())
+		path := filepath.Join(dir, entry.Name())
 		name, isDatabase := strings.CutSuffix(entry.Name(), ".db")
 		kind, sink, _ := strings.Cut(name, "-")
 		var events int64
@@ -37,7 +48,7 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 		case kind == "spill" && removed(sink):
 			events, _ = fifo.Peek(path)
 		case kind == "parked" && isDatabase && removed(sink):
-			queues, _ := parked.Read(cfg.State.Path, sink)
+			queues, _ := parked.Read(dir, sink)
 			var destinations []string
 			for _, q := range queues {
 				events += int64(q.Events)
@@ -46,15 +57,11 @@ func OrphanedEvents(cfg *config.Config) (remedy string, err error) {
 			of = " of " + strings.Join(destinations, ", ")
 		}
 		if events > 0 {
-			errs = append(errs, fmt.Errorf("%s contains %d events%s for sink %s, which is not in the configuration",
-				path, events, of, sink))
+			errs = append(errs, fmt.Errorf("%s contains %d events%s for sink %s, which is not in the configuration, or has its "+
+				"events elsewhere with this state.log", path, events, of, sink))
 		}
 	}
-	if events, _ := fifo.Peek(assemble.AuditDir(cfg)); events > 0 && cfg.Audit == nil {
-		errs = append(errs, fmt.Errorf("%s contains %d audit events, and no sink with events: audit is in the configuration",
-			assemble.AuditDir(cfg), events))
-	}
-	return orphanRemedy, errors.Join(errs...)
+	return errs
 }
 
 // spillBytes returns the size of a sink's spill on disk.

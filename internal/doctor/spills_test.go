@@ -15,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/parked"
+	"github.com/deltabridge/deltabridge/test/observe"
 )
 
 // What is on disk for a sink that is renamed or removed is named, with the number of events; an empty file of one is
@@ -131,5 +132,18 @@ func TestOrphanedAuditEvents(t *testing.T) {
 	cfg.Audit, cfg.Sinks[0].Events = &config.Audit{}, config.EventsAudit
 	if _, err := OrphanedEvents(cfg); err != nil {
 		t.Errorf("with a sink: %v", err)
+	}
+	dir := filepath.Join(cfg.State.Path, "audit-state") // of the replicas
+	observe.Must(t, os.Mkdir(dir, 0o700))
+	store, err := parked.Open(parked.Options{Dir: dir, Sink: cfg.Sinks[0].Name})
+	observe.Must(t, err)
+	parking := []parked.Parking{{Destination: "k8s.pods", Message: &event.Message{Type: event.Audit, ID: "1"}}}
+	observe.Must(t, errors.Join(store.Park(parking), store.Close()))
+	if _, err := OrphanedEvents(cfg); err == nil || !strings.Contains(err.Error(), "audit-state") {
+		t.Errorf("without a state log: %v", err)
+	}
+	cfg.State.Log = &config.StateLog{}
+	if _, err := OrphanedEvents(cfg); err != nil {
+		t.Errorf("with a state log: %v", err)
 	}
 }

@@ -37,10 +37,12 @@ type auditReader struct {
 	journal *audit.Journal
 	filter  *filter.AuditFilter
 	metrics *metrics.Resource
+	reading context.Context //nolint:containedctx // Engine.reading
 }
 
 // newAuditReader returns the reader of a pipeline whose sink is sent audit events.
-func newAuditReader(p *pipeline, journal *audit.Journal) (*auditReader, error) {
+func (e *Engine) newAuditReader(p *pipeline) (*auditReader, error) {
+	journal := e.options.Journal
 	rules, mistakes := filter.CompileAudit(p.Rules, filter.Options{
 		Logger: p.log, OnError: func(int, error) { p.metrics.FilterErrors.Inc() },
 	})
@@ -48,7 +50,7 @@ func newAuditReader(p *pipeline, journal *audit.Journal) (*auditReader, error) {
 		return nil, mistakes[0]
 	}
 	r := &auditReader{
-		p: p, journal: journal, filter: rules,
+		p: p, journal: journal, filter: rules, reading: e.reading,
 		metrics: p.metrics.Resource(event.AuditResource().GroupResource()),
 	}
 	r.auditBooks = auditBooks{

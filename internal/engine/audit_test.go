@@ -87,6 +87,8 @@ type auditBridge struct {
 	// maxBytes is the limit of the journal; 0 if there is none.
 	maxBytes int64
 	n        int // number of events that were appended
+	// replica is set for one of several replicas (Options.AuditOnly).
+	replica bool
 }
 
 func newAuditBridge(t *testing.T, names ...string) *auditBridge {
@@ -131,7 +133,7 @@ func (b *auditBridge) start(kept *Kept) {
 		},
 		Logger:  slog.New(slog.DiscardHandler),
 		Journal: b.journal,
-		Kept:    kept,
+		Kept:    kept, AuditOnly: b.replica,
 	}
 	for name, d := range b.sinks {
 		o.Sinks = append(o.Sinks, Sink{

@@ -21,6 +21,8 @@ type auditBooks struct {
 	maxBytes  int64
 	progress  chan struct{} // contains an element after an event was settled
 
+	announcements announcements
+
 	mu    sync.Mutex // guards the following fields
 	open  []pushed   // in the order of their numbers, beginning with one that is not settled
 	bytes int64      // of the events in open
@@ -74,6 +76,10 @@ func (b *auditBooks) skip(number uint64) {
 
 // Settle implements books. A message that another engine has pushed may not be in flight here.
 func (b *auditBooks) Settle(_ string, m *event.Message) {
+	if m.Origin.Seq&announced != 0 {
+		b.announcements.settle(m.Origin.Seq)
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := slices.IndexFunc(b.open, func(f pushed) bool { return f.number+1 == m.Origin.Seq && !f.settled })

@@ -17,7 +17,7 @@ import (
 type stateCollector struct {
 	pipelines []*pipeline
 	informers func() []informer.Status
-	tracker   *tracker.Tracker
+	tracker   *tracker.Tracker // nil if another engine of the process has the metrics of the checkpoint
 	fuses     func(now time.Time) map[string]*control.Fuse
 }
 
@@ -66,6 +66,9 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 			"selector":          s.Selector,
 		}
 		rows{ch, labels}.collectInformer(s)
+	}
+	if c.tracker == nil {
+		return
 	}
 	for source, sinks := range c.tracker.Lags() {
 		delete(sinks, eventCounts)

@@ -74,7 +74,11 @@ func New(o Options) (*Engine, error) {
 	for _, p := range e.pipelines {
 		p.user.Store(p)
 	}
-	e.metrics.ReadState(&stateCollector{e.pipelines, e.set.Statuses, e.tracker, e.fuses})
+	state := &stateCollector{e.pipelines, e.set.Statuses, e.tracker, e.fuses}
+	if o.AuditOnly {
+		state.tracker = nil
+	}
+	e.metrics.ReadState(state)
 	return e, nil
 }
 
@@ -181,6 +185,9 @@ func (e *Engine) Readiness() (reasons, notes []string) {
 		if err := e.options.NotReady(); err != nil {
 			reasons = append(reasons, err.Error())
 		}
+	}
+	if e.options.AuditOnly {
+		return reasons, notes
 	}
 	return append(reasons, e.set.NotReady()...), notes
 }
@@ -305,6 +312,14 @@ func (e *Engine) read() error {
 	case err != nil:
 		e.stopReading()
 		return err
+	}
+	if e.options.AuditOnly {
+		for _, p := range e.pipelines {
+			group.Go(func() { e.resyncs.follow(p, func() bool { return true }) })
+			group.Go(func() { p.announceLost(e.reading) })
+		}
+		<-e.reading.Done()
+		return nil
 	}
 	group.Go(e.awaitReady)
 	group.Go(e.awaitChanges)

@@ -52,6 +52,9 @@ type Options struct {
 	Journal *audit.Journal
 	// ActorWait is how long the changes for the sinks with Actor wait for their audit events. 0: DefaultActorWait.
 	ActorWait time.Duration
+	// AuditOnly means that the engine watches nothing, and delivers only the audit events of its replica, whoever leads.
+	// Its Store has no Log.
+	AuditOnly bool
 	// Linger, if it is not nil, lets the engine continue to deliver after the context of Run has ended, until Linger is
 	// closed or no event waits.
 	Linger <-chan struct{}

@@ -57,6 +57,7 @@ type pipeline struct {
 	progress  progress
 	audit     *auditReader // nil unless the sink is sent audit events
 	lines     lines
+	anywhere  bool // the sink runs in every replica: Options.AuditOnly
 
 	// clusterUID and epoch are copied to the messages that listeners encode. They are set before the first listener
 	// exists.
@@ -87,6 +88,7 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		attached:  map[string]*listener{},
 		lines:     newLines(),
 		run:       randomName() + "-",
+		anywhere:  e.options.AuditOnly,
 		progress:  progress{every: s.Progress, sources: e.progressSources, positions: map[string]position{}},
 	}
 	if !p.adopt(e.options.Kept) {
@@ -106,7 +108,7 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 	}
 	if s.Audit {
-		if p.audit, err = newAuditReader(p, e.options.Journal); err != nil {
+		if p.audit, err = e.newAuditReader(p); err != nil {
 			return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 		}
 		p.books = &p.audit.auditBooks
@@ -119,10 +121,12 @@ func randomName() string { return strings.ToLower(rand.Text()[:8]) }
 // owner returns the owner of a cluster's name, for the sink.
 func (p *pipeline) owner(cluster string) sinks.Owner {
 	t, state := p.user.Load().tracker, sinks.StateFile
-	if p.store.HasLog() {
+	if p.store.HasLog() || p.anywhere {
 		state = sinks.StateLog
 	}
-	return sinks.Owner{Cluster: cluster, UID: t.KnownUID(), State: state, New: t.Destination(p.Name) == ""}
+	// Audit events do not depend on what an earlier bridge has sent.
+	isNew := !p.anywhere && t.Destination(p.Name) == ""
+	return sinks.Owner{Cluster: cluster, UID: t.KnownUID(), State: state, New: isNew}
 }
 
 // open opens the pipeline's files and creates its queue and drain.

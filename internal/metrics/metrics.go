@@ -22,6 +22,8 @@ const Namespace = "deltabridge"
 type Metrics struct {
 	// Registry contains all metrics.
 	Registry *prometheus.Registry
+	// Part contains further metrics that Handler serves. It may be nil.
+	Part *Metrics
 
 	// started is the start time of this process. The queue gauges do not count events that are older than this time: a
 	// previous process wrote such events to the spill.
@@ -61,11 +63,17 @@ var delayBuckets = []float64{
 // New returns a Metrics with a new registry. It registers the metric build_info, whose labels are version and commit,
 // and the metrics of the Go runtime and of the process.
 func New(version, commit string) *Metrics {
-	m := &Metrics{Registry: prometheus.NewRegistry(), started: time.Now()}
+	m := NewPart()
 	build := factory{m.Registry, prometheus.Labels{"version": version, "commit": commit}}
 	build.gauge("build_info", "Always 1; the labels describe the build.").Set(1)
-	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		&m.state)
+	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// NewPart returns a Metrics with a new registry, without the metrics of the build and of the process, for Metrics.Part.
+func NewPart() *Metrics {
+	m := &Metrics{Registry: prometheus.NewRegistry(), started: time.Now()}
+	m.Registry.MustRegister(&m.state)
 	return m
 }
 

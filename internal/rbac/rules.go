@@ -291,6 +291,20 @@ func Lease(name string) []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{own, create}
 }
 
+// GrantAuditLease adds the rules for the Lease with the records about audit journals.
+func (a *Access) GrantAuditLease(namespace, name string) {
+	a.Namespaces[namespace] = append(a.Namespaces[namespace], AuditLease(name)...)
+}
+
+// AuditLease returns the rules for the Lease with the records about audit journals (internal/journals), beside those of
+// Lease, which let the bridge create it.
+func AuditLease(name string) []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{
+		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{name},
+		Verbs: []string{"get", "patch"},
+	}}
+}
+
 // GrantReviews adds the rules with which the bridge examines the tokens of viewers of its page.
 func (a *Access) GrantReviews() { a.Cluster = append(a.Cluster, reviews()...) }
 

@@ -85,7 +85,7 @@ func startIntake(t *testing.T, dir, address string) (kill func()) {
 // TestAPIServer: the journal has each write that a real API server has committed, although the intake is killed twice.
 func TestAPIServer(t *testing.T) {
 	dir := t.TempDir()
-	a, err := cluster.NewAuditIntake(dir, auditPolicy)
+	a, err := cluster.NewAuditIntake(dir, auditPolicy, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,6 +89,10 @@ func TestAuditEndpoint(t *testing.T) {
 			map[string]any{"container": other, "b/a-audit": other, "address": "", "policy": other},
 		},
 		{
+			[]string{"--values", withLog, "--set", noVolume + ",replicas=2," + withAudit},
+			map[string]any{"container": port, "streams/deltabridge-audit": port, "address": "", "policy": port},
+		},
+		{
 			[]string{"--values", chartDir + "/examples/audit.yaml"},
 			map[string]any{
 				"container": port, "streams/deltabridge-audit": port, "address": "10.96.0.50", "policy": port, "from": "10.0.0.0/29",

@@ -96,6 +96,8 @@ func TestRBACForReplicas(t *testing.T) {
 		for _, election := range []string{"", "election: {lease: {name: mine, namespace: other}}\n"} {
 			sameRights(t, watch, "{name: a, stdout: {}}", log+election, nil)
 			sameRights(t, watch, "{name: a, stdout: {}}", log+election+"http: {peers: [\"a:8080\"]}\n", nil)
+			sameRights(t, watch, "{name: a, events: audit, stdout: {}}", log+election+
+				"audit: {listen: \"127.0.0.1:1\", tokenFile: /token}\n", nil)
 		}
 	}
 }

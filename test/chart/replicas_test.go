@@ -148,9 +148,7 @@ func TestReplicasRefused(t *testing.T) {
 		{[]string{"--values", withLog, "--set", "replicas=2"}, "a volume is for one Pod"},
 		{[]string{"--values", withLog, "--set", "config.redactionKeyFile="}, "create secret generic deltabridge-redaction"},
 		{[]string{"--values", withLog, "--set", "replicas=0"}, "/replicas"},
-		{[]string{"--values", withLog, "--set", withAudit}, "config.audit requires replicas: 1"},
-		{[]string{"--set", withAudit + ",replicas=2"}, "config.audit requires replicas: 1"},
-		{[]string{"--set", withAudit + ",persistence.enabled=false"}, "config.audit requires replicas: 1"},
+		{[]string{"--set", withAudit + ",persistence.enabled=false"}, "config.state.log is required"},
 	} {
 		_, _, err := command(t, tools.helm, append([]string{"template", "x", chartDir, "--values", minimal}, tt.values...)...)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {

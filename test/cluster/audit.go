@@ -18,7 +18,7 @@ const AuditClient = "kube-apiserver"
 // AuditIntake is what an API server and a receiver of its audit events need to
 // find and to trust each other. The caller starts the receiver.
 type AuditIntake struct {
-	Address string // 127.0.0.1 and a free port
+	Address string // to which the API server sends
 	// CertFile and KeyFile are the receiver's. CAFile has the authority that has
 	// signed its certificate, and that of the API server.
 	CertFile, KeyFile, CAFile string
@@ -30,14 +30,17 @@ type AuditIntake struct {
 }
 
 // NewAuditIntake writes the files of an AuditIntake into dir. policy is what the
-// audit policy contains besides kind and apiVersion.
-func NewAuditIntake(dir, policy string) (*AuditIntake, error) {
-	a := &AuditIntake{CAFile: filepath.Join(dir, "audit-ca.crt")}
-	port, err := FreePort()
-	if err != nil {
-		return nil, err
+// audit policy contains besides kind and apiVersion. If the address is empty, it
+// is 127.0.0.1 and a free port.
+func NewAuditIntake(dir, policy, address string) (*AuditIntake, error) {
+	a := &AuditIntake{Address: address, CAFile: filepath.Join(dir, "audit-ca.crt")}
+	if address == "" {
+		port, err := FreePort()
+		if err != nil {
+			return nil, err
+		}
+		a.Address = fmt.Sprintf("127.0.0.1:%d", port)
 	}
-	a.Address = fmt.Sprintf("127.0.0.1:%d", port)
 	authority, err := certs.New("audit")
 	if err != nil {
 		return nil, err

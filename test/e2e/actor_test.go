@@ -26,9 +26,9 @@ import (
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
-// writers is what ten users did. The user agent of each request is <user>-<number>, and what a request writes has it in
+// actorUsers is what ten users did. The user agent of each request is <user>-<number>, and what a request writes has it in
 // an annotation.
-type writers struct {
+type actorUsers struct {
 	t       *testing.T
 	audited *audited
 	written atomic.Int64 // successful writes, not all of which change something
@@ -40,7 +40,7 @@ type writers struct {
 
 // writer is a user with a service account.
 type writer struct {
-	*writers
+	*actorUsers
 
 	client *kubernetes.Clientset
 	user   string
@@ -48,7 +48,7 @@ type writer struct {
 	id     string
 }
 
-func (w *writers) user(cs kubernetes.Interface, name string) *writer {
+func (w *actorUsers) user(cs kubernetes.Interface, name string) *writer {
 	w.t.Helper()
 	accounts := cs.CoreV1().ServiceAccounts("audited")
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -65,7 +65,7 @@ func (w *writers) user(cs kubernetes.Interface, name string) *writer {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return &writer{writers: w, client: client, user: name}
+	return &writer{actorUsers: w, client: client, user: name}
 }
 
 // send sends a request about ConfigMaps, and returns the response, or nil if it has failed because of the object.
@@ -176,7 +176,7 @@ func (w *writer) step() {
 type shares map[string]map[string]int
 
 // judge checks what a broker has.
-func (w *writers) judge(broker, level string, got []received) {
+func (w *actorUsers) judge(broker, level string, got []received) {
 	w.t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -216,7 +216,7 @@ func (w *writers) judge(broker, level string, got []received) {
 }
 
 // check checks who made a change.
-func (w *writers) check(broker string, r received, counts shares) {
+func (w *actorUsers) check(broker string, r received, counts shares) {
 	type meta struct {
 		Metadata metav1.ObjectMeta
 	}
@@ -297,11 +297,11 @@ func nothingWaits(b *bridge) {
 }
 
 func whoMadeEachChange(t *testing.T, level string) {
-	a := startAudited(t, strings.Replace(auditPolicy, "level: RequestResponse", "level: "+level, 1))
+	a := startAudited(t, strings.Replace(auditPolicy, "level: RequestResponse", "level: "+level, 1), "")
 	js, k := startJetStream(t), kafka.ForTest(t)
 	topic := "actors-" + strings.ToLower(level) + itoa(os.Getpid())
 	kafka.CreateTopic(t, k.Addr(), topic, 3, nil)
-	config := strings.Replace(a.keys, "audit: {", "audit: {actorWait: 3s, ", 1) + fmt.Sprintf(`
+	config := strings.Replace(fmt.Sprintf(a.keys, a.address), "audit: {", "audit: {actorWait: 3s, ", 1) + fmt.Sprintf(`
 watch: [{resources: [configmaps], namespaces: [audited]}]
 sinks:
   - name: jetstream
@@ -323,7 +323,7 @@ sinks:
 	if _, err := cs.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	w := &writers{t: t, audited: a, ids: map[string]bool{}, deletes: map[string]map[string]bool{}}
+	w := &actorUsers{t: t, audited: a, ids: map[string]bool{}, deletes: map[string]map[string]bool{}}
 	var users []*writer
 	for n := range 10 {
 		users = append(users, w.user(cs, fmt.Sprint("user", n)))

@@ -36,21 +36,25 @@ type audited struct {
 	t         *testing.T
 	cluster   *cluster.Cluster
 	file      string // what the API server itself has logged
-	keys      string // of the bridge's configuration
+	keys      string // of the bridge's configuration, with a verb for the address
+	address   string // to which the API server sends
 	hidden    *hidden
 	bridgeDir string
 }
 
-func startAudited(t *testing.T, auditPolicy string) *audited {
+// startAudited starts an API server that sends its audit events to an address. If it is empty, nothing listens there
+// yet.
+func startAudited(t *testing.T, auditPolicy, address string) *audited {
 	t.Helper()
 	dir := t.TempDir()
 	a := &audited{t: t, file: filepath.Join(dir, "audit.log"), bridgeDir: t.TempDir(), hidden: &hidden{t: t}}
-	intake, err := cluster.NewAuditIntake(dir, auditPolicy)
+	intake, err := cluster.NewAuditIntake(dir, auditPolicy, address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.keys = fmt.Sprintf("audit: {listen: %q, certFile: %q, keyFile: %q, clientCAFile: %q, clientNames: [%s]}\n",
-		intake.Address, intake.CertFile, intake.KeyFile, intake.CAFile, cluster.AuditClient)
+	a.address = intake.Address
+	a.keys = fmt.Sprintf("audit: {listen: %%q, certFile: %q, keyFile: %q, clientCAFile: %q, clientNames: [%s]}\n",
+		intake.CertFile, intake.KeyFile, intake.CAFile, cluster.AuditClient)
 	a.cluster = cluster.ForTest(t, func(o *cluster.Options) {
 		o.APIServerFlags = append(intake.Flags, "--audit-webhook-batch-max-wait=50ms", "--audit-webhook-batch-max-size=20",
 			"--audit-webhook-initial-backoff=3s", "--audit-webhook-batch-throttle-qps=100",
@@ -59,8 +63,10 @@ func startAudited(t *testing.T, auditPolicy string) *audited {
 	return a
 }
 
-// write writes objects, and secret values in every way. It reports each third.
-func (a *audited) write(ctx context.Context, cs kubernetes.Interface, w, rounds int, third chan<- struct{}) error {
+// write writes objects, and secret values in every way. After each part except the last, it waits for writers.next.
+func (a *audited) write(
+	ctx context.Context, cs kubernetes.Interface, w, rounds, parts int, next chan<- struct{},
+) error {
 	maps, secrets := cs.CoreV1().ConfigMaps("audited"), cs.CoreV1().Secrets("audited")
 	for n := range rounds {
 		name := fmt.Sprintf("w%d-%d", w, n)
@@ -104,11 +110,67 @@ func (a *audited) write(ctx context.Context, cs kubernetes.Interface, w, rounds 
 		if err != nil {
 			return err
 		}
-		if (n+1)%(rounds/3) == 0 && n < rounds/3*2 {
-			third <- struct{}{}
+		if (n+1)%(rounds/parts) == 0 && n < rounds/parts*(parts-1) {
+			select {
+			case next <- struct{}{}:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		}
 	}
 	return nil
+}
+
+// writers write objects at the same time.
+type writers struct {
+	t     *testing.T
+	group *errgroup.Group
+	ctx   context.Context //nolint:containedctx // of the group
+	parts chan struct{}
+}
+
+const writerCount = 3
+
+// startWriters creates the namespace and a token, and starts writers. They write in parts.
+func (a *audited) startWriters(rounds, parts int) *writers {
+	a.t.Helper()
+	cs := clientset(a.t, a.cluster)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "audited"}}
+	if _, err := cs.CoreV1().Namespaces().Create(a.t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		a.t.Fatal(err)
+	}
+	a.token(cs)
+	w := &writers{t: a.t, parts: make(chan struct{})}
+	w.group, w.ctx = errgroup.WithContext(a.t.Context())
+	for n := range writerCount {
+		w.group.Go(func() error { return a.write(w.ctx, cs, n, rounds, parts, w.parts) })
+	}
+	return w
+}
+
+// next waits until all writers have written another part, and lets them write the next one.
+func (w *writers) next() {
+	w.t.Helper()
+	for range writerCount {
+		select {
+		case <-w.parts:
+		case <-w.ctx.Done():
+			w.t.Fatal(w.group.Wait())
+		}
+	}
+}
+
+// wait waits until all writers have written everything.
+func (w *writers) wait() {
+	w.t.Helper()
+	if err := w.group.Wait(); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
 }
 
 // auditKey identifies an audit event.
@@ -187,12 +249,12 @@ func (a *audited) judge(broker string, want map[auditKey]bool, got []received) {
 // Every audit event that the API server itself logs is in both destinations, without secret values, although the bridge
 // is killed twice, and JetStream is away for a while.
 func TestEveryAuditEventArrives(t *testing.T) { // alone: it keeps the API server busy
-	a, js, k := startAudited(t, auditPolicy), startJetStream(t), kafka.ForTest(t)
+	a, js, k := startAudited(t, auditPolicy, ""), startJetStream(t), kafka.ForTest(t)
 	a.hidden.value()
 	cs := clientset(t, a.cluster)
 	topic := "audit-" + newNamespace(t, cs)
 	kafka.CreateTopic(t, k.Addr(), topic, 3, nil)
-	config := a.keys + fmt.Sprintf(`
+	config := fmt.Sprintf(a.keys, a.address) + fmt.Sprintf(`
 watch: [{resources: [configmaps], namespaces: [audited]}]
 sinks:
   - name: jetstream
@@ -201,37 +263,17 @@ sinks:
   - {name: kafka, events: audit, kafka: {brokers: [%q], topic: %q}}
 `, js.url(), k.Addr(), topic)
 	b := startBridgeIn(t, a.bridgeDir, a.cluster.Kubeconfig(), config)
-	if _, err := cs.CoreV1().
-		Namespaces().
-		Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "audited"}},
-			metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	b.waitReady()
-	a.token(cs)
-	const writers = 3
-	group, ctx := errgroup.WithContext(t.Context())
-	third := make(chan struct{}, 2*writers)
-	for w := range writers {
-		group.Go(func() error { return a.write(ctx, cs, w, scale.Of(150, 1500), third) })
-	}
+	w := a.startWriters(scale.Of(150, 1500), 3)
 	for n := range 2 {
-		for range writers {
-			select {
-			case <-third:
-			case <-ctx.Done():
-				t.Fatal(group.Wait())
-			}
-		}
+		w.next()
 		b.kill()
 		if n == 0 {
 			js.stop()
 		}
 		b = startBridgeIn(t, a.bridgeDir, a.cluster.Kubeconfig(), config)
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	w.wait()
 	eventually(t, time.Minute, func() error {
 		if n := b.metric("deltabridge_audit_journal_events"); n < 10 {
 			return fmt.Errorf("only %v events wait in the journal while JetStream is away", n)

@@ -220,6 +220,9 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- $rules := get $all $lease.namespace | default list }}
 {{- $rules = append $rules (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" (list $lease.name) "verbs" (list "get" "update" "watch")) }}
 {{- $rules = append $rules (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "verbs" (list "create")) }}
+{{- if $.Values.config.audit }}
+{{- $rules = append $rules (dict "apiGroups" (list "coordination.k8s.io") "resources" (list "leases") "resourceNames" (list (printf "%s-audit" $lease.name)) "verbs" (list "get" "patch")) }}
+{{- end }}
 {{- $_ := set $all $lease.namespace $rules }}
 {{- end }}
 {{- toJson $all }}

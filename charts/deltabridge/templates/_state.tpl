@@ -28,6 +28,17 @@ other with the headless Service.
 {{- $fixed := pick $config "cluster" "kubeconfig" "state" "election" "audit" }}
 {{- $_ := set $fixed "http" (pick ($config.http | default dict) "listen" "ui") }}
 {{- $_ := set $fixed "log" (pick ($config.log | default dict) "format") }}
+{{- if include "deltabridge.hasLog" . }}
+{{- $audit := list }}
+{{- range include "deltabridge.sinks" . | fromJsonArray }}
+{{- if eq (.events | default "") "audit" }}
+{{- $audit = append $audit . }}
+{{- end }}
+{{- end }}
+{{- if $audit }}
+{{- $_ := set $fixed "sinks" $audit }}
+{{- end }}
+{{- end }}
 {{- toYaml $fixed }}
 {{- end }}
 
@@ -39,9 +50,6 @@ other with the headless Service.
 {{/* Fails if the replicas and the place of the state do not fit. */}}
 {{- define "deltabridge.validateState" -}}
 {{- $log := include "deltabridge.hasLog" . }}
-{{- if and .Values.config.audit (or $log (gt (int .Values.replicas) 1) (not .Values.persistence.enabled)) }}
-{{- fail "config.audit requires replicas: 1, persistence.enabled: true and no config.state.log yet, because audit events are only on the volume of the Pod that has received them (change these values, or remove config.audit)" }}
-{{- end }}
 {{- $first := "set config.state.log, persistence.enabled: true and replicas: 1, upgrade, and wait until the Pod is ready" }}
 {{- if not .Values.persistence.enabled }}
 {{- if not $log }}

@@ -49,7 +49,7 @@ func (ignore) Refused(audit.Reason)               {}
 func intake(t *testing.T) (*audit.Journal, []string) {
 	t.Helper()
 	dir := t.TempDir()
-	a, err := cluster.NewAuditIntake(dir, auditPolicy)
+	a, err := cluster.NewAuditIntake(dir, auditPolicy, "")
 	if err != nil {
 		t.Fatal(err)
 	}
