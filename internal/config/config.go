@@ -27,8 +27,9 @@ type Config struct {
 	Election Election `yaml:"election"`
 	// The HTTP server for metrics, health checks, the status and commands.
 	HTTP HTTP `yaml:"http"`
-	// Receives audit events from API servers: see docs/delivery.md#audit-events. It requires a sink with `events: audit`,
-	// and cannot be used together with `state.log`. It cannot change while the bridge runs.
+	// Receives audit events from API servers, or reads them from files, a topic or a stream: see
+	// docs/delivery.md#audit-events. It requires a sink with `events: audit`, and cannot be used together with `state.log`.
+	// It cannot change while the bridge runs.
 	Audit *Audit `yaml:"audit"`
 	// Additional metrics.
 	Metrics Metrics `yaml:"metrics"`
@@ -223,6 +224,15 @@ func (c *Config) fill(has func(key string) bool) {
 		}
 		if l.Kafka != nil {
 			l.Kafka.ClientID = cmp.Or(l.Kafka.ClientID, client)
+		}
+	}
+	if a := c.Audit; a != nil {
+		client := "deltabridge-" + c.Cluster + "-audit"
+		if a.NATS != nil {
+			a.NATS.ConnectionName = cmp.Or(a.NATS.ConnectionName, client)
+		}
+		if a.Kafka != nil {
+			a.Kafka.ClientID = cmp.Or(a.Kafka.ClientID, client)
 		}
 	}
 	for i := range c.Sinks {

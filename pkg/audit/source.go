@@ -65,6 +65,21 @@ func (b *Batch) Add(events [][]byte, lost *Loss) {
 	}
 }
 
+// AddMessage adds what a message of a topic contains. kind is the type of the CloudEvent in binary mode, if it is one.
+// If the message has no audit event, that is a loss: what says which messages these are.
+func (b *Batch) AddMessage(kind string, value []byte, what string) {
+	if kind == cloudEventGap {
+		b.Add(nil, parseGap(value))
+		return
+	}
+	events, lost, err := ParseValue(value)
+	if err != nil {
+		b.Lose(1, fmt.Sprintf("%s cannot be read: %v", what, err))
+		return
+	}
+	b.Add(events, lost)
+}
+
 // Lose notes that events are missing at this place: how many, or 0 if that is not known, and why. Equal losses that
 // follow each other become one.
 func (b *Batch) Lose(events int64, why string) {

@@ -73,15 +73,20 @@ func parseCloudEvent(value []byte) (events [][]byte, lost *Loss, err error) {
 	data := jsonscan.Member(value, "data")
 	switch kind := string(jsonscan.Text(jsonscan.Member(value, "type"))); {
 	case kind == cloudEventGap:
-		lost = new(Loss)
-		if json.Unmarshal(data, lost) != nil || lost.Message == "" {
-			lost.Message = "the bridge that has sent the audit events has announced a gap"
-		}
-		return nil, lost, nil
+		return nil, parseGap(data), nil
 	case kind != cloudEventAudit:
 		return nil, nil, errors.New("a CloudEvent, but not of the type " + cloudEventAudit)
 	case len(data) == 0 || data[0] != '{' || len(jsonscan.Member(data, "specversion")) > 0:
 		return nil, nil, errors.New("a CloudEvent without an audit event in its data")
 	}
 	return ParseValue(data)
+}
+
+// parseGap returns the loss that the data of a gap event announces.
+func parseGap(data []byte) *Loss {
+	lost := new(Loss)
+	if json.Unmarshal(data, lost) != nil || lost.Message == "" {
+		lost.Message = "the bridge that has sent the audit events has announced a gap"
+	}
+	return lost
 }

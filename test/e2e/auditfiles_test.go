@@ -1,0 +1,124 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/scale"
+)
+
+// startLogging starts an API server that writes audit events to a log, which it rotates and compresses.
+func startLogging(t *testing.T) *audited {
+	t.Helper()
+	a := &audited{t: t, dir: t.TempDir(), bridgeDir: t.TempDir(), hidden: &hidden{t: t}}
+	a.file = filepath.Join(a.dir, "audit.log")
+	a.keys = fmt.Sprintf("audit: {files: [%q]}\n", a.file)
+	policy := filepath.Join(a.dir, "policy.yaml")
+	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.cluster = cluster.ForTest(t, func(o *cluster.Options) {
+		o.APIServerFlags = []string{
+			"--audit-policy-file=" + policy, "--audit-log-path=" + a.file, "--audit-log-maxsize=1", "--audit-log-maxbackup=0",
+			"--audit-log-compress",
+		}
+	})
+	return a
+}
+
+// backups returns the number of rotations.
+func (a *audited) backups() int {
+	a.t.Helper()
+	paths, err := filepath.Glob(filepath.Join(a.dir, "audit-*.log*"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return len(paths)
+}
+
+// Every audit event in the log of an API server is in the destination, although the log is rotated and compressed, and
+// the bridge is killed twice and is down while the log is rotated.
+func TestEveryLoggedAuditEventArrives(t *testing.T) { // alone: it keeps the API server busy
+	a, js := startLogging(t), startJetStream(t)
+	a.hidden.value()
+	config := a.keys + fmt.Sprintf(`
+watch: [{resources: [configmaps], namespaces: [audited]}]
+sinks:
+  - name: jetstream
+    events: audit
+    nats: {url: %q, subject: "audit.{cluster}.{group}.{resource}.{namespace}.{name}", stream: {name: AUDIT, create: true}}
+`, js.url())
+	b := startBridgeIn(t, a.bridgeDir, a.cluster.Kubeconfig(), config)
+	cs := clientset(t, a.cluster)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "audited"}}
+	if _, err := cs.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.waitReady()
+	a.token(cs)
+	const writers = 3
+	group, ctx := errgroup.WithContext(t.Context())
+	third := make(chan struct{}, 2*writers)
+	for w := range writers {
+		group.Go(func() error { return a.write(ctx, cs, w, scale.Of(210, 2100), third) })
+	}
+	for range 2 {
+		for range writers {
+			select {
+			case <-third:
+			case <-ctx.Done():
+				t.Fatal(group.Wait())
+			}
+		}
+		b.kill()
+		before := a.backups()
+		awaitRotation(ctx, a, before)
+		t.Logf("%d files of the log before the kill, %d after it", before, a.backups())
+		b = startBridgeIn(t, a.bridgeDir, a.cluster.Kubeconfig(), config)
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.cluster.StopAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := a.logged()
+	if n := a.backups(); n < 2 {
+		t.Fatalf("the log was rotated only %d times", n)
+	}
+	var got []received
+	eventually(t, 2*time.Minute, func() error {
+		if n := b.metric("deltabridge_audit_journal_events"); n > 0 {
+			return fmt.Errorf("%v events wait in the journal", n)
+		}
+		if got = js.read("AUDIT"); len(got) < len(want) {
+			return fmt.Errorf("%d events, but the API server has logged %d", len(got), len(want))
+		}
+		return nil
+	})
+	if n := b.metric("deltabridge_audit_lost_events_total"); n > 0 {
+		t.Errorf("%v events are lost", n)
+	}
+	b.stop()
+	a.judge("JetStream", want, js.read("AUDIT"))
+}
+
+// awaitRotation waits until the log was rotated again, unless everything was written before.
+func awaitRotation(ctx context.Context, a *audited, before int) {
+	for deadline := time.Now().Add(20 * time.Second); a.backups() == before && time.Now().Before(deadline); {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
