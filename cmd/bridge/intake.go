@@ -10,8 +10,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 )
 
-// intake receives audit events from API servers, or reads them where they are already, and stores them. A nil *intake is
-// valid and does nothing. It outlives the engines.
+// intake receives audit events from API servers, or reads them where they are already, and stores them. A nil *intake
+// is valid and does nothing. It outlives the engines.
 type intake struct {
 	journal *audit.Journal
 	runner  runner

@@ -115,8 +115,8 @@ func (a *Audit) validateIntakes(at *strictyaml.Section, hasStateLog bool) {
 			"delivered twice", "remove one of them, or run another bridge for it")
 	}
 	if hasStateLog {
-		at.Report(keys[0], "cannot be used together with state.log: audit events are only on the disk of the replica that has "+
-			"read them", "remove one of them")
+		at.Report(keys[0], "cannot be used together with state.log: audit events are only on the disk of the replica "+
+			"that has read them", "remove one of them")
 	}
 	if a.Kafka != nil && at.Fine("kafka") {
 		a.Kafka.Validate(at.At("kafka"))

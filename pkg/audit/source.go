@@ -167,7 +167,9 @@ func (i *Importer) Run(ctx context.Context) error {
 	}
 	for wait(ctx, positionInterval) {
 		if err := i.store(); err != nil {
-			i.report("", "cannot store up to where audit events were imported, retrying", "err", err)
+			i.rarely("", func() {
+				i.opts.Logger.Error("cannot store up to where audit events were imported, retrying", "err", err)
+			})
 		}
 	}
 	running.Wait()
@@ -190,7 +192,9 @@ func (i *Importer) run(ctx context.Context, source Source) {
 			i.opts.Observer.Failing(source.Name(), failing)
 		}
 		if err != nil {
-			i.report(source.Name(), "cannot read audit events, retrying", "source", source.Name(), "err", err)
+			i.rarely(source.Name(), func() {
+				i.opts.Logger.Error("cannot read audit events, retrying", "source", source.Name(), "err", err)
+			})
 			wait(ctx, importRetry)
 			continue
 		}
@@ -207,7 +211,9 @@ func (i *Importer) run(ctx context.Context, source Source) {
 // append appends a batch to the journal. It returns false if ctx ends first.
 func (i *Importer) append(ctx context.Context, source Source, batch *Batch) bool {
 	if batch.last != nil {
-		i.report("lost "+source.Name(), "audit events are lost", "source", source.Name(), "reason", batch.last.Message)
+		i.rarely("lost "+source.Name(), func() {
+			i.opts.Logger.Error("audit events are lost", "source", source.Name(), "reason", batch.last.Message)
+		})
 	}
 	begin := time.Now()
 	for events := batch.events; len(events) > 0; {
@@ -239,10 +245,20 @@ func (i *Importer) appendPart(ctx context.Context, source Source, events [][]byt
 		case ctx.Err() != nil || errors.Is(err, ErrClosed):
 			return false
 		case errors.Is(err, ErrFull):
-			i.report("full", "audit journal is full, so audit events wait in their source", "source", source.Name(), "err", err)
+			i.rarely("full", func() {
+				i.opts.Logger.Error(
+					"audit journal is full, so audit events wait in their source",
+					"source",
+					source.Name(),
+					"err",
+					err,
+				)
+			})
 			wait(ctx, fullRetry)
 		default:
-			i.report("journal", "cannot store audit events, retrying", "source", source.Name(), "err", err)
+			i.rarely("journal", func() {
+				i.opts.Logger.Error("cannot store audit events, retrying", "source", source.Name(), "err", err)
+			})
 			wait(ctx, importRetry)
 		}
 	}
@@ -266,8 +282,8 @@ func (i *Importer) store() error {
 	return err
 }
 
-// report logs a problem, unless it was logged a short time before.
-func (i *Importer) report(key, message string, fields ...any) {
+// rarely calls log, unless it was called for the same key a short time before.
+func (i *Importer) rarely(key string, log func()) {
 	i.mu.Lock()
 	isNews := time.Since(i.logged[key]) >= logInterval
 	if isNews {
@@ -275,7 +291,7 @@ func (i *Importer) report(key, message string, fields ...any) {
 	}
 	i.mu.Unlock()
 	if isNews {
-		i.opts.Logger.Error(message, fields...)
+		log()
 	}
 }
 

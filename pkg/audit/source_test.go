@@ -43,7 +43,10 @@ func (n *numbers) Read(ctx context.Context, after json.RawMessage) (*Batch, erro
 	batch := &Batch{}
 	for range min(3, n.last-n.at) {
 		n.at++
-		batch.Add([][]byte{fmt.Appendf(nil, `{"auditID":"%d","stage":"Panic","x":"%s"}`, n.at, strings.Repeat("x", n.size))}, nil)
+		batch.Add(
+			[][]byte{fmt.Appendf(nil, `{"auditID":"%d","stage":"Panic","x":"%s"}`, n.at, strings.Repeat("x", n.size))},
+			nil,
+		)
 		if n.at == n.lostAfter {
 			batch.Lose(1, "gone")
 			batch.Lose(2, "gone")

@@ -38,10 +38,10 @@ func parseLoss(raw []byte) (l Loss, isLoss bool) {
 	return *record[lossKey], true
 }
 
-// ParseValue returns the audit events in a line of a file, or in a message: an Event or an EventList of audit.k8s.io/v1,
-// or a structured CloudEvent of another bridge with an audit event. The events alias the value. If the CloudEvent is a
-// gap event, the result is a loss. ParseValue returns an error that says what is wrong, without repeating the data, if
-// the value is something else. An empty value has no events.
+// ParseValue returns the audit events in a line of a file, or in a message: an Event or an EventList of
+// audit.k8s.io/v1, or a structured CloudEvent of another bridge with an audit event. The events alias the value. If the
+// CloudEvent is a gap event, the result is a loss. ParseValue returns an error that says what is wrong, without
+// repeating the data, if the value is something else. An empty value has no events.
 func ParseValue(value []byte) (events [][]byte, lost *Loss, err error) {
 	start := jsonscan.Space(value, 0)
 	if start == len(value) {

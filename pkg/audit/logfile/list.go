@@ -63,8 +63,8 @@ func list(path string) ([]generation, error) {
 	return nil, fmt.Errorf("list the backups of %s: %w", path, errMoved)
 }
 
-// backups returns the paths of the backups of a log, by stamp. While lumberjack compresses a backup, there are two files
-// of it, of which the compressed one is not complete.
+// backups returns the paths of the backups of a log, by stamp. While lumberjack compresses a backup, there are two
+// files of it, of which the compressed one is not complete.
 func backups(path string) (map[string]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {

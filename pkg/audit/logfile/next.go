@@ -37,8 +37,8 @@ func (r *Reader) start(batch *audit.Batch) error {
 	return nil
 }
 
-// find returns the file that has the position, at its end if this is required, and its place. It returns nil if there is
-// none.
+// find returns the file that has the position, at its end if this is required, and its place. It returns nil if there
+// is none.
 func find(all []generation, at *position, atEnd bool) (*content, place, error) {
 	for _, g := range slices.Backward(all) {
 		c, err := g.open()

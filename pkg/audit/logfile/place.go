@@ -57,7 +57,7 @@ func (p *place) advance(b []byte) {
 	p.tail = append(p.tail, b[max(0, len(b)-sampleBytes):]...)
 }
 
-// find reads a file up to the position, and returns its place. It returns false if this is not the file of the position.
+// find reads a file up to the position, and returns its place. It returns false if the position is in another file.
 func (c *content) find(at *position) (p place, isSame bool, err error) {
 	p = place{after: at.After, offset: at.Offset, skipping: at.Skipping}
 	head := min(at.Offset, sampleBytes)

@@ -156,7 +156,7 @@ func TestRead(t *testing.T) {
 	r := newReader(t, w.path, 0)
 	defer r.Close()
 	go func() { // the writer is used only by this goroutine
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond) // the reader waits for the log
 		for range 20 {
 			w.write(400)
 			w.rotate()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/deltabridge/deltabridge/test/kafka"
@@ -69,7 +70,10 @@ func (k *topic) expect(s *Source, want ...string) {
 	k.t.Helper()
 	var got []string
 	for len(got) < max(len(want), 1) {
-		ctx, cancel := context.WithTimeout(k.t.Context(), time.Duration(min(1, len(want)))*20*time.Second+300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(
+			k.t.Context(),
+			time.Duration(min(1, len(want)))*20*time.Second+300*time.Millisecond,
+		)
 		batch, err := s.Read(ctx, k.at)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -98,10 +102,22 @@ func (k *topic) expect(s *Source, want ...string) {
 	}
 }
 
+// TestFake runs the test with an imitation of a broker, which is always there and fast.
+func TestFake(t *testing.T) {
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(fake.Close)
+	testTopic(t, fake.ListenAddrs()[0])
+}
+
+// TestKafka runs the test with Kafka.
+func TestKafka(t *testing.T) { testTopic(t, kafka.ForTest(t).Addr()) }
+
 // All events of all partitions are read once, over restarts, and everything that is missing is a loss.
-func TestTopic(t *testing.T) {
-	broker := kafka.ForTest(t)
-	k := newTopic(t, broker.Addr(), 2)
+func testTopic(t *testing.T, addr string) {
+	k := newTopic(t, addr, 2)
 	first := k.restart()
 	k.expect(first)
 	k.write(0, event("a"), event("b"))
@@ -114,20 +130,27 @@ func TestTopic(t *testing.T) {
 	k.expect(second, "d", "e", "f", "g", "1 lost: records of topic T cannot be read: not valid JSON", "2 lost: upstream")
 	k.expect(k.restart())
 
-	kafka.SetPartitions(t, broker.Addr(), k.name, 3)
+	kafka.SetPartitions(t, addr, k.name, 3)
 	k.client.ForceMetadataRefresh()
 	k.expect(second)
 	k.write(0, event("h"))
-	kafka.Purge(t, broker.Addr(), k.name)
+	kafka.Purge(t, addr, k.name)
 	k.write(0, event("i"))
-	k.expect(second, "i", "0 lost: Kafka has deleted the records from offset 2 to 2 of partition 0 of topic T before they were read")
+	k.expect(
+		second,
+		"i",
+		"0 lost: Kafka has deleted the records from offset 2 to 2 of partition 0 of topic T before they were read",
+	)
 	k.expect(k.restart())
 
-	kafka.DeleteTopic(t, broker.Addr(), k.name)
-	kafka.CreateTopic(t, broker.Addr(), k.name, 1, nil)
+	kafka.DeleteTopic(t, addr, k.name)
+	kafka.CreateTopic(t, addr, k.name, 1, nil)
 	k.client.Close()
 	var err error
-	if k.client, err = kgo.NewClient(kgo.SeedBrokers(broker.Addr()), kgo.RecordPartitioner(kgo.ManualPartitioner())); err != nil {
+	if k.client, err = kgo.NewClient(
+		kgo.SeedBrokers(addr),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()),
+	); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(k.client.Close)

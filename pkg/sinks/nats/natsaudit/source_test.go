@@ -35,7 +35,11 @@ func newStream(t *testing.T) *stream {
 	}}
 	_, s.stop = natsserver.Start(t, s.opts)
 	t.Cleanup(func() { s.stop() })
-	conn, err := natsgo.Connect(natsserver.ClientURL(s.opts), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(10*time.Millisecond))
+	conn, err := natsgo.Connect(
+		natsserver.ClientURL(s.opts),
+		natsgo.MaxReconnects(-1),
+		natsgo.ReconnectWait(10*time.Millisecond),
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +92,10 @@ func (s *stream) expect(source *Source, want ...string) {
 	s.t.Helper()
 	var got []string
 	for len(got) < max(len(want), 1) {
-		ctx, cancel := context.WithTimeout(s.t.Context(), time.Duration(min(1, len(want)))*20*time.Second+200*time.Millisecond)
+		ctx, cancel := context.WithTimeout(
+			s.t.Context(),
+			time.Duration(min(1, len(want)))*20*time.Second+200*time.Millisecond,
+		)
 		batch, err := source.Read(ctx, s.at)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {
@@ -161,7 +168,7 @@ func TestServerRestart(t *testing.T) {
 	s.stop()
 	_, s.stop = natsserver.Start(t, s.opts)
 	for s.js.Conn().Status() != natsgo.CONNECTED {
-		time.Sleep(5 * time.Millisecond)
+		<-time.After(5 * time.Millisecond)
 	}
 	s.publish(event("b"), event("c"))
 	for deadline := time.Now().Add(20 * time.Second); ; { // the first calls may return errors
@@ -189,7 +196,11 @@ func TestUnusable(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	s.create(func(c *jetstream.StreamConfig) { c.Retention = jetstream.WorkQueuePolicy })
-	if _, err := source.Read(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "consumers remove its messages") {
+	if _, err := source.Read(
+		t.Context(),
+		nil,
+	); err == nil ||
+		!strings.Contains(err.Error(), "consumers remove its messages") {
 		t.Errorf("got %v", err)
 	}
 }
