@@ -217,3 +217,30 @@ func TestErrors(t *testing.T) {
 		t.Errorf("got %v\nwant %v", err, denied)
 	}
 }
+
+// If the last file that was read to its end does not exist any more, newer ones may have been removed too.
+func TestRemovedUnread(t *testing.T) {
+	w := newWriter(t)
+	w.write(1)
+	first := newReader(t, w.path, 0)
+	defer first.Close()
+	pull(t, first, nil)
+	w.rotate()
+	w.append("")
+	if got, _ := pull(t, first, nil); len(got) > 0 {
+		t.Fatal(got)
+	}
+	_, at := pull(t, first, nil)
+	w.write(1)
+	w.rotate()
+	w.prune()
+	w.prune()
+	w.write(1)
+	second := newReader(t, w.path, 0)
+	defer second.Close()
+	got, _ := pull(t, second, at)
+	want := concat(lost("files of "+w.path+" were removed, perhaps before they were read"), events(3, 3))
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+}
