@@ -3,12 +3,15 @@ package config
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaaudit"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsaudit"
 )
 
 // The valid values of Sink.Events.
@@ -17,10 +20,19 @@ const (
 	EventsAudit   = "audit"
 )
 
-// Audit configures the endpoint that receives audit events from API servers (the audit webhook backend). The bridge
-// stores them in the state directory before it answers, and sends them to the sinks with `events: audit`. API servers
-// must authenticate with a client certificate or a token. See docs/delivery.md#audit-events.
+// Audit configures where the bridge gets audit events of API servers from: an endpoint that receives them (the audit
+// webhook backend), or, with `files`, `kafka` or `nats`, a place that has them already. The bridge stores them in the
+// state directory, and sends them to the sinks with `events: audit`. API servers that use the endpoint must authenticate
+// with a client certificate or a token. See docs/delivery.md#audit-events.
 type Audit struct {
+	// The audit logs of API servers on this machine, as in `--audit-log-path`, in the format `json`. The bridge also
+	// reads their backups, which API servers create when they rotate the logs. It begins with the oldest one. With this
+	// key, there is no endpoint. See docs/audit.md#audit-files.
+	Files []string `yaml:"files" minItems:"1" example:"[/var/log/kubernetes/audit/audit.log]"`
+	// A Kafka topic that has audit events. With this key, there is no endpoint. See docs/audit.md#audit-topics.
+	Kafka *kafkaaudit.Config `yaml:"kafka"`
+	// A JetStream stream that has audit events. With this key, there is no endpoint. See docs/audit.md#audit-topics.
+	NATS *natsaudit.Config `yaml:"nats"`
 	// The address to listen on, as `host:port`. Without a host, the server listens on all addresses. Without
 	// `certFile`, it must be a loopback address.
 	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"\":8443\"" example:"127.0.0.1:8443"`
@@ -39,7 +51,7 @@ type Audit struct {
 	TokenFile string `yaml:"tokenFile" format:"file" example:"/etc/deltabridge/audit/tokens"`
 	// The maximum size of the audit events that wait in the state directory, because a sink has not delivered them yet.
 	// When this size is reached, the bridge refuses further events. API servers try again for about 80 seconds, and
-	// then drop them.
+	// then drop them. From `files`, `kafka` or `nats`, the bridge then reads nothing.
 	MaxBytes int64 `yaml:"maxBytes" default:"1Gi" min:"16Mi" max:"16Ti" example:"20Gi"`
 	// How long the changes for sinks with `actor: true` wait for the audit events of their requests. It must be longer than
 	// audit events take to arrive, which is mainly `--audit-webhook-batch-max-wait` of the API server (30s by default).
@@ -84,7 +96,9 @@ func (c *Config) validateAudit(at *strictyaml.Section) {
 		}
 		return
 	}
-	if at.Fine("audit") {
+	if at.Fine("audit") && len(c.Audit.intakes()) > 0 {
+		c.Audit.validateIntakes(at.At("audit"), c.State.Log != nil)
+	} else if at.Fine("audit") {
 		c.Audit.validate(at.At("audit"))
 	}
 	hasActor := slices.ContainsFunc(c.Sinks, func(s Sink) bool { return s.Actor })
@@ -96,14 +110,77 @@ func (c *Config) validateAudit(at *strictyaml.Section) {
 		)
 	}
 	for i := range c.Sinks {
-		if c.State.Log != nil && c.Sinks[i].Actor {
-			at.Report(at.Entry("sinks", i)+".actor", "cannot be used together with state.log: the replica that leads has only "+
-				"the audit events that it has received itself", "remove one of them")
+		if key := at.Entry("sinks", i) + ".actor"; c.Sinks[i].Actor {
+			c.validateActor(at, key)
 		}
 	}
 	if at.Has("audit.actorWait") && !hasActor {
 		at.Report("audit.actorWait", "has no effect, because no sink has actor: true",
 			"remove it, or add actor: true to a sink")
+	}
+}
+
+// validateActor reports why a sink cannot be sent who made changes. Without all audit events in time, a request that is
+// not known may have made a change that is attributed to another one.
+func (c *Config) validateActor(at *strictyaml.Section, key string) {
+	if keys := c.Audit.intakes(); len(keys) > 0 {
+		at.Report(key, "cannot be used together with audit."+keys[0]+", because the bridge does not know whether it has the "+
+			"audit events of all API servers in time", "remove one of them, or have API servers send audit events to the bridge")
+	}
+	if c.State.Log != nil {
+		at.Report(key, "cannot be used together with state.log: the replica that leads has only the audit events that it has "+
+			"received itself", "remove one of them")
+	}
+}
+
+// intakes returns the keys that name a place that has audit events already. Without one, there is an endpoint.
+func (a *Audit) intakes() (keys []string) {
+	if len(a.Files) > 0 {
+		keys = append(keys, "files")
+	}
+	if a.Kafka != nil {
+		keys = append(keys, "kafka")
+	}
+	if a.NATS != nil {
+		keys = append(keys, "nats")
+	}
+	return keys
+}
+
+// validateIntakes reports mistakes in the keys about places that have audit events already.
+func (a *Audit) validateIntakes(at *strictyaml.Section, hasStateLog bool) {
+	keys := a.intakes()
+	others := append(keys[1:], at.Given("listen", "certFile", "keyFile", "clientCAFile", "clientNames", "tokenFile")...)
+	if len(others) > 0 {
+		at.Report(others[0], "cannot be used together with "+keys[0]+": audit events come from one place, so that none is "+
+			"delivered twice", "remove one of them, or run another bridge for it")
+	}
+	if hasStateLog {
+		at.Report(keys[0], "cannot be used together with state.log: audit events are only on the disk of the replica "+
+			"that has read them", "remove one of them")
+	}
+	if a.Kafka != nil && at.Fine("kafka") {
+		a.Kafka.Validate(at.At("kafka"))
+	}
+	if a.NATS != nil && at.Fine("nats") {
+		a.NATS.Validate(at.At("nats"))
+	}
+	seen := map[string]bool{}
+	for i, path := range a.Files {
+		key := at.Entry("files", i)
+		switch {
+		case path == "":
+			at.Report(key, "is empty", "write the path in --audit-log-path")
+		case strings.ContainsAny(path, "*?["):
+			at.Report(key, strictyaml.Quote(path)+" is a pattern, and the bridge finds backups by itself",
+				"write the path in --audit-log-path, and add a line for each API server")
+		case strings.HasSuffix(path, ".gz"):
+			at.Report(key, strictyaml.Quote(path)+" is a compressed backup, which the bridge finds by itself",
+				"write the path in --audit-log-path")
+		case seen[filepath.Clean(path)]:
+			at.Report(key, strictyaml.Quote(path)+" is in the list twice", "remove one")
+		}
+		seen[filepath.Clean(path)] = true
 	}
 }
 

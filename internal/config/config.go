@@ -27,9 +27,10 @@ type Config struct {
 	Election Election `yaml:"election"`
 	// The HTTP server for metrics, health checks, the status and commands.
 	HTTP HTTP `yaml:"http"`
-	// Receives audit events from API servers: see docs/delivery.md#audit-events. It requires a sink with `events: audit` or
-	// `actor: true`. With `state.log`, every replica receives and delivers audit events, and `actor: true` is not
-	// possible. It cannot change while the bridge runs; with `state.log`, neither can sinks with `events: audit`.
+	// Receives audit events from API servers, or reads them from files, a topic or a stream: see
+	// docs/delivery.md#audit-events. It requires a sink with `events: audit` or `actor: true`. With `state.log`, every
+	// replica receives and delivers audit events, and neither `actor: true` nor files, a topic or a stream are possible. It
+	// cannot change while the bridge runs; with `state.log`, neither can sinks with `events: audit`.
 	Audit *Audit `yaml:"audit"`
 	// Additional metrics.
 	Metrics Metrics `yaml:"metrics"`
@@ -224,6 +225,15 @@ func (c *Config) fill(has func(key string) bool) {
 		}
 		if l.Kafka != nil {
 			l.Kafka.ClientID = cmp.Or(l.Kafka.ClientID, client)
+		}
+	}
+	if a := c.Audit; a != nil {
+		client := "deltabridge-" + c.Cluster + "-audit"
+		if a.NATS != nil {
+			a.NATS.ConnectionName = cmp.Or(a.NATS.ConnectionName, client)
+		}
+		if a.Kafka != nil {
+			a.Kafka.ClientID = cmp.Or(a.Kafka.ClientID, client)
 		}
 	}
 	for i := range c.Sinks {

@@ -107,9 +107,8 @@ func (r *auditReader) begin(ctx context.Context) (next uint64, ok bool) {
 // delivers, and returns false if ctx ends first.
 func (r *auditReader) bring(ctx context.Context, record *audit.Record) bool {
 	if record.Err != nil {
-		r.p.log.Error("audit events of a damaged part of the journal are lost", "from", record.First, "to", record.Last,
-			"err", record.Err)
-		return r.gap(ctx, record.Last, int64(record.Last-record.First+1), record.Err)
+		r.p.log.Error("audit events are lost", "from", record.First, "to", record.Last, "err", record.Err)
+		return r.gap(ctx, record.Last, record.Lost, record.Err)
 	}
 	r.metrics.Received.Inc()
 	ev := &record.Event

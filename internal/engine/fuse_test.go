@@ -36,7 +36,7 @@ func TestFuse(t *testing.T) {
 		{"sources have waited for too long", outage{blocked: 2 * time.Minute, overflow: Block}, history - 2*time.Minute, "sources"},
 		{"events are merged", outage{growth: 10, diskEvents: 600, overflow: Compact}, time.Minute, "merges"},
 		{"events are dropped", outage{growth: 10, diskEvents: 600, overflow: DropOldest}, time.Minute, "drops"},
-		{"the audit journal fills", outage{growth: 10, diskEvents: 600, overflow: journalFull}, time.Minute + auditRetries, "refused"},
+		{"the audit journal fills", outage{growth: 10, diskEvents: 600, overflow: journalFull}, time.Minute + auditRetries, "no audit event is accepted"},
 		{"events are being dropped", outage{growth: 10, overflow: DropOldest}, 0, "drops"},
 		{
 			"the state log lacks the last events",

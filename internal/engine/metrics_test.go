@@ -74,7 +74,9 @@ func TestMetricsPage(t *testing.T) {
 	m.Registry.MustRegister(&stateCollector{e.pipelines, func() []informer.Status {
 		return []informer.Status{{Resource: pods, ResourceVersion: "1", LastContact: time.Now()}}
 	}, e.tracker, func(time.Time) map[string]*control.Fuse { return map[string]*control.Fuse{"js": {}} }})
-	m.Registry.MustRegister(metrics.NewAuditIntake(func() audit.JournalStatus { return audit.JournalStatus{} }))
+	intake := metrics.NewAuditIntake(func() audit.JournalStatus { return audit.JournalStatus{} })
+	intake.Failing("/var/log/kubernetes/audit/audit.log", false)
+	m.Registry.MustRegister(intake)
 	families, err := m.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -8,12 +8,15 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/audit"
 )
 
-// AuditIntake counts what API servers send. It implements audit.Observer and prometheus.Collector.
+// AuditIntake counts what API servers send, or what is read from their files and from topics. It implements
+// audit.Observer, audit.ImportObserver and prometheus.Collector.
 type AuditIntake struct {
 	journal  func() audit.JournalStatus
 	requests *prometheus.CounterVec
 	events   prometheus.Counter
 	stored   prometheus.Histogram
+	lost     prometheus.Counter
+	failing  *prometheus.GaugeVec
 }
 
 // acceptedRequest is the result of a request that was not refused.
@@ -34,6 +37,14 @@ func NewAuditIntake(journal func() audit.JournalStatus) *AuditIntake {
 			Namespace: Namespace, Name: "audit_store_duration_seconds", Buckets: delayBuckets,
 			Help: "Time that it took to store the events of a request in the journal.",
 		}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: Namespace, Name: "audit_lost_events_total",
+			Help: "Audit events in files or topics that could not be read, or were removed before, at least.",
+		}),
+		failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: Namespace, Name: "audit_source_failing",
+			Help: "Whether a file or topic with audit events cannot be read at the moment.",
+		}, []string{"source"}),
 	}
 	a.requests.WithLabelValues(acceptedRequest)
 	for _, reason := range audit.Reasons() {
@@ -52,6 +63,22 @@ func (a *AuditIntake) Received(events int, _ int64, took time.Duration) {
 // Refused implements audit.Observer.
 func (a *AuditIntake) Refused(reason audit.Reason) { a.requests.WithLabelValues(string(reason)).Inc() }
 
+// Imported implements audit.ImportObserver.
+func (a *AuditIntake) Imported(events, lost int64, took time.Duration) {
+	a.events.Add(float64(events))
+	a.lost.Add(float64(lost))
+	a.stored.Observe(took.Seconds())
+}
+
+// Failing implements audit.ImportObserver.
+func (a *AuditIntake) Failing(source string, failing bool) {
+	value := 0.
+	if failing {
+		value = 1
+	}
+	a.failing.WithLabelValues(source).Set(value)
+}
+
 // Describe implements prometheus.Collector.
 func (a *AuditIntake) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(a, ch) }
 
@@ -60,6 +87,8 @@ func (a *AuditIntake) Collect(ch chan<- prometheus.Metric) {
 	a.requests.Collect(ch)
 	a.events.Collect(ch)
 	a.stored.Collect(ch)
+	a.lost.Collect(ch)
+	a.failing.Collect(ch)
 	s := a.journal()
 	gauge := func(name, help string, value float64) {
 		desc := prometheus.NewDesc(Namespace+"_"+name, help, nil, nil)

@@ -47,6 +47,7 @@ func (e *Event) ID() string {
 type parser struct {
 	validate bool // check that all values are valid JSON
 
+	apiVersion, kind           []byte // none in a list
 	auditID, stage, verb, user []byte
 	received, stageTime        []byte
 	object                     reference
@@ -70,6 +71,10 @@ func (p *parser) parse(b []byte, i int) int {
 			return -1
 		}
 		switch string(key) {
+		case "apiVersion":
+			p.apiVersion = jsonscan.Text(value)
+		case "kind":
+			p.kind = jsonscan.Text(value)
 		case "auditID":
 			p.auditID = jsonscan.Text(value)
 		case "stage":

@@ -127,7 +127,7 @@ const (
 	ReasonOverflow = "overflow" // The queue was full and its policy is drop-oldest.
 	ReasonOversize = "oversize" // The broker does not accept messages of this size.
 	ReasonRefused  = "refused"  // The broker rejected this message.
-	ReasonDamaged  = "damaged"  // Events that were queued on the bridge's disk could not be read, or the disk was lost.
+	ReasonDamaged  = "damaged"  // Events could not be read where they were stored, or were removed before they were read.
 )
 
 // SyncedInfo reports that all objects of the initial list were sent or, if Resync is true, that all existing objects

@@ -3,13 +3,16 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -184,28 +187,50 @@ func keyOf(t *testing.T, data []byte) (key auditKey) {
 	return key
 }
 
-// logged returns what the API server itself has logged.
+// logged returns what the API server itself has logged, in all files.
 func (a *audited) logged() map[auditKey]bool {
 	a.t.Helper()
-	file, err := os.Open(a.file)
+	all, found := map[auditKey]bool{}, false
+	paths, err := filepath.Glob(filepath.Join(filepath.Dir(a.file), "audit*.log*"))
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	defer file.Close()
-	all, found := map[auditKey]bool{}, false
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		all[keyOf(a.t, lines.Bytes())] = true
-		if bytes.Contains(lines.Bytes(), []byte(`"userAgent":"deltabridge/`)) { // no sink is sent changes
-			a.t.Errorf("the bridge has sent %s", lines.Bytes())
+	for _, path := range paths {
+		lines := bufio.NewScanner(a.open(path))
+		lines.Buffer(nil, 16<<20)
+		for lines.Scan() {
+			all[keyOf(a.t, lines.Bytes())] = true
+			if bytes.Contains(lines.Bytes(), []byte(`"userAgent":"deltabridge/`)) { // no sink is sent changes
+				a.t.Errorf("the bridge has sent %s", lines.Bytes())
+			}
+			found = found || a.hidden.in(lines.Bytes())
 		}
-		found = found || a.hidden.in(lines.Bytes())
+		if lines.Err() != nil {
+			a.t.Fatal(lines.Err())
+		}
 	}
-	if lines.Err() != nil || !found {
-		a.t.Fatalf("the API server's log: %v; has secret values: %t", lines.Err(), found)
+	if !found {
+		a.t.Fatal("the API server's log has no secret values")
 	}
 	return all
+}
+
+// open opens a file of the API server's log, which may be compressed.
+func (a *audited) open(path string) io.Reader {
+	a.t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() { _ = file.Close() })
+	if !strings.HasSuffix(path, ".gz") {
+		return file
+	}
+	z, err := gzip.NewReader(file)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return z
 }
 
 // judge compares what a broker has with what the API server has logged.

@@ -188,7 +188,7 @@ config:
 {{/* The ports of the brokers, of token endpoints and of schema registries, as JSON, except those in environment variables. */}}
 {{- define "deltabridge.brokerPorts" -}}
 {{- $ports := list }}
-{{- range include "deltabridge.destinations" . | fromJsonArray }}
+{{- range append (include "deltabridge.destinations" . | fromJsonArray) (.Values.config.audit | default dict) }}
 {{- range splitList "," (printf "%s,%s" (dig "nats" "url" "" .) (dig "claimCheck" "nats" "url" "" .)) }}
 {{- $default := ternary 443 (ternary 80 4222 (hasPrefix "ws:" (trim .))) (hasPrefix "wss:" (trim .)) }}
 {{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" (trimSuffix "/" (trim .))) }}
@@ -229,11 +229,11 @@ config:
 {{- if regexMatch "^(127[.]|localhost:|\\[::1\\])" . }}true{{ end }}
 {{- end }}
 
-{{/* The port for audit events; empty if there is none, or if only the Pod itself can reach it. */}}
+{{/* The port for audit events; empty if there is none, if only the Pod itself can reach it, or if audit events come from elsewhere. */}}
 {{- define "deltabridge.auditPort" -}}
 {{- with .Values.config.audit }}
 {{- $listen := .listen | default ":8443" }}
-{{- if not (include "deltabridge.isLoopback" $listen) }}
+{{- if not (or .files .kafka .nats (include "deltabridge.isLoopback" $listen)) }}
 {{- regexFind "[0-9]+$" $listen }}
 {{- end }}
 {{- end }}
