@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/scale"
 )

@@ -135,6 +135,9 @@ func runModel(t *testing.T, ops []byte) {
 // without a restart.
 func TestModel(t *testing.T) {
 	for seed := range uint64(scale.Of(100, 5000)) {
+		if seed == 0 {
+			seed = 4156 // a file that is so short that its beginning does not identify it
+		}
 		random := rand.New(rand.NewPCG(seed, 19))
 		ops := make([]byte, 5+random.IntN(60))
 		for n := range ops {
