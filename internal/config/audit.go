@@ -128,8 +128,12 @@ func (c *Config) validateActor(at *strictyaml.Section, key string) {
 			"audit events of all API servers in time", "remove one of them, or have API servers send audit events to the bridge")
 	}
 	if c.State.Log != nil {
-		at.Report(key, "cannot be used together with state.log: the replica that leads has only the audit events that it has "+
-			"received itself", "remove one of them")
+		at.Report(
+			key,
+			"cannot be used together with state.log: the replica that leads has only the audit events that it has "+
+				"received itself",
+			"remove one of them",
+		)
 	}
 }
 

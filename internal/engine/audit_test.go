@@ -278,7 +278,8 @@ func TestAuditPaused(t *testing.T) {
 	}
 	b.e.rates.add(time.Now().Add(-5*time.Second), map[string]int64{auditRate: 0})
 	fuses := b.e.fuses(time.Now())
-	if fuse := fuses[paused.Name]; fuse == nil || !strings.Contains(fuse.Text, "no audit event is accepted") || len(fuses) != 1 {
+	if fuse := fuses[paused.Name]; fuse == nil || !strings.Contains(fuse.Text, "no audit event is accepted") ||
+		len(fuses) != 1 {
 		t.Errorf("fuses %+v", fuses)
 	}
 	if waiting := b.e.Status().Sinks[0].Queue.Journal; waiting != 10 {

@@ -119,8 +119,16 @@ func TestAuditPage(t *testing.T) {
 	out := helm(t, "template", "deltabridge", chartDir, "--namespace", "deltabridge",
 		"--values", writeFile(t, "values.yaml", block("# values.yaml")))
 	address := runIntake(t, renderedConfig(t, out), dir)
-	several := helm(t, "template", "deltabridge", chartDir, "--values", writeFile(t, "values.yaml", block("# values.yaml")),
-		"--values", writeFile(t, "replicas.yaml", block("replicas: 2")))
+	several := helm(
+		t,
+		"template",
+		"deltabridge",
+		chartDir,
+		"--values",
+		writeFile(t, "values.yaml", block("# values.yaml")),
+		"--values",
+		writeFile(t, "replicas.yaml", block("replicas: 2")),
+	)
 	if !strings.Contains(several, "kind: Deployment") || !strings.Contains(several, "deltabridge-audit\n") {
 		t.Errorf("several replicas: %s", several)
 	}

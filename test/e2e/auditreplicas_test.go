@@ -90,7 +90,11 @@ func (r *auditReplicas) judge(broker string, lost loss, got []received) (missing
 			return false
 		}
 		var gap struct{ Message string }
-		if err := json.Unmarshal(m.data, &gap); err != nil || !strings.Contains(gap.Message, "replica "+lost.replica+" is gone") {
+		if err := json.Unmarshal(
+			m.data,
+			&gap,
+		); err != nil ||
+			!strings.Contains(gap.Message, "replica "+lost.replica+" is gone") {
 			r.t.Errorf("%s: unexpected gap event %s (%v)", broker, m.data, err)
 		}
 		_, after, _ := strings.Cut(gap.Message, "accepted since ")
