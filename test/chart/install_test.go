@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -64,6 +66,22 @@ func startKube(t *testing.T) *kube {
 	return k
 }
 
+// enforce sets the Pod Security Standard of the namespace.
+func (k *kube) enforce(t *testing.T, level string) {
+	t.Helper()
+	patch := fmt.Appendf(
+		nil,
+		`{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": %q, "pod-security.kubernetes.io/warn": %q}}}`,
+		level,
+		level,
+	)
+	if _, err := k.client.CoreV1().Namespaces().Patch(
+		t.Context(), namespace, types.MergePatchType, patch, metav1.PatchOptions{},
+	); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // define installs a definition of a custom resource that takes everything, and waits until it is served.
 func (k *kube) define(t *testing.T, group, version, kind, plural string) {
 	t.Helper()
@@ -101,7 +119,7 @@ func (k *kube) helm(t *testing.T, args ...string) (out, warnings string) {
 }
 
 // Each of the example values can be installed, upgraded and uninstalled: the API server takes all objects, and would
-// admit the Pods, under the restricted Pod Security Standard.
+// admit the Pods, under the restricted Pod Security Standard, except the one that reads files of the node.
 func TestInstall(t *testing.T) {
 	k := startKube(t)
 	for _, kind := range []string{"PodMonitor", "ServiceMonitor", "PrometheusRule"} {
@@ -111,7 +129,13 @@ func TestInstall(t *testing.T) {
 	all := examples(t)
 	all["audit"] = append(all["audit"], "--set", "service.auditClusterIP=10.0.0.50") // in the range of this API server
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		t.Run(name, func(t *testing.T) { k.lifeOfARelease(t, all[name]) })
+		t.Run(name, func(t *testing.T) {
+			if name == "auditfiles" { // reads files of the node, as root
+				k.enforce(t, "privileged")
+				defer k.enforce(t, "restricted")
+			}
+			k.lifeOfARelease(t, all[name])
+		})
 	}
 	t.Run("installed with another podManagementPolicy", k.upgradeOnce)
 	t.Run("from a volume to a log and back", k.moves)
