@@ -78,8 +78,8 @@ func BenchmarkActors(b *testing.B) {
 			}
 			k.OnPosition("")
 		}
-		for last.known() == nil {
-			time.Sleep(100 * time.Microsecond)
+		for tick := time.NewTicker(100 * time.Microsecond); last.known() == nil; {
+			<-tick.C
 		}
 		cancel()
 		group.Wait()
