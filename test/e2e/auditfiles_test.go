@@ -19,7 +19,7 @@ func startLogging(t *testing.T) *audited {
 	a := &audited{t: t, file: filepath.Join(dir, "audit.log"), bridgeDir: t.TempDir(), hidden: &hidden{t: t}}
 	a.keys = fmt.Sprintf("audit: {files: [%q]}\n", a.file)
 	policy := filepath.Join(dir, "policy.yaml")
-	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\n"+auditPolicy), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	a.cluster = cluster.ForTest(t, func(o *cluster.Options) {
@@ -45,6 +45,7 @@ func (a *audited) backups() int {
 // the bridge is killed twice and is down while the log is rotated.
 func TestEveryLoggedAuditEventArrives(t *testing.T) { // alone: it keeps the API server busy
 	a, js := startLogging(t), startJetStream(t)
+	a.auditOnly = true
 	a.hidden.value()
 	config := a.keys + fmt.Sprintf(`
 watch: [{resources: [configmaps], namespaces: [audited]}]
