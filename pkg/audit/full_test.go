@@ -94,8 +94,8 @@ func TestDiskFullChild(t *testing.T) {
 	t.Run("server", func(t *testing.T) { fillDiskOfServer(t, dir) })
 }
 
-// fillDiskOfServer sends events until the disk is full. The client is told to repeat the request, and succeeds when
-// there is room.
+// fillDiskOfServer sends events until the disk is full. The server tells the client to repeat the request, which succeeds
+// when there is room again.
 func fillDiskOfServer(t *testing.T, dir string) {
 	ours := newAuthority(t, "ours")
 	o := tlsOptions(t, ours)

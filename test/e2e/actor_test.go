@@ -132,7 +132,7 @@ func (w *writer) step() {
 		return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `","labels":{"same":"x"},` + by + more + `}}`
 	}
 	switch kind := rand.IntN(120); {
-	case w.n%60 == 0: // rarely: nobody can tell who has deleted an object meanwhile
+	case w.n%60 == 0: // rarely, because it is not known who deleted an object that several users delete
 		w.send("DELETE", "", "", "")
 	case kind >= 98:
 		name = w.id
@@ -272,7 +272,7 @@ func (w *actorUsers) check(broker string, r received, counts shares) {
 }
 
 // Ten users write the same objects, and the bridge is killed in the middle. No change is lost or there twice, and none
-// names a user who has not made it.
+// names a user who did not make it.
 func TestWhoMadeEachChange(t *testing.T) { // alone: it keeps the API server busy
 	levels := []string{"RequestResponse"}
 	if scale.Long() {
