@@ -273,7 +273,8 @@ func (w *actorUsers) check(broker string, r received, counts shares) {
 
 // Ten users write the same objects, and the bridge is killed in the middle. No change is lost or there twice, and none
 // names a user who did not make it.
-func TestWhoMadeEachChange(t *testing.T) { // alone: it keeps the API server busy
+func TestWhoMadeEachChange(t *testing.T) {
+	t.Parallel()
 	levels := []string{"RequestResponse"}
 	if scale.Long() {
 		levels = append(levels, "Request", "Metadata")

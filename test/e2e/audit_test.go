@@ -274,7 +274,8 @@ func (a *audited) judge(broker string, want map[auditKey]bool, got []received) {
 
 // Every audit event that the API server itself logs is in both destinations, without secret values, although the bridge
 // is killed twice, and JetStream is away for a while.
-func TestEveryAuditEventArrives(t *testing.T) { // alone: it keeps the API server busy
+func TestEveryAuditEventArrives(t *testing.T) {
+	t.Parallel()
 	a, js, k := startAudited(t, auditPolicy, ""), startJetStream(t), kafka.ForTest(t)
 	a.auditOnly = true
 	a.hidden.value()

@@ -43,7 +43,8 @@ func (a *audited) backups() int {
 
 // Every audit event in the log of an API server is in the destination, although the log is rotated and compressed, and
 // the bridge is killed twice and is down while the log is rotated.
-func TestEveryLoggedAuditEventArrives(t *testing.T) { // alone: it keeps the API server busy
+func TestEveryLoggedAuditEventArrives(t *testing.T) {
+	t.Parallel()
 	a, js := startLogging(t), startJetStream(t)
 	a.auditOnly = true
 	a.hidden.value()

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
@@ -149,22 +149,45 @@ func (b *bridge) waitListed() {
 	})
 }
 
-// metric sums the samples of a metric whose labels include those given as name=value.
-func (b *bridge) metric(name string, labels ...string) float64 {
+// metrics are those of a bridge at one time, in the text format.
+type metrics struct {
+	t    *testing.T
+	text string
+}
+
+func (b *bridge) metrics() metrics {
 	b.t.Helper()
 	_, body, err := b.get("/metrics")
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bufio.NewReader(strings.NewReader(body)))
-	if err != nil {
-		b.t.Fatal(err)
+	return metrics{b.t, body}
+}
+
+// family returns the samples of a metric. It parses only the lines with its name.
+func (m metrics) family(name string) []*dto.Metric {
+	m.t.Helper()
+	var text strings.Builder
+	for line := range strings.Lines(m.text) {
+		if strings.Contains(line, name) {
+			text.WriteString(line)
+		}
 	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text.String()))
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return families[name].GetMetric()
+}
+
+// sum sums the samples of a metric whose labels include those given as name=value.
+func (m metrics) sum(name string, labels ...string) float64 {
+	m.t.Helper()
 	sum := 0.0
-	for _, m := range families[name].GetMetric() {
+	for _, sample := range m.family(name) {
 		found := 0
-		for _, l := range m.GetLabel() {
+		for _, l := range sample.GetLabel() {
 			for _, want := range labels {
 				if l.GetName()+"="+l.GetValue() == want {
 					found++
@@ -172,10 +195,16 @@ func (b *bridge) metric(name string, labels ...string) float64 {
 			}
 		}
 		if found == len(labels) {
-			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			sum += sample.GetCounter().GetValue() + sample.GetGauge().GetValue()
 		}
 	}
 	return sum
+}
+
+// metric is the sum of a metric now.
+func (b *bridge) metric(name string, labels ...string) float64 {
+	b.t.Helper()
+	return b.metrics().sum(name, labels...)
 }
 
 // stop ends the bridge as Kubernetes does, and expects it to deliver what it has and to exit cleanly.
@@ -216,7 +245,7 @@ func eventually(t *testing.T, limit time.Duration, check func() error) {
 	t.Helper()
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		err := check()
@@ -236,16 +265,7 @@ func eventually(t *testing.T, limit time.Duration, check func() error) {
 // histogram gives the count and the sum of a sink's histogram.
 func (b *bridge) histogram(name, sink string) (count uint64, sum float64) {
 	b.t.Helper()
-	_, body, err := b.get("/metrics")
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(body))
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	for _, m := range families[name].GetMetric() {
+	for _, m := range b.metrics().family(name) {
 		for _, l := range m.GetLabel() {
 			if l.GetName() == "sink" && l.GetValue() == sink {
 				return m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()
@@ -265,13 +285,14 @@ func (b *bridge) reached(truth []change) error {
 			last[resource] = max(last[resource], rv)
 		}
 	}
-	b.relists = b.metric("deltabridge_informer_relists_total", "resource=configmaps")
+	now := b.metrics()
+	b.relists = now.sum("deltabridge_informer_relists_total", "resource=configmaps")
 	for resource, rv := range last {
-		if seen := b.metric("deltabridge_informer_resource_version", "resource="+resource); seen < rv {
+		if seen := now.sum("deltabridge_informer_resource_version", "resource="+resource); seen < rv {
 			return fmt.Errorf("the informer of %s is at %.0f of %.0f", resource, seen, rv)
 		}
 	}
-	if n := b.metric("deltabridge_queue_events") + b.metric("deltabridge_spill_events"); n > 0 {
+	if n := now.sum("deltabridge_queue_events") + now.sum("deltabridge_spill_events"); n > 0 {
 		return fmt.Errorf("%.0f events wait", n)
 	}
 	return nil

@@ -129,7 +129,7 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	config, dir := toBoth(namespace, js.url(), k.Addr(), topic), t.TempDir()
 	first := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	first.waitReady() // what happened before the first list is history
-	changes := startChanges(t, cs, namespace, 60, 75)
+	changes := startChanges(t, cs, namespace, 60, scale.Of(40, 75))
 	first.kill()
 	kills := scale.Of(8, 30)
 	for range kills {
@@ -277,7 +277,7 @@ func TestTermination(t *testing.T) {
 	config, dir := toBoth(namespace, js.url(), k.Addr(), topic), t.TempDir()
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady() // what happened before the first list is history
-	changes := startChanges(t, cs, namespace, 60, 100)
+	changes := startChanges(t, cs, namespace, 60, scale.Of(50, 100))
 	for range 3 {
 		pause(t, time.Second)
 		b.stop()

@@ -24,7 +24,7 @@ func TestFuse(t *testing.T) { // alone: on a busy machine, the rate is not stead
 watch: [{resources: [configmaps], namespaces: [%s]}]
 sinks:
   - name: audit
-    buffer: {events: 64, bytes: 1Mi, spill: {maxBytes: 768Ki}}
+    buffer: {events: 64, bytes: 1Mi, spill: {maxBytes: 384Ki}}
     nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}
 `, namespace, js.url()))
 	b.waitReady()

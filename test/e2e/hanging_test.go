@@ -8,6 +8,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // TestHangingBrokersLoseNothing: both brokers accept connections and answer nothing, for longer than the sinks wait for
@@ -33,7 +34,7 @@ func TestHangingBrokersLoseNothing(t *testing.T) {
 			}
 			b := startBridge(t, c.Kubeconfig(), config)
 			b.waitReady()
-			changes := startChanges(t, cs, namespace, 60, 75)
+			changes := startChanges(t, cs, namespace, 60, scale.Of(40, 75))
 			eventually(t, time.Minute, func() error {
 				if b.metric("deltabridge_events_acknowledged_total") < 200 {
 					return errors.New("the load has not begun")

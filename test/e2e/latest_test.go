@@ -18,6 +18,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // latestStates are a JetStream stream of last messages, a bucket, and a compacted Kafka topic, with the bridge that
@@ -142,7 +143,7 @@ func TestLatestStates(t *testing.T) {
 	t.Parallel()
 	m := newLatestStates(t)
 	m.start()
-	changes := startChanges(t, m.cs, m.namespace, 60, 75)
+	changes := startChanges(t, m.cs, m.namespace, 60, scale.Of(40, 75))
 	m.changed(changes, 150)
 	m.b.kill() // under load
 	m.changed(changes, 30)
@@ -157,7 +158,7 @@ func TestLatestStates(t *testing.T) {
 	before := upTo(t, m.b, m.c, m.namespace)
 	eventually(t, 10*time.Second, func() error { return m.b.committed(before) })
 	m.b.kill()
-	changes = startChanges(t, m.cs, m.namespace, 60, 75)
+	changes = startChanges(t, m.cs, m.namespace, 60, scale.Of(40, 75))
 	m.changed(changes, 150)
 	changes.stop()
 	m.restartAPI()
@@ -268,7 +269,7 @@ func (m *latestStates) resyncUnderLoad() {
 	t := m.t
 	t.Helper()
 	before := kafka.ReadAll(t, m.kafka, latestTopic)
-	changes := startChanges(t, m.cs, m.namespace, 60, 100)
+	changes := startChanges(t, m.cs, m.namespace, 60, scale.Of(50, 100))
 	for range 6 {
 		m.changed(changes, 50)
 		m.resync()

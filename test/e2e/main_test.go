@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	_ = os.Unsetenv("GOGC") // the bridge runs with the default; this process has read it
 	if err := flag.Set(
 		"test.parallel",
-		"4",
+		"5",
 	); err != nil { // more than CPUs: the tests mostly wait; the command line can say otherwise
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		os.Exit(1)

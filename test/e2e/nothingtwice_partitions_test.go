@@ -146,7 +146,7 @@ func newCrash(t *testing.T, topic map[string]string, filter string) *crash {
 	x.setFilter(filter)
 	b := startBridgeIn(t, x.dir, c.Kubeconfig(), x.config)
 	b.waitReady()
-	x.changes = startChanges(t, cs, namespace, 60, 75)
+	x.changes = startChanges(t, cs, namespace, 60, scale.Of(40, 75))
 	eventually(t, time.Minute, func() error { return b.acknowledged("kafka", sentBeforeACrash) })
 	pause(t, time.Duration(rand.IntN(1500))*time.Millisecond)
 	b.kill()

@@ -174,7 +174,7 @@ func TestEverySinkBlocked(t *testing.T) {
 	b := startBridge(t, c.Kubeconfig(), config)
 	b.waitListed()
 	before := b.residentBytes()
-	if err := churn(t.Context(), cs, namespace, "cm", scale.Of(250, 1500), 3); err != nil {
+	if err := churn(t.Context(), cs, namespace, "cm", scale.Of(120, 1500), 3); err != nil {
 		t.Fatal(err)
 	}
 	during, queued := b.residentBytes(), b.metric("deltabridge_queue_bytes")
@@ -219,7 +219,7 @@ func oneSinkAway(t *testing.T, live, away *destination) {
 		lag = churnTime(t, b, func() error { return churn(t.Context(), cs, namespace, prefix, count, 3) })
 		return lag, time.Since(began)
 	}
-	count := scale.Of(160, 400)
+	count := scale.Of(100, 400)
 	b := startBridge(t, c.Kubeconfig(), fmt.Sprintf(head, other))
 	b.waitReady()
 	lagAlone, tookAlone := load(b, other, "alone", count)

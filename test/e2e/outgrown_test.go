@@ -94,7 +94,7 @@ func TestWaitingEventsOutliveTheHistory(t *testing.T) {
 		{name: "one sink that hangs", away: hangingJetStream, long: true},
 		{name: "one sink and kill -9 a while later", away: awayJetStream, kill: true, long: true},
 		{name: "one of two sinks", away: awayJetStream, live: awayKafka, long: true},
-		{name: "the other of two sinks", away: awayKafka, live: awayJetStream},
+		{name: "the other of two sinks", away: awayKafka, live: awayJetStream, long: true},
 		{name: "one of two sinks and a lost node", away: awayKafka, live: awayJetStream, kill: true, lost: true},
 		{name: "one sink and the state log", away: awayJetStream, log: true, long: true},
 		{name: "one sink and the state log and kill -9", away: awayJetStream, live: awayKafka, kill: true, log: true},

@@ -46,7 +46,7 @@ func TestProgress(t *testing.T) {
 	}
 	consumer.start()
 	t.Cleanup(func() { _ = consumer.cmd.Process.Kill() }) // if it has ended, that is as well
-	changes := startChanges(t, cs, namespace, 60, 75)
+	changes := startChanges(t, cs, namespace, 60, scale.Of(40, 75))
 	for range scale.Of(3, 20) {
 		pause(t, 2*time.Second+time.Duration(rand.IntN(1500))*time.Millisecond)
 		b.kill()

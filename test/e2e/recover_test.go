@@ -33,7 +33,7 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 	// Most writes are elsewhere, so that the position of the watch is behind the last one when the API server is killed,
 	// and its successor can't continue the watch.
 	other := newNamespace(t, cs)
-	perSecond := scale.Of(75, 200)
+	perSecond := scale.Of(60, 200)
 	elsewhere := []*randomChanges{startChanges(t, cs, other, 50, perSecond), startChanges(t, cs, other, 50, perSecond)}
 	var answered []time.Time
 	for range restarts {

@@ -19,6 +19,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // reloaded is a bridge whose configuration changes while it runs. Two of its sinks, live and lake, never change.
@@ -168,10 +169,11 @@ func connections(t *testing.T, js *jetStream, sink string) string {
 
 // TestReload: under random changes, the configuration of a bridge changes: a payload, a filter, the sinks and `watch`.
 // What did not change is sent each revision once, over the same connection. A file with mistakes changes nothing.
-func TestReload(t *testing.T) { // alone: it runs three brokers
+func TestReload(t *testing.T) {
+	t.Parallel()
 	r := startReloaded(t)
 	r.waitReady() // what happened before the first list is history
-	changes := startChanges(t, r.cs, r.namespace, 60, 50)
+	changes := startChanges(t, r.cs, r.namespace, 60, scale.Of(30, 50))
 	connected := connections(t, r.live, "live")
 	if connected == "" {
 		t.Fatal("the sink has no connection")
@@ -218,7 +220,8 @@ func TestReload(t *testing.T) { // alone: it runs three brokers
 
 // TestReloadOfReplicas: a changed file reaches one replica after the other. The leader uses it last, and the log names
 // it. Whoever takes over meanwhile, no object leaves and enters again.
-func TestReloadOfReplicas(t *testing.T) { // alone: take-overs take longer on a busy machine
+func TestReloadOfReplicas(t *testing.T) {
+	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
@@ -241,7 +244,7 @@ sinks:
 	leader.waitLeader()
 	standby := start(t.TempDir())
 	standby.waitReady()
-	changes := startChanges(t, cs, namespace, 60, 30)
+	changes := startChanges(t, cs, namespace, 60, scale.Of(20, 30))
 	header := strings.TrimSuffix(all.config, config(""))
 	peers := fmt.Sprintf(", peers: [%s, %s]", leader.addr, standby.addr)
 	change := func(b *bridge, text string) {

@@ -27,15 +27,19 @@ func TestReplicated(t *testing.T) { // alone: it runs six brokers
 	for _, test := range []struct {
 		name string
 		run  func(*replicated)
+		long bool // only in make test-long
 	}{
-		{"NothingTwice", (*replicated).nothingTwice},
-		{"TwoProcesses", (*replicated).twoProcesses},
-		{"BytesThatArriveLate", (*replicated).bytesThatArriveLate},
-		{"WithoutALeader", (*replicated).withoutALeader},
-		{"BytesThatArriveAfterATakeOver", (*replicated).bytesThatArriveAfterATakeOver},
-		{"CutOff", (*replicated).cutOff},
-		{"TakeOver", (*replicated).takeOvers},
+		{name: "NothingTwice", run: (*replicated).nothingTwice},
+		{name: "TwoProcesses", run: (*replicated).twoProcesses},
+		{name: "BytesThatArriveLate", run: (*replicated).bytesThatArriveLate, long: true},
+		{name: "WithoutALeader", run: (*replicated).withoutALeader},
+		{name: "BytesThatArriveAfterATakeOver", run: (*replicated).bytesThatArriveAfterATakeOver, long: true},
+		{name: "CutOff", run: (*replicated).cutOff},
+		{name: "TakeOver", run: (*replicated).takeOvers},
 	} {
+		if test.long && !scale.Long() {
+			continue
+		}
 		t.Run(test.name, func(t *testing.T) { test.run(r.next(t)) })
 	}
 }

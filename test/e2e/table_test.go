@@ -37,7 +37,7 @@ sinks:
 `, namespace, k.Addr(), table, k.Addr(), all)
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
-	changes := startChanges(t, cs, namespace, 60, 75)
+	changes := startChanges(t, cs, namespace, 60, scale.Of(40, 75))
 	pause(t, 5*time.Second)
 	kafka.Purge(t, k.Addr(), all)
 	isCompacted(t, k.Addr(), table)

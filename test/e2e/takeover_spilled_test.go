@@ -48,7 +48,7 @@ func spilledWithoutAPIServer(t *testing.T, c *cluster.Cluster, all bool) {
 	}
 	leader, standby := bridges[0], bridges[1]
 	standby.waitReady()
-	changes := startChanges(t, cs, namespace, 60, 100)
+	changes := startChanges(t, cs, namespace, 60, scale.Of(60, 100))
 	eventually(t, time.Minute, func() error { return leader.acknowledged("away", 50) })
 	away.stop()
 	least := scale.Of(300., 10_000.)
@@ -155,7 +155,7 @@ func wrongAddress(t *testing.T, changed bool) {
 	one.waitListed()
 	two := configured.start()
 	two.waitReady()
-	changes := startChanges(t, cs, namespace, 60, 75)
+	changes := startChanges(t, cs, namespace, 60, scale.Of(50, 75))
 	if changed {
 		eventually(t, time.Minute, func() error { return one.acknowledged("jetstream", 50) })
 		one, two = rollOut(&wrong, one, two)
