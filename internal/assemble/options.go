@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/internal/statelog"
@@ -167,7 +168,7 @@ func BufferBytes(cfg *config.Config) int64 {
 		buffers += s.Buffer.Bytes
 		if s.Actor {
 			buffers += s.Buffer.Bytes / engine.LineShare
-			auditEvents = engine.ActorBytes
+			auditEvents = actors.MaxBytes
 		}
 	}
 	return buffers + auditEvents

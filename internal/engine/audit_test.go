@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/auditread"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -111,7 +112,7 @@ func (b *auditBridge) open() {
 	}
 	o := audit.JournalOptions{Dir: b.journalDir(), MaxBytes: b.maxBytes, Logger: slog.New(slog.DiscardHandler)}
 	for name := range b.sinks {
-		o.Known = append(o.Known, AuditPositions(store.Positions(name))...)
+		o.Known = append(o.Known, auditread.Known(store.Positions(name))...)
 	}
 	if b.journal, err = audit.OpenJournal(o); err != nil {
 		b.t.Fatal(err)
@@ -300,7 +301,7 @@ func TestAuditFiltered(t *testing.T) {
 	b.start(nil)
 	b.add(6)
 	b.awaitSent("a", 2)
-	b.await("all are read", func() bool { return b.e.pipelines[0].audit.backlog() == 0 })
+	b.await("all are read", func() bool { return b.e.pipelines[0].audit.Backlog() == 0 })
 	b.end()
 	b.check("a", "e1", "e5")
 	b.checkAcked(6)
@@ -312,7 +313,7 @@ func TestAuditCrash(t *testing.T) {
 	b := newAuditBridge(t, "a")
 	b.open()
 	b.add(5)
-	stored := sinks.Positions{auditDelivered: {Journal: b.journal.ID(), Next: 4}}
+	stored := auditread.DeliveredUpTo(b.journal, 3)
 	if err := b.store.AddPositions(map[string]sinks.Positions{"a": stored}); err != nil {
 		t.Fatal(err)
 	}
@@ -422,7 +423,7 @@ func TestAuditDamagedPart(t *testing.T) {
 	}
 	b.open()
 	b.start(nil)
-	b.await("everything is read", func() bool { return b.e.pipelines[0].audit.backlog() == 0 })
+	b.await("everything is read", func() bool { return b.e.pipelines[0].audit.Backlog() == 0 })
 	b.end()
 	sent := b.sinks["a"].sent()
 	gap := slices.IndexFunc(sent, func(id string) bool { return strings.HasPrefix(id, "gap of ") })
@@ -493,65 +494,6 @@ func TestAuditUndelivered(t *testing.T) {
 		b.check(name, ids(1, 60)...)
 	}
 	b.end()
-}
-
-// Messages are settled in any order. The position is before the first one that is not settled.
-func TestAuditBooks(t *testing.T) {
-	b := newAuditBridge(t)
-	b.open()
-	defer func() { _ = b.journal.Close(); _ = b.store.Close() }()
-	books := &auditBooks{journal: b.journal, maxEvents: 3, maxBytes: 100, progress: make(chan struct{}, 1)}
-	seqs := map[uint64]uint64{}
-	track := func(number uint64) { seqs[number] = books.track(number, 10) }
-	settle := func(number uint64) {
-		m := &event.Message{}
-		m.Origin.Seq = seqs[number]
-		books.Settle("", m)
-	}
-	check := func(what string, number uint64, inFlight int) {
-		t.Helper()
-		if at := books.settledAt(); at.Number != number || at.Journal != b.journal.ID() && number > 0 ||
-			books.inFlight() != inFlight {
-			t.Errorf("%s: %+v with %d in flight, want %d and %d", what, at, books.inFlight(), number, inFlight)
-		}
-	}
-	track(0) // a gap before the first event
-	check("a gap that is not settled", 0, 1)
-	if at := books.settledAt(); at.Journal != "" {
-		t.Errorf("a position before the gap is settled: %+v", at)
-	}
-	settle(0)
-	books.skip(2)
-	check("filtered", 2, 0)
-	track(3)
-	books.skip(4)
-	books.skip(9)
-	track(10)
-	track(11)
-	check("nothing settled", 2, 4)
-	settle(11)
-	settle(10)
-	check("the first one not settled", 2, 4)
-	books.Settle("", &event.Message{}) // a message that an earlier process has left on disk
-	settle(3)
-	settle(3)
-	check("all settled", 11, 0)
-	for number := uint64(12); number < 15; number++ {
-		if !books.hasRoom() {
-			t.Errorf("no room for %d", number)
-		}
-		track(number)
-	}
-	if books.hasRoom() {
-		t.Error("there is room for a fourth event in flight")
-	}
-	settle(12)
-	books.track(15, 100)
-	settle(13)
-	settle(14)
-	if books.hasRoom() {
-		t.Error("there is room for more bytes")
-	}
 }
 
 // No change passes the filter of a sink that is sent audit events. If the sink is sent changes later, it is therefore

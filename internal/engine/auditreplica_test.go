@@ -58,7 +58,7 @@ func TestAnnouncementOnDisk(t *testing.T) {
 	b.end()
 	b.open()
 	b.start(nil)
-	b.await("it has begun", func() bool { return b.e.pipelines[0].audit.settledAt().Journal != "" })
+	b.await("it has begun", func() bool { return b.e.pipelines[0].audit.Settled().Journal != "" })
 	if upTo, ok := b.e.AuditDelivered(); ok {
 		t.Errorf("delivered up to %d, although events are on disk", upTo)
 	}

@@ -48,7 +48,7 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		if p.audit != nil {
 			r.gauge("audit_backlog_events", "Audit events in the journal that the sink has not delivered.",
-				float64(p.audit.backlog()))
+				float64(p.audit.Backlog()))
 		}
 		if p.Actor {
 			waiting, _ := p.lines.sizes()

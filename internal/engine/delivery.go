@@ -109,6 +109,15 @@ func (d *delivery) end() error {
 
 // settle records that the sink has settled a message.
 func (d *delivery) settle(m *event.Message) {
-	p := d.user.Load()
-	p.books.Settle(p.Name, m)
+	if p := d.user.Load(); p.audit != nil {
+		p.audit.Settle(m)
+	} else {
+		p.books.Settle(p.Name, m)
+	}
+}
+
+// spilledEvents returns the number of events in the spill.
+func (d *delivery) spilledEvents() int64 {
+	events, _, _, _, _ := d.queue.SpillStats()
+	return events
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/actors"
+	"github.com/deltabridge/deltabridge/internal/auditread"
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
@@ -36,7 +38,8 @@ type Engine struct {
 	pipelines  []*pipeline
 	set        *fleet.Fleet
 	resyncs    *resyncer
-	actors     *actors // nil if no sink is sent who made changes
+	actors     *actors.Finder      // nil if no sink is sent who made changes
+	readers    []*auditread.Reader // of the sinks that are sent audit events
 	connector  *informer.Connector
 	client     rest.Interface // client of the API server
 	rates      rates
@@ -62,7 +65,9 @@ func New(o Options) (*Engine, error) {
 		e.events = &eventCounter{total: o.Metrics.KubernetesEvents(), bytes: o.FactBytes}
 	}
 	if o.Journal != nil && slices.ContainsFunc(o.Sinks, func(s Sink) bool { return s.Actor }) {
-		e.actors = newActors(o.Journal, o.ActorWait, e.tracker, o.Logger, e.answered)
+		e.actors = actors.New(actors.Options{
+			Journal: o.Journal, Tracker: e.tracker, Wait: o.ActorWait, Notify: e.answered, Logger: o.Logger,
+		})
 	}
 	for _, build := range []func() error{e.buildPipelines, e.buildSet} {
 		if err := build(); err != nil {
@@ -117,6 +122,9 @@ func (e *Engine) buildPipelines() error {
 		}
 		slot = min(slot+p.filter.Slots(), object.Slots) // filters that get no slots evaluate their decisions every time
 		e.pipelines = append(e.pipelines, p)
+		if p.audit != nil {
+			e.readers = append(e.readers, p.audit)
+		}
 	}
 	return nil
 }
@@ -226,11 +234,11 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, p := range e.pipelines {
 		p.start()
 	}
-	for _, r := range e.auditReaders() {
-		auditing.Go(func() { r.run(e.reading) })
+	for _, r := range e.readers {
+		auditing.Go(func() { r.Run(e.reading) })
 	}
 	if e.actors != nil {
-		auditing.Go(func() { e.actors.run(e.reading) })
+		auditing.Go(func() { e.actors.Run(e.reading) })
 	}
 	start(&set, e.read)
 

@@ -25,6 +25,8 @@ const (
 	lingering = 10 * time.Second
 	// auditRetries is how long an API server tries to send audit events, at least, before it drops them.
 	auditRetries = 80 * time.Second
+	// auditRate is the name of the rate at which audit events arrive.
+	auditRate = "audit"
 	// journalFull is the overflow policy of a sink that is sent audit events: they are refused.
 	journalFull = "refuse"
 )
@@ -158,7 +160,7 @@ func (e *Engine) outage(p *pipeline, now time.Time) *outage {
 
 // auditOutage is outage for a sink that is sent audit events, which wait in the journal.
 func (e *Engine) auditOutage(p *pipeline, now time.Time) *outage {
-	backlog, journal := p.audit.backlog(), e.options.Journal.Status()
+	backlog, journal := p.audit.Backlog(), e.options.Journal.Status()
 	if backlog == 0 || p.drain.Delivering() {
 		return nil
 	}

@@ -80,7 +80,7 @@ func (e *Engine) Stuck() map[string]int64 {
 		}
 		stuck[p.Name] += int64(p.queue.Stats().Items)
 		if p.audit != nil { // the journal has what is not in the queue
-			stuck[p.Name] += max(0, p.audit.backlog()-int64(p.audit.inFlight()))
+			stuck[p.Name] += p.audit.Waiting()
 		}
 	}
 	return stuck
@@ -127,7 +127,7 @@ func (e *Engine) keepDeliveries() (kept, others []*pipeline) {
 // initial list or nothing of each source.
 func (p *pipeline) unsettled() (events int, whole bool) {
 	if p.audit != nil {
-		return p.audit.inFlight(), true
+		return p.audit.InFlight(), true
 	}
 	return p.tracker.Unsettled(p.Name)
 }

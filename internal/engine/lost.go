@@ -36,7 +36,7 @@ func (p *pipeline) announceLost(ctx context.Context) {
 // are lost, one gap event is returned for every resource that the sink knows according to the checkpoint.
 func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 	if p.audit != nil {
-		return []*event.Message{p.identified(auditGap(p, int64(l.Items()), "a damaged file contained them"), l)}
+		return []*event.Message{p.identified(p.audit.Gap(int64(l.Items()), "a damaged file contained them"), l)}
 	}
 	resources, upTo := map[string]schema.GroupVersionResource{}, map[string]string{}
 	for mark, position := range l.Positions {

@@ -54,7 +54,10 @@ func TestMetricsPage(t *testing.T) {
 	}
 	defer journal.Close()
 	e.pipelines[0].Actor = true
-	e.pipelines[0].audit = &auditReader{auditBooks: auditBooks{journal: journal}}
+	e.options.Journal = journal
+	if e.pipelines[0].audit, err = e.newAuditReader(e.pipelines[0]); err != nil {
+		t.Fatal(err)
+	}
 	store := e.pipelines[0].drain.Parked
 	if err := store.Park([]parked.Parking{{Destination: "k8s.pods", Message: &event.Message{}}}); err != nil {
 		t.Fatal(err)

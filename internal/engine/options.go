@@ -50,7 +50,7 @@ type Options struct {
 	// Journal contains the audit events for the sinks with Audit or Actor. It is nil if there is none. The caller closes
 	// it after Run.
 	Journal *audit.Journal
-	// ActorWait is how long the changes for the sinks with Actor wait for their audit events. 0: DefaultActorWait.
+	// ActorWait is how long the changes for the sinks with Actor wait for their audit events. 0: actors.DefaultWait.
 	ActorWait time.Duration
 	// AuditOnly means that the engine watches nothing, and delivers only the audit events of its replica, whoever leads.
 	// Its Store has no Log.
@@ -109,9 +109,6 @@ type Sink struct {
 	NoSynced   bool          // the sink is sent no synced events
 	Progress   time.Duration // interval between progress events; if it is 0, the sink is sent none
 }
-
-// DefaultActorWait is the default of Options.ActorWait.
-const DefaultActorWait = 5 * time.Second
 
 // changeRules returns the rules that select changes. A sink that is sent audit events has a rule that selects none. If
 // it is sent changes later, this is then a change of its filter.

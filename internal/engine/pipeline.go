@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/deltabridge/deltabridge/internal/actors"
+	"github.com/deltabridge/deltabridge/internal/auditread"
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
@@ -55,7 +57,7 @@ type pipeline struct {
 	enrich    func(schema.GroupVersionResource, *object.Object) *event.Context
 	restating chan struct{} // contains an element while objects are re-sent to the sink
 	progress  progress
-	audit     *auditReader // nil unless the sink is sent audit events
+	audit     *auditread.Reader // nil unless the sink is sent audit events
 	lines     lines
 	anywhere  bool // the sink runs in every replica: Options.AuditOnly
 
@@ -111,7 +113,6 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		if p.audit, err = e.newAuditReader(p); err != nil {
 			return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 		}
-		p.books = &p.audit.auditBooks
 	}
 	return p, nil
 }
@@ -231,7 +232,7 @@ func (p *pipeline) label(m *event.Message, history, delivery string) {
 // filtering held.
 func (p *pipeline) attach(
 	ctx context.Context, i *informer.Informer, ledger *ledger.Ledger, known tracker.Knowledge,
-	asker *asker,
+	asker *actors.Asker,
 ) {
 	earlier := p.earlier(i.Resource(), known.Filters)
 	if p.filter.For(i.Resource()).Never() && len(earlier) == 0 {
@@ -300,7 +301,7 @@ func (p *pipeline) earlier(of schema.GroupVersionResource, filters []string) (ea
 // stored anywhere.
 func (p *pipeline) left() (onDisk, lost int64) {
 	lost = int64(p.queue.Stats().Items) + p.abandoned.Load()
-	onDisk, _, _, _, _ = p.queue.SpillStats()
+	onDisk = p.spilledEvents()
 	return onDisk, max(0, lost-onDisk)
 }
 
@@ -309,7 +310,7 @@ func (p *pipeline) left() (onDisk, lost int64) {
 func (p *pipeline) undelivered(journalEnd uint64) (events int64) {
 	onDisk, lost := p.left()
 	if p.audit != nil {
-		lost = p.audit.backlogUpTo(journalEnd) // nothing is lost: what is not on disk is in the journal
+		lost = p.audit.BacklogUpTo(journalEnd) // nothing is lost: what is not on disk is in the journal
 	}
 	events = onDisk + lost
 	for _, q := range p.drain.Parked.Queues() {

@@ -109,7 +109,7 @@ func (p *pipeline) queueStatus() control.Queue {
 	waiting, parkedBytes := p.waiting(stats)
 	journal := int64(0)
 	if p.audit != nil {
-		journal = max(0, p.audit.backlog()-int64(p.audit.inFlight()))
+		journal = p.audit.Waiting()
 	}
 	return control.Queue{
 		Events: int64(stats.Items), Bytes: stats.Bytes, MemoryBytes: p.Buffer.Bytes,

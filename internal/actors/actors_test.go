@@ -1,4 +1,4 @@
-package engine
+package actors
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 
+	"github.com/deltabridge/deltabridge/internal/auditread"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 )
@@ -32,8 +33,8 @@ type joining struct {
 	dir     string
 	store   *checkpoint.Store
 	journal *audit.Journal
-	actors  *actors
-	asker   *asker
+	finder  *Finder
+	asker   *Asker
 	contact time.Time
 	end     func()
 	n       int
@@ -56,14 +57,14 @@ func (j *joining) start() {
 	}
 	log := slog.New(slog.DiscardHandler)
 	t := tracker.New(tracker.Options{Store: j.store, Reading: j.t.Context(), Logger: log})
-	j.actors = newActors(j.journal, 0, t, log, func() {})
-	j.asker = &asker{
-		actors: j.actors, source: informer.Source{Name: "configmaps", Resource: configMaps}, inList: true,
+	j.finder = New(Options{Journal: j.journal, Tracker: t, Notify: func() {}, Logger: log})
+	j.asker = &Asker{
+		finder: j.finder, source: informer.Source{Name: "configmaps", Resource: configMaps}, inList: true,
 		status: func() informer.Status { return informer.Status{LastContact: j.contact} },
 	}
 	ctx, cancel := context.WithCancel(j.t.Context())
 	var group sync.WaitGroup
-	group.Go(func() { j.actors.run(ctx) })
+	group.Go(func() { j.finder.Run(ctx) })
 	j.end = func() {
 		cancel()
 		group.Wait()
@@ -96,9 +97,9 @@ func (j *joining) object(rv int, more string) *object.Object {
 }
 
 // update delivers an update, and returns what is asked about it.
-func (j *joining) update(old, now *object.Object) *question {
+func (j *joining) update(old, now *object.Object) *Question {
 	j.asker.OnUpdate(old, now)
-	q := j.asker.current
+	q := j.asker.Current
 	j.position()
 	return q
 }
@@ -131,10 +132,10 @@ func (j *joining) request(user, verb string, base, rv int) {
 }
 
 // check checks who made a change.
-func (j *joining) check(what string, q *question, want *event.Actors) {
+func (j *joining) check(what string, q *Question, want *event.Actors) {
 	j.t.Helper()
 	synctest.Wait()
-	if diff := cmp.Diff(want, q.known()); diff != "" {
+	if diff := cmp.Diff(want, q.Known()); diff != "" {
 		j.t.Errorf("%s: -want +got:\n%s", what, diff)
 	}
 }
@@ -164,26 +165,26 @@ func TestActors(t *testing.T) {
 		j.check("an update with a resourceVersion", q, by(event.ActorProven, "alice", "e1"))
 		j.request("bob", "patch", 0, 3)
 		q = j.update(j.object(2, ""), j.object(3, ""))
-		time.Sleep(DefaultActorWait - time.Millisecond)
+		time.Sleep(DefaultWait - time.Millisecond)
 		j.check("during the wait", q, nil)
-		time.Sleep(3 * actorTick)
+		time.Sleep(3 * tick)
 		j.check("a patch", q, by(event.ActorSole, "bob", "e2"))
 		j.request("bob", "patch", 0, 4)
 		j.request("eve", "patch", 0, 4)
 		two, nobody := j.update(j.object(3, ""), j.object(4, "")), j.update(j.object(4, ""), j.object(5, ""))
-		time.Sleep(DefaultActorWait + 3*actorTick)
+		time.Sleep(DefaultWait + 3*tick)
 		j.check("two requests", two, &event.Actors{})
 		j.check("no request", nobody, &event.Actors{})
 		j.request("eve", "patch", 0, 6)
-		time.Sleep(actorSkew / 2) // the clock of its API server may be behind that of bob's
+		time.Sleep(skew / 2) // the clock of its API server may be behind that of bob's
 		j.request("bob", "patch", 0, 6)
 		skewed := j.update(j.object(5, ""), j.object(6, ""))
-		time.Sleep(2 * actorSkew)
+		time.Sleep(2 * skew)
 		j.request("bob", "patch", 0, 7)
-		time.Sleep(2 * actorSkew)
+		time.Sleep(2 * skew)
 		j.request("eve", "patch", 0, 7)
 		later := j.update(j.object(6, ""), j.object(7, ""))
-		time.Sleep(DefaultActorWait + 3*actorTick)
+		time.Sleep(DefaultWait + 3*tick)
 		j.check("two requests at almost the same time", skewed, &event.Actors{})
 		j.check("one request when the change had been made", later, by(event.ActorSole, "bob", "e7"))
 	})
@@ -195,10 +196,10 @@ func TestNotAsked(t *testing.T) {
 		k, o, now := j.asker, j.object(1, ""), j.object(2, "")
 		expect := func(what string, want bool) {
 			t.Helper()
-			if got := k.current != nil; got != want {
+			if got := k.Current != nil; got != want {
 				t.Errorf("%s is asked about: %t", what, got)
 			}
-			k.current = nil
+			k.Current = nil
 		}
 		k.OnAdd(o, false)
 		expect("an addition", true)
@@ -242,7 +243,7 @@ func TestKindsOfChanges(t *testing.T) {
 		}
 		for more, want := range map[string]actor.Kind{"": actor.Deleted, marked: actor.Finished} {
 			j.asker.OnDelete(j.object(2, more))
-			if q := j.asker.current; q.kind != want {
+			if q := j.asker.Current; q.kind != want {
 				t.Errorf("deletion of %s: %v, want %v", more, q.kind, want)
 			}
 		}
@@ -254,11 +255,11 @@ func TestKindsOfChanges(t *testing.T) {
 					want = actor.Added // whatever the clocks say
 				}
 				j.asker.OnAdd(old, false)
-				if q := j.asker.current; q.kind != want {
+				if q := j.asker.Current; q.kind != want {
 					t.Errorf("an addition with the selector %q: %v, want %v", selector, q.kind, want)
 				}
 				j.asker.OnAdd(oldMarked, false)
-				if q := j.asker.current; want == actor.Added && q.kind != want || want != actor.Added && q != nil {
+				if q := j.asker.Current; want == actor.Added && q.kind != want || want != actor.Added && q != nil {
 					t.Errorf("an addition of an object that is being deleted, with the selector %q: %+v", selector, q)
 				}
 				j.position()
@@ -280,9 +281,9 @@ func TestActorOfASelectedObject(t *testing.T) {
 			j.n, j.asker.source.LabelSelector = 0, selector
 			j.create("alice")
 			j.asker.OnAdd(j.object(2, ""), false)
-			q := j.asker.current
+			q := j.asker.Current
 			j.position()
-			time.Sleep(DefaultActorWait + 3*actorTick)
+			time.Sleep(DefaultWait + 3*tick)
 			j.check("an addition with the selector "+selector, q, want)
 			time.Sleep(time.Minute)
 			j.position()
@@ -310,7 +311,7 @@ func TestSinceOfChanges(t *testing.T) {
 	testJoining(t, func(t *testing.T, j *joining) {
 		check := func(what string, want time.Duration) {
 			t.Helper()
-			if got := time.Since(j.asker.since(time.Now())) - DefaultActorWait; got != want {
+			if got := time.Since(j.asker.since(time.Now())) - DefaultWait; got != want {
 				t.Errorf("%s: %v, want %v", what, got, want)
 			}
 		}
@@ -344,10 +345,10 @@ func TestActorsWhileEventsAreMissing(t *testing.T) {
 		j.start()
 		time.Sleep(2 * time.Minute)
 		j.position()
-		patch := func(rv int) *question {
+		patch := func(rv int) *Question {
 			j.request("bob", "patch", 0, rv)
 			q := j.update(j.object(rv-1, ""), j.object(rv, ""))
-			time.Sleep(DefaultActorWait + 3*actorTick)
+			time.Sleep(DefaultWait + 3*tick)
 			synctest.Wait()
 			return q
 		}
@@ -357,7 +358,7 @@ func TestActorsWhileEventsAreMissing(t *testing.T) {
 			j.start() // a restart: requests may be on connections to the previous process
 			time.Sleep(wait)
 			j.position()
-			got := patch(3 + int(wait)).known().By.Grade
+			got := patch(3 + int(wait)).Known().By.Grade
 			if want := map[bool]string{true: event.ActorSole}[wait > 0]; got != want {
 				t.Errorf("%v after a restart: %q, want %q", wait, got, want)
 			}
@@ -384,7 +385,7 @@ func TestActorsAfterARefusedRequest(t *testing.T) {
 		q := j.update(j.object(1, ""), j.object(2, ""))
 		time.Sleep(time.Second)
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil))
-		time.Sleep(DefaultActorWait)
+		time.Sleep(DefaultWait)
 		j.check("a patch", q, &event.Actors{})
 	})
 }
@@ -392,8 +393,8 @@ func TestActorsAfterARefusedRequest(t *testing.T) {
 // What the journal has at the end of the wait is read before a sole actor is given.
 func TestActorsReadTheJournalFirst(t *testing.T) {
 	testJoining(t, func(t *testing.T, j *joining) {
-		a := newActors(j.journal, 0, j.actors.tracker, j.actors.log, func() {}) // without run
-		j.asker.actors = a
+		a := New(j.finder.Options) // without run
+		j.asker.finder = a
 		time.Sleep(time.Minute)
 		j.position()
 		read := func() {
@@ -407,7 +408,7 @@ func TestActorsReadTheJournalFirst(t *testing.T) {
 		read()
 		j.request("eve", "patch", 0, 2)
 		q := j.update(j.object(1, ""), j.object(2, ""))
-		time.Sleep(DefaultActorWait)
+		time.Sleep(DefaultWait)
 		a.expire(time.Now())
 		j.check("with an event that was not read", q, nil)
 		read()
@@ -419,7 +420,7 @@ func TestActorsReadTheJournalFirst(t *testing.T) {
 		j.request("eve", "patch", 0, 9)
 		q = j.update(j.object(2, ""), j.object(3, ""))
 		for range 3 { // the journal cannot be read
-			time.Sleep(DefaultActorWait)
+			time.Sleep(DefaultWait)
 			a.expire(time.Now())
 		}
 		j.check("with an event that cannot be read", q, &event.Actors{})
@@ -434,7 +435,7 @@ func TestActorsDoNotFillTheJournal(t *testing.T) {
 		for n, want := range []uint64{0, 2} {
 			j.request("alice", "update", 1+n, 2+n)
 			synctest.Wait()
-			if upTo, err := j.actors.store(); err != nil || upTo != want {
+			if upTo, err := j.finder.Store(); err != nil || upTo != want {
 				t.Errorf("not required up to %d, want %d; %+v, %v", upTo, want, j.journal.Status(), err)
 			}
 		}
@@ -450,26 +451,26 @@ func TestActorsKeepEvents(t *testing.T) {
 		store := func(want uint64) {
 			t.Helper()
 			synctest.Wait()
-			if upTo, err := j.actors.store(); err != nil || upTo != want {
+			if upTo, err := j.finder.Store(); err != nil || upTo != want {
 				t.Errorf("not required up to %d, want %d; %v", upTo, want, err)
-			} else if err := acknowledge(j.journal, nil, upTo); err != nil {
+			} else if err := auditread.Commit(j.finder.Tracker, j.journal, nil, upTo); err != nil {
 				t.Error(err)
 			}
 		}
 		j.request("alice", "update", 1, 2)
-		time.Sleep(actorKeep / 2)
+		time.Sleep(keep / 2)
 		j.request("alice", "update", 2, 3)
 		store(0)
 		j.end()
 		j.start()
 		j.check("a change that a restart brings again", j.update(j.object(1, ""), j.object(2, "")),
 			by(event.ActorProven, "alice", "e1"))
-		time.Sleep(actorKeep / 2)
+		time.Sleep(keep / 2)
 		store(0) // read again by this process
-		time.Sleep(actorKeep / 2)
+		time.Sleep(keep / 2)
 		j.request("alice", "update", 3, 4)
 		store(2)
-		time.Sleep(actorKeep + time.Minute)
+		time.Sleep(keep + time.Minute)
 		store(3)
 		if s := j.journal.Status(); s.Acked != 3 {
 			t.Errorf("%+v", s)

@@ -1,4 +1,4 @@
-package engine
+package actors
 
 import (
 	"context"
@@ -62,23 +62,23 @@ func BenchmarkActors(b *testing.B) {
 	positions := tracker.New(tracker.Options{Store: store, Reading: b.Context(), Logger: log})
 	answered := 0
 	for b.Loop() {
-		a := newActors(journal, time.Hour, positions, log, func() {})
-		k := &asker{
-			actors: a, source: informer.Source{Name: "configmaps", Resource: configMaps},
+		a := New(Options{Journal: journal, Tracker: positions, Wait: time.Hour, Notify: func() {}, Logger: log})
+		k := &Asker{
+			finder: a, source: informer.Source{Name: "configmaps", Resource: configMaps},
 			status: func() informer.Status { return informer.Status{} },
 		}
 		ctx, cancel := context.WithCancel(b.Context())
 		var group sync.WaitGroup
 		group.Go(func() { a.follow(ctx) })
-		var last *question
+		var last *Question
 		for n := range changes {
 			k.OnUpdate(states[n], states[n+objects])
 			if n%2 == 0 {
-				last = k.current
+				last = k.Current
 			}
 			k.OnPosition("")
 		}
-		for tick := time.NewTicker(100 * time.Microsecond); last.known() == nil; {
+		for tick := time.NewTicker(100 * time.Microsecond); last.Known() == nil; {
 			<-tick.C
 		}
 		cancel()

@@ -1,7 +1,6 @@
-package engine
+package actors
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
@@ -19,13 +18,16 @@ const (
 	longAgo = 24 * time.Hour
 )
 
-// asker asks for the actors of the changes of an informer, once for all sinks. It is the first of the informer's
-// handlers that sends changes, so that current is the question of the change that the other handlers are given.
-type asker struct {
-	actors   *actors
+// Asker asks for the actors of the changes of an informer, once for all sinks. It is the first of the informer's
+// handlers that sends changes, so that Current is the question of the change that the other handlers are given.
+type Asker struct {
+	// Current is nil between two changes, and if it cannot be known who made a change. Only handlers of the informer may
+	// read it.
+	Current *Question
+
+	finder   *Finder
 	source   informer.Source
 	status   func() informer.Status
-	current  *question // nil between two changes
 	inList   bool
 	position time.Time // when the informer has reached the last position; zero if it has reached none
 	began    time.Time // when the handlers were given the change
@@ -35,41 +37,27 @@ type asker struct {
 }
 
 var (
-	_ cache.ResourceEventHandler = (*asker)(nil)
-	_ informer.Observer          = (*asker)(nil)
-	_ informer.Leaver            = (*asker)(nil)
-	_ informer.Positioner        = (*asker)(nil)
+	_ cache.ResourceEventHandler = (*Asker)(nil)
+	_ informer.Observer          = (*Asker)(nil)
+	_ informer.Leaver            = (*Asker)(nil)
+	_ informer.Positioner        = (*Asker)(nil)
 )
 
-func newAsker(a *actors, i *informer.Informer) *asker {
-	return &asker{actors: a, source: i.Source(), status: i.Status, inList: i.ResumesAt() == "" || i.Relists()}
+// NewAsker returns a handler of an informer.
+func NewAsker(f *Finder, i *informer.Informer) *Asker {
+	return &Asker{finder: f, source: i.Source(), status: i.Status, inList: i.ResumesAt() == "" || i.Relists()}
 }
 
-// attachAsker makes an informer ask who made its changes. It returns nil if no sink is sent that.
-func (e *Engine) attachAsker(i *informer.Informer) *asker {
-	resource := i.Resource()
-	if e.actors == nil || i.Auxiliary() || !slices.ContainsFunc(e.pipelines, func(p *pipeline) bool {
-		p.filtering.Lock()
-		defer p.filtering.Unlock()
-		return p.Actor && !p.filter.For(resource).Never()
-	}) {
-		return nil
-	}
-	k := newAsker(e.actors, i)
-	i.AddEventHandler(k)
-	return k
-}
-
-func (k *asker) OnAdd(obj any, initial bool) {
+func (k *Asker) OnAdd(obj any, initial bool) {
 	o := obj.(*object.Object)
-	k.current = nil
+	k.Current = nil
 	if initial || k.inList {
 		return
 	}
 	c := actor.Change{Kind: actor.Added}
 	if k.selects() { // it may have existed before, and be selected only now
 		s := k.state(o)
-		if created := s.Created.Add(time.Second + actorSkew); created.After(k.since(time.Now())) {
+		if created := s.Created.Add(time.Second + skew); created.After(k.since(time.Now())) {
 			c.Since = time.Unix(0, 0) // only a proof counts
 		} else {
 			c.Kind = s.Update(&actor.State{})
@@ -79,23 +67,23 @@ func (k *asker) OnAdd(obj any, initial bool) {
 }
 
 // selects reports whether the watch has selectors.
-func (k *asker) selects() bool { return k.source.LabelSelector != "" || k.source.FieldSelector != "" }
+func (k *Asker) selects() bool { return k.source.LabelSelector != "" || k.source.FieldSelector != "" }
 
-func (k *asker) OnUpdate(oldObj, newObj any) {
+func (k *Asker) OnUpdate(oldObj, newObj any) {
 	k.update(oldObj.(*object.Object), newObj.(*object.Object))
 }
 
 // OnLeave implements informer.Leaver.
-func (k *asker) OnLeave(last, now *object.Object) {
+func (k *Asker) OnLeave(last, now *object.Object) {
 	if last == now { // the scope has changed, and not the object
-		k.current = nil
+		k.Current = nil
 		return
 	}
 	k.update(last, now)
 }
 
-func (k *asker) update(old, now *object.Object) {
-	k.current = nil
+func (k *Asker) update(old, now *object.Object) {
+	k.Current = nil
 	if k.inList {
 		return
 	}
@@ -106,9 +94,9 @@ func (k *asker) update(old, now *object.Object) {
 	k.ask(actor.Change{Kind: after.Update(&before), Before: versionOf(old)}, now)
 }
 
-func (k *asker) OnDelete(obj any) {
+func (k *Asker) OnDelete(obj any) {
 	o := obj.(*object.Object)
-	k.current = nil
+	k.Current = nil
 	// With a selector, a deletion can also mean that the object is not selected any more.
 	if k.inList || o.FinalStateUnknown || k.selects() {
 		return
@@ -118,7 +106,7 @@ func (k *asker) OnDelete(obj any) {
 }
 
 // ask asks for the actors of a change, whose other fields are set, unless its kind is not known.
-func (k *asker) ask(c actor.Change, o *object.Object) {
+func (k *Asker) ask(c actor.Change, o *object.Object) {
 	k.began = time.Now()
 	if c.Kind == 0 {
 		return
@@ -128,11 +116,11 @@ func (k *asker) ask(c actor.Change, o *object.Object) {
 	if since := k.since(k.began); c.Since.IsZero() {
 		c.Since = since
 	}
-	k.current = k.actors.ask(c)
+	k.Current = k.finder.ask(c)
 }
 
 // since returns a time before which a change that is given to the handlers now was not made.
-func (k *asker) since(now time.Time) time.Time {
+func (k *Asker) since(now time.Time) time.Time {
 	const request = 50 * time.Millisecond // LastContact is set a moment after each position
 	if contact := k.status().LastContact; k.position.IsZero() || contact.Sub(k.position) > request {
 		from := k.position
@@ -145,12 +133,12 @@ func (k *asker) since(now time.Time) time.Time {
 	if now.Before(k.delayedUntil) {
 		since = k.delayedSince
 	}
-	return since.Add(-k.actors.wait)
+	return since.Add(-k.finder.Wait)
 }
 
 // delayed notes that changes were not read between two times. It is assumed that reading what has piled up takes no
 // longer than that.
-func (k *asker) delayed(from, to time.Time) {
+func (k *Asker) delayed(from, to time.Time) {
 	if !to.Before(k.delayedUntil) || from.Before(k.delayedSince) {
 		k.delayedSince = from
 	}
@@ -161,21 +149,21 @@ func (k *asker) delayed(from, to time.Time) {
 }
 
 // OnSynced implements informer.Observer.
-func (k *asker) OnSynced(string, int) { k.current = nil }
+func (k *Asker) OnSynced(string, int) { k.Current = nil }
 
 // OnGap implements informer.Observer.
-func (k *asker) OnGap(string, string, string) { k.current, k.inList = nil, true }
+func (k *Asker) OnGap(string, string, string) { k.Current, k.inList = nil, true }
 
 // OnPosition implements informer.Positioner.
-func (k *asker) OnPosition(string) {
+func (k *Asker) OnPosition(string) {
 	now := time.Now()
-	if k.current != nil && now.Sub(k.began) > blocked {
+	if k.Current != nil && now.Sub(k.began) > blocked {
 		k.delayed(k.began, now)
 	}
-	k.current, k.inList, k.position = nil, false, now
+	k.Current, k.inList, k.position = nil, false, now
 }
 
-func (k *asker) state(o *object.Object) actor.State {
+func (k *Asker) state(o *object.Object) actor.State {
 	raw, _ := o.Bytes() // without its bytes, the state is not known
 	return actor.StateOf(k.source.Resource.Resource, raw)
 }
