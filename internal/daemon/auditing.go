@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -68,7 +68,7 @@ func (b *bridge) openAuditing(lease config.Lease) (_ *auditing, err error) {
 	a.metrics.Registry.MustRegister(a.intake.metrics)
 	period := cfg.Election.LeaseDuration
 	kube := rest.CopyConfig(b.kube)
-	kube.UserAgent = "deltabridge/" + version
+	kube.UserAgent = "deltabridge/" + b.Version
 	kube.NextProtos = []string{"http/1.1"} // after a timeout, the next request has another connection
 	register, err := journals.New(kube, lease.Namespace, assemble.AuditLease(lease), period/2)
 	if err != nil {
@@ -167,7 +167,7 @@ func (a *auditing) drain(ctx context.Context) {
 func (b *bridge) deliverAudit(ctx context.Context) error {
 	a := b.auditing
 	for {
-		o, err := assemble.AuditOptions(a.cfg, b.kube, version, b.log)
+		o, err := assemble.AuditOptions(a.cfg, b.kube, b.Version, b.log)
 		if err != nil {
 			return err
 		}

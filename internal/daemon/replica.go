@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -76,7 +76,7 @@ func (b *bridge) terms(c *replica.Copy, candidate *election.Candidate, client re
 		Cluster: func(ctx context.Context) (string, error) { return tracker.ReadClusterUID(ctx, client) },
 		Engine: func(ctx context.Context, store *checkpoint.Store, rights replica.Rights) error {
 			if err := reload.OrphanedEvents(store, b.reload.InUse().Config); err != nil {
-				return &exitError{err, exitConfig}
+				return &RefusedError{err}
 			}
 			taking.End(control.StepLog)
 			b.auditing.lead(true)
@@ -122,7 +122,7 @@ func (b *bridge) openCopy(name string, lease config.Lease) (*replica.Copy, error
 func (b *bridge) candidate(name string, lease config.Lease, eligible func() bool) (*election.Candidate, error) {
 	e := b.cfg.Election
 	kube := rest.CopyConfig(b.kube)
-	kube.UserAgent = "deltabridge/" + version
+	kube.UserAgent = "deltabridge/" + b.Version
 	return election.New(election.Config{
 		Lease: election.Lease{Namespace: lease.Namespace, Name: lease.Name}, LeaseDuration: e.LeaseDuration,
 		RenewDeadline: e.RenewDeadline(), RetryPeriod: e.RetryPeriod(), Eligible: eligible,

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"bytes"
@@ -36,7 +36,7 @@ func TestCheckpointOfAnotherCluster(t *testing.T) {
 			defer cancel()
 			var out syncBuffer
 			ended := make(chan error, 1)
-			go func() { ended <- run(ctx, cfg, "", &out, &out) }()
+			go func() { ended <- Run(ctx, Options{Config: cfg, Events: &out, Log: &out}) }()
 			var err error
 			select {
 			case <-identified:

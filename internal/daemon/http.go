@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 type frontend struct {
 	listener net.Listener
 	name     string // of the process
+	version  string // of the program
 	started  time.Time
 	guard    *guard.Guard
 	reload   *reload.Reloader
@@ -43,12 +44,14 @@ type task struct {
 }
 
 // listen opens the listener of the HTTP server. The server has the role until serve is called.
-func listen(address, name string, role control.Role, g *guard.Guard, r *reload.Reloader) (*frontend, error) {
+func listen(
+	address, name, version string, role control.Role, g *guard.Guard, r *reload.Reloader,
+) (*frontend, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("http.listen %s: %w (choose another address, or stop the program that uses it)", address, err)
 	}
-	f := &frontend{listener: listener, name: name, started: time.Now(), guard: g, reload: r}
+	f := &frontend{listener: listener, name: name, version: version, started: time.Now(), guard: g, reload: r}
 	f.serve(task{role: role, readiness: func() (reasons, notes []string) { return []string{"starting"}, nil }})
 	return f, nil
 }
@@ -112,7 +115,7 @@ func (f *frontend) status() control.Status {
 
 func (f *frontend) replica(t *task) control.Replica {
 	r := control.Replica{
-		Name: f.name, Version: version, Started: f.started, Role: t.role, Since: t.since,
+		Name: f.name, Version: f.version, Started: f.started, Role: t.role, Since: t.since,
 		TakeOver: f.takeOver.Load().Report(),
 	}
 	r.NotReady, r.Notes = t.readiness()

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/election"
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/internal/guard"
 	"github.com/deltabridge/deltabridge/internal/page"
@@ -34,7 +36,7 @@ func newTestFrontend(t *testing.T) *frontend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := listen("127.0.0.1:0", "bridge-0-abcde", control.Standby, g, r)
+	f, err := listen("127.0.0.1:0", "bridge-0-abcde", "dev", control.Standby, g, r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +193,42 @@ func TestATakenPortIsAnErrorAtTheStart(t *testing.T) {
 		`{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
 		"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`,
 	)
-	if err := run(t.Context(), cfg, "", nil, io.Discard); err == nil || !strings.Contains(err.Error(), "http.listen") {
+	if err := Run(t.Context(), Options{Config: cfg, Log: io.Discard}); err == nil || !strings.Contains(err.Error(), "http.listen") {
 		t.Errorf("err = %v", err)
+	}
+}
+
+// The status needs no token and has the steps of the last take-over. A standby takes no commands.
+func TestStatusEndpoint(t *testing.T) {
+	f := newTestFrontend(t)
+	taking := control.NewRecorder(time.Now().Add(-time.Minute), string(election.Expired))
+	taking.End(control.StepLease)
+	f.takeOver.Store(taking)
+	err := f.during(t.Context(), func(context.Context) error {
+		taking.End(control.StepLog)
+		taking.EndFirst()
+		taking.EndFirst()
+		address := f.listener.Addr().String()
+		answers := control.ReadStatus(t.Context(), []string{address})
+		if len(answers) != 1 || answers[0].Status == nil {
+			t.Fatalf("%+v", answers)
+		}
+		r := answers[0].Replica
+		if r.Name != "bridge-0-abcde" || r.Ready || r.Role != control.Standby || !slices.Equal(r.NotReady, []string{"starting"}) {
+			t.Errorf("%+v", r)
+		}
+		steps := r.TakeOver.Steps
+		if len(steps) != 3 || steps[0].Name != control.StepLease || steps[0].Seconds < 60 || steps[1].Seconds > 59 ||
+			steps[2].Name != control.StepEvent || r.TakeOver.Reason != "expired" {
+			t.Errorf("%+v", r.TakeOver)
+		}
+		if code, body := getPage(t, "http://"+address+"/api/resync"); code != http.StatusServiceUnavailable ||
+			!strings.HasPrefix(body, "this replica is not the leader") {
+			t.Errorf("%d %s", code, body)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

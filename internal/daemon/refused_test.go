@@ -1,10 +1,9 @@
-package main
+package daemon
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,7 +26,7 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := refusal{file: file, name: "bridge-0-abcde", problem: control.Problem{Text: "sinks[0]: wrong"}}
+	r := refusal{Options: Options{File: file}, name: "bridge-0-abcde", problem: control.Problem{Text: "sinks[0]: wrong"}}
 	handler := r.handler(config.Default())
 	get := func(path string) (code int, body string) {
 		w := httptest.NewRecorder()
@@ -49,7 +48,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := s.Configuration; s.Replica.Ready || s.Replica.Name != r.name || s.Replica.Role != control.Single ||
-		c.File != r.file || c.Error == nil || c.Refused != hash ||
+		c.File != r.File || c.Error == nil || c.Refused != hash ||
 		s.Verdict.Text != "The configuration is refused, so the bridge has not started: sinks[0]: wrong." {
 		t.Error(body)
 	}
@@ -61,7 +60,7 @@ func TestRefusedWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		hangups := make(chan os.Signal, 1)
-		r := refusal{file: file, hangups: hangups, stderr: &log}
+		r := refusal{Options: Options{File: file, Hangups: hangups, Log: &log}}
 		for _, test := range []struct {
 			hangup bool
 			reason string
@@ -80,37 +79,4 @@ func TestRefusedWaits(t *testing.T) {
 			}
 		}
 	})
-}
-
-// With --wait-for-config, the bridge starts when its file is corrected, and reports the reason until then. Without, it
-// ends.
-func TestWaitForConfig(t *testing.T) {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
-	file, text := runFile(t, address)
-	writeFile(t, file, text+"shutdownTimeout: 1h1\n")
-	if _, err := command(t, "run", "--config", file); exitCode(err) != exitConfig {
-		t.Errorf("without the flag: %v", err)
-	}
-	s := startProcess(t, nil, "run", "--wait-for-config", "--config", file)
-	s.expect(t, `level=ERROR msg="configuration refused, waiting for a corrected file" file=`+file)
-	if code, body := getPage(t, "http://"+address+"/readyz"); code != http.StatusServiceUnavailable ||
-		!strings.Contains(body, "shutdownTimeout") {
-		t.Errorf("/readyz: %d %s", code, body)
-	}
-	writeFile(t, file, text)
-	if err := s.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	s.expect(t, `msg="starting bridge" version=dev config=`+file)
-	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	s.end(t)
 }

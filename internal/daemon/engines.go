@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -56,7 +56,7 @@ func (b *bridge) runEngines(
 
 // newMetrics returns the metrics of a process with a task.
 func (b *bridge) newMetrics(t task) *metrics.Metrics {
-	m := metrics.New(version, commit)
+	m := metrics.New(b.Version, b.Commit)
 	m.Registry.MustRegister(b.reload)
 	if b.intake != nil {
 		m.Registry.MustRegister(b.intake.metrics)
@@ -73,8 +73,8 @@ func (b *bridge) newMetrics(t task) *metrics.Metrics {
 // newEngine builds an engine whose events are observed: by the take-over, by the page and on the output.
 func (b *bridge) newEngine(cfg *config.Config, o engine.Options, taking *control.Recorder) (*engine.Engine, error) {
 	printed := func(string, *event.Message) {}
-	if b.out != nil {
-		printed = newPrinter(b.out, assemble.Places(cfg)).print
+	if b.Events != nil {
+		printed = newPrinter(b.Events, assemble.Places(cfg)).print
 	}
 	o.OnSettled = func(sink string, m *event.Message) {
 		taking.EndFirst()

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -20,20 +19,18 @@ import (
 // refusedInterval is the interval between two attempts to start with a configuration that is refused.
 const refusedInterval = 5 * time.Second
 
-// untilAccepted calls start until it does not refuse the configuration, and returns its error. In between, the process
+// UntilAccepted calls start until it does not refuse the configuration, and returns its error. In between, the process
 // serves the reason over HTTP. SIGHUP ends the wait for the next attempt. If ctx ends during a wait, the error is nil.
-func untilAccepted(ctx context.Context, file *configFile, stderr io.Writer, start func() error) error {
-	hangups, stop := notifyHangups()
-	defer stop()
+// UntilAccepted uses the file, the version, the log and the hangups in the options.
+func UntilAccepted(ctx context.Context, o Options, start func() error, isRefused func(error) bool) error {
 	name, err := processName()
 	if err != nil {
 		return err
 	}
-	r := refusal{name: name, started: time.Now(), hangups: hangups, stderr: stderr}
-	r.file, _, _ = file.find() // start returns the error
+	r := refusal{Options: o, name: name, started: time.Now()}
 	for {
 		err := start()
-		if exitCode(err) != exitConfig || ctx.Err() != nil {
+		if !isRefused(err) || ctx.Err() != nil {
 			return err
 		}
 		if r.wait(ctx, err); ctx.Err() != nil {
@@ -44,19 +41,19 @@ func untilAccepted(ctx context.Context, file *configFile, stderr io.Writer, star
 
 // refusal is a process whose configuration is refused.
 type refusal struct {
-	file, name string // the name is that of the process
-	started    time.Time
-	hangups    <-chan os.Signal
-	stderr     io.Writer
-	problem    control.Problem // why it is refused
+	Options
+
+	name    string // of the process
+	started time.Time
+	problem control.Problem // why it is refused
 }
 
 // wait waits for the next attempt to start, and serves HTTP meanwhile, at the address in the file, if it can be read.
 func (r *refusal) wait(ctx context.Context, refused error) {
 	ctx, cancel := context.WithTimeout(ctx, refusedInterval)
 	defer cancel()
-	cfg := config.Readable(r.file)
-	log := newLogger(cfg.Log.Format, slog.LevelInfo, r.stderr)
+	cfg := config.Readable(r.File)
+	log := newLogger(cfg.Log.Format, slog.LevelInfo, r.Log)
 	text := strings.ReplaceAll(refused.Error(), "\n", "; ")
 	listener, err := net.Listen("tcp", cfg.HTTP.Listen)
 	if text != r.problem.Text {
@@ -65,7 +62,7 @@ func (r *refusal) wait(ctx context.Context, refused error) {
 			Remedy: "correct the configuration; the bridge then starts",
 			Since:  time.Now(),
 		}
-		log.Error("configuration refused, waiting for a corrected file", "file", r.file, "err", text)
+		log.Error("configuration refused, waiting for a corrected file", "file", r.File, "err", text)
 		if err != nil {
 			log.Warn("cannot serve the reason over HTTP", "err", err)
 		}
@@ -74,7 +71,7 @@ func (r *refusal) wait(ctx context.Context, refused error) {
 	defer waiting.Wait()
 	waiting.Go(func() {
 		select {
-		case <-r.hangups:
+		case <-r.Hangups:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -88,12 +85,12 @@ func (r *refusal) wait(ctx context.Context, refused error) {
 func (r *refusal) handler(cfg *config.Config) http.Handler {
 	problem := r.problem
 	reason := "the configuration is refused: " + problem.Text
-	hash, _ := reload.HashFile(r.file) // it may not be YAML
+	hash, _ := reload.HashFile(r.File) // it may not be YAML
 	status := control.Status{
 		Replica: control.Replica{
-			Name: r.name, Version: version, Started: r.started, Since: r.started, Role: roleOf(cfg), NotReady: []string{reason},
+			Name: r.name, Version: r.Version, Started: r.started, Since: r.started, Role: roleOf(cfg), NotReady: []string{reason},
 		},
-		Configuration: control.Configuration{File: r.file, Error: &problem, Refused: hash},
+		Configuration: control.Configuration{File: r.File, Error: &problem, Refused: hash},
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
