@@ -48,6 +48,7 @@ func NewAsker(f *Finder, i *informer.Informer) *Asker {
 	return &Asker{finder: f, source: i.Source(), status: i.Status, inList: i.ResumesAt() == "" || i.Relists()}
 }
 
+// OnAdd implements cache.ResourceEventHandler.
 func (k *Asker) OnAdd(obj any, initial bool) {
 	o := obj.(*object.Object)
 	k.Current = nil
@@ -69,6 +70,7 @@ func (k *Asker) OnAdd(obj any, initial bool) {
 // selects reports whether the watch has selectors.
 func (k *Asker) selects() bool { return k.source.LabelSelector != "" || k.source.FieldSelector != "" }
 
+// OnUpdate implements cache.ResourceEventHandler.
 func (k *Asker) OnUpdate(oldObj, newObj any) {
 	k.update(oldObj.(*object.Object), newObj.(*object.Object))
 }
@@ -94,6 +96,7 @@ func (k *Asker) update(old, now *object.Object) {
 	k.ask(actor.Change{Kind: after.Update(&before), Before: versionOf(old)}, now)
 }
 
+// OnDelete implements cache.ResourceEventHandler.
 func (k *Asker) OnDelete(obj any) {
 	o := obj.(*object.Object)
 	k.Current = nil

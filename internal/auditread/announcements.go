@@ -50,8 +50,9 @@ func (a *announcements) forget(id string) {
 	delete(a.numbers, id)
 }
 
-// Announce sends a gap event about audit events of another replica, unless it was sent before, and reports whether it is
-// settled. Until then, the caller calls it again, with the same id. While the sink does not deliver, it sends nothing.
+// Announce sends a gap event about audit events of another replica, unless it was sent before. It reports whether the
+// gap event is settled. Until then, the caller calls it again, with the same id. While the sink does not deliver, it
+// sends nothing.
 func (r *Reader) Announce(ctx context.Context, id, why string) (settled bool) {
 	if !r.Delivering() {
 		return false

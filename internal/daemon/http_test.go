@@ -193,7 +193,11 @@ func TestATakenPortIsAnErrorAtTheStart(t *testing.T) {
 		`{"clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
 		"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}`,
 	)
-	if err := Run(t.Context(), Options{Config: cfg, Log: io.Discard}); err == nil || !strings.Contains(err.Error(), "http.listen") {
+	if err := Run(
+		t.Context(),
+		Options{Config: cfg, Log: io.Discard},
+	); err == nil ||
+		!strings.Contains(err.Error(), "http.listen") {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -214,7 +218,8 @@ func TestStatusEndpoint(t *testing.T) {
 			t.Fatalf("%+v", answers)
 		}
 		r := answers[0].Replica
-		if r.Name != "bridge-0-abcde" || r.Ready || r.Role != control.Standby || !slices.Equal(r.NotReady, []string{"starting"}) {
+		if r.Name != "bridge-0-abcde" || r.Ready || r.Role != control.Standby ||
+			!slices.Equal(r.NotReady, []string{"starting"}) {
 			t.Errorf("%+v", r)
 		}
 		steps := r.TakeOver.Steps

@@ -34,7 +34,7 @@ func UntilAccepted(ctx context.Context, o Options, start func() error, isRefused
 			return err
 		}
 		if r.wait(ctx, err); ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the reason was logged
 		}
 	}
 }
@@ -88,7 +88,8 @@ func (r *refusal) handler(cfg *config.Config) http.Handler {
 	hash, _ := reload.HashFile(r.File) // it may not be YAML
 	status := control.Status{
 		Replica: control.Replica{
-			Name: r.name, Version: r.Version, Started: r.started, Since: r.started, Role: roleOf(cfg), NotReady: []string{reason},
+			Name: r.name, Version: r.Version, Started: r.started, Since: r.started, Role: roleOf(cfg),
+			NotReady: []string{reason},
 		},
 		Configuration: control.Configuration{File: r.File, Error: &problem, Refused: hash},
 	}

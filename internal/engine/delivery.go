@@ -112,7 +112,7 @@ func (d *delivery) settle(m *event.Message) {
 	if p := d.user.Load(); p.audit != nil {
 		p.audit.Settle(m)
 	} else {
-		p.books.Settle(p.Name, m)
+		p.tracker.Settle(p.Name, m)
 	}
 }
 

@@ -64,14 +64,14 @@ const (
 // recognizes what the destination already has.
 func (r *resyncer) arrive(ctx context.Context, p *pipeline, name string, ready func() bool) {
 	note := func(name string) (stored bool) {
-		err := p.books.SetDestination(p.Name, name)
+		err := p.tracker.SetDestination(p.Name, name)
 		if err != nil && r.ctx.Err() == nil {
 			p.log.Error("cannot store the name of the destination: after a restart, all objects are sent to the destination "+
 				"again", "err", err)
 		}
 		return err == nil
 	}
-	if before := p.books.Destination(p.Name); before != "" && before != name && p.audit == nil {
+	if before := p.tracker.Destination(p.Name); before != "" && before != name && p.audit == nil {
 		p.introducing.Store(true)
 		delivery, begun := strings.CutPrefix(before, partOf+name+inDelivery)
 		if begun {

@@ -184,7 +184,7 @@ func (l *listener) synced(resourceVersion string, objects int) {
 func (l *listener) OnPosition(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.former != nil && l.CaughtUp() && l.pipeline.books.HasCaughtUp() {
+	if l.former != nil && l.CaughtUp() && l.pipeline.tracker.HasCaughtUp() {
 		l.former = nil
 	}
 	if l.isBehind() && tracker.Past(l.floor, resourceVersion) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -53,12 +54,20 @@ func pipelineFor(t *testing.T, buffer Buffer, rules ...filter.Rule) *pipeline {
 func pipelineIn(t *testing.T, dir string, buffer Buffer, rules ...filter.Rule) (p *pipeline, end func()) {
 	t.Helper()
 	s := Sink{Name: "test", Rules: rules, Encoder: &event.Encoder{Cluster: "c"}, Buffer: buffer}
-	e := &Engine{metrics: metrics.New("", ""), options: Options{Logger: slog.New(slog.DiscardHandler)}}
+	store := openStore(t, dir)
+	if err := store.BeginCluster("c"); err != nil {
+		t.Fatal(err)
+	}
+	e := &Engine{metrics: metrics.New("", ""), options: Options{
+		Store: store, Sinks: []Sink{s}, Logger: slog.New(slog.DiscardHandler),
+	}}
+	e.reading, e.stopReading = context.WithCancel(t.Context())
+	e.tracker = e.newTracker()
 	p, err := e.newPipeline(s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.books = noBooks{}
+	e.pipelines = []*pipeline{p}
 	if err := p.openQueue(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +77,8 @@ func pipelineIn(t *testing.T, dir string, buffer Buffer, rules ...filter.Rule) (
 	return p, func() {
 		cancel()
 		p.stop()
-		if err := <-ended; err != nil {
+		e.stopReading()
+		if err := errors.Join(<-ended, store.Close()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -257,39 +267,20 @@ func gaugesFollow(t *testing.T, overflow string) {
 	}
 }
 
-// settledBooks records the settled messages by source and number.
-type settledBooks map[string]map[uint64]bool
-
-func (b settledBooks) Settle(_ string, m *event.Message) { b[m.Origin.Source][m.Origin.Seq] = true }
-func (settledBooks) ClusterUID() string                  { return "c" }
-func (settledBooks) KnownUID() string                    { return "c" }
-func (settledBooks) States() []ledger.State              { return nil }
-func (settledBooks) Destination(string) string           { return "" }
-func (settledBooks) SetDestination(string, string) error { return nil }
-func (settledBooks) HasCaughtUp() bool                   { return false }
-
-// noBooks are the books of a pipeline whose events nobody counts.
-type noBooks struct{ settledBooks }
-
-func (noBooks) Settle(string, *event.Message) {}
-func (noBooks) ClusterUID() string            { return "" }
-
-// laterBooks are noBooks after all changes have come that the previous process may have sent.
-type laterBooks struct{ noBooks }
-
-func (laterBooks) HasCaughtUp() bool { return true }
-
 // A gap event that replaces dropped events keeps the position of the first dropped event of each source. After a crash,
 // all of them are delivered again. Otherwise, the events of one source would be lost without a gap event.
 func TestDroppedEventsAreHeldBySource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pipelineFor(t, Buffer{Events: 6, Bytes: 1 << 20, Overflow: "drop-oldest", DiskBytes: 1})
-		settled := settledBooks{"pods in a": {}, "pods in b": {}}
-		p.books = settled
+		for _, name := range []string{"pods in a", "pods in b"} {
+			p.tracker.Resume(informer.Source{Name: name, Resource: pods})
+		}
 		gaps := map[string]*event.Message{}
 		for n := range uint64(10) {
-			for source := range settled {
-				m := &event.Message{Type: event.Updated, Resource: pods, Origin: event.Origin{Source: source, Seq: n + 1}}
+			for _, source := range []string{"pods in a", "pods in b"} {
+				m := &event.Message{Type: event.Updated, Resource: pods, Origin: event.Origin{
+					Source: source, Seq: p.tracker.Ledger(source).Track(p.Name, time.Now()),
+				}}
 				m.Identity.ResourceVersion = fmt.Sprint(n)
 				for other, gap := range gaps {
 					if other == source {
@@ -306,9 +297,12 @@ func TestDroppedEventsAreHeldBySource(t *testing.T) {
 				gaps[source] = gap
 			}
 		}
-		for _, g := range gaps {
-			if of := settled[g.Origin.Source]; g.Origin.Seq != 1 || of[1] || len(of) != 9 || g.GapInfo.Events != 10 {
-				t.Errorf("%+v of %d events, settled: %v", g.Origin, g.GapInfo.Events, of)
+		for source, g := range gaps {
+			if open := p.tracker.Lags()[source][p.Name].Open; open != 1 || g.GapInfo.Events != 10 {
+				t.Errorf("%s: %d events are not settled; %+v stands for %d", source, open, g.Origin, g.GapInfo.Events)
+			}
+			if p.tracker.Settle(p.Name, g); p.tracker.Lags()[source][p.Name].Open > 0 {
+				t.Errorf("%s: %+v does not settle the first event", source, g.Origin)
 			}
 		}
 	})

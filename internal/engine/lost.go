@@ -47,7 +47,7 @@ func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 			upTo[name] = position
 		}
 	}
-	for _, state := range p.books.States() {
+	for _, state := range p.tracker.States() {
 		name := event.GroupResource(state.Source.Resource)
 		_, has := resources[name]
 		_, had := state.Sinks[p.Name]
@@ -68,8 +68,8 @@ func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to
 	}
 	ev := event.Event{Type: event.Gap, Time: time.Now(), Resource: resource, GapInfo: info}
 	info.Events = int64(l.Items())
-	gap, _ := p.Encoder.Encode(ev)      // gap events can always be encoded
-	gap.ClusterUID = p.books.KnownUID() // not p.clusterUID: a damaged spill can be found before that is set
+	gap, _ := p.Encoder.Encode(ev)        // gap events can always be encoded
+	gap.ClusterUID = p.tracker.KnownUID() // not p.clusterUID: a damaged spill can be found before that is set
 	return p.identified(gap, l)
 }
 

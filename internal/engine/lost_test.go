@@ -20,26 +20,31 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
 )
 
-// rememberingBooks know sources.
-type rememberingBooks struct {
-	noBooks
-
-	states []ledger.State
+// know stores that the checkpoint has sources with sinks.
+func know(t *testing.T, p *pipeline, all ...ledger.State) {
+	t.Helper()
+	var updates []ledger.Update
+	for _, state := range all {
+		state.ResourceVersion = "9"
+		updates = append(updates, ledger.Update{State: state})
+	}
+	if err := p.store.Commit(updates, map[string]string{"test": "", "another": ""}, nil); err != nil {
+		t.Fatal(err)
+	}
 }
 
-func (b rememberingBooks) States() []ledger.State { return b.states }
+var knownPods = ledger.State{
+	Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"},
+}
 
 // Events that a damaged spill lost are announced for each resource that they can belong to, and for no other resource.
 func TestLossesOfASpillAreAnnounced(t *testing.T) {
 	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	p := pipelineFor(t, Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
-	p.books = rememberingBooks{states: []ledger.State{
-		{Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
-		{
-			Source: ledger.Source{Name: "deployments.apps in a", Resource: deployments},
-			Sinks:  map[string]string{"another": "9"},
-		},
-	}}
+	know(t, p, knownPods, ledger.State{
+		Source: ledger.Source{Name: "deployments.apps in a", Resource: deployments},
+		Sinks:  map[string]string{"another": "9"},
+	})
 	why := errors.New("checksum")
 	for name, c := range map[string]struct {
 		lost fifo.Loss
@@ -82,9 +87,7 @@ func TestLossesOfASpillAreAnnounced(t *testing.T) {
 // A damaged spill can be found while the engine is still asking for the cluster's uid.
 func TestLossesBeforeTheClusterIsKnown(t *testing.T) {
 	p := pipelineFor(t, Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
-	p.books = rememberingBooks{states: []ledger.State{
-		{Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
-	}}
+	know(t, p, knownPods)
 	var asking sync.WaitGroup
 	asking.Go(func() { p.clusterUID, p.epoch = "another", "e1" })
 	gaps := p.lostGaps(fifo.Loss{})
@@ -101,9 +104,7 @@ func TestLostParkedEventsAreAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := pipelineFor(t, Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
-	p.books = rememberingBooks{states: []ledger.State{
-		{Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
-	}}
+	know(t, p, knownPods)
 	parking, err := p.openParked(dir)
 	if err != nil {
 		t.Fatal(err)

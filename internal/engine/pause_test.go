@@ -29,7 +29,7 @@ import (
 // openStore opens the checkpoint in a directory.
 func openStore(t *testing.T, state string) *checkpoint.Store {
 	t.Helper()
-	s, err := checkpoint.Open(checkpoint.Options{Path: state, ClusterName: "c"})
+	s, err := checkpoint.Open(checkpoint.Options{Path: state, ClusterName: "c", NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}

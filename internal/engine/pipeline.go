@@ -26,17 +26,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// books contains the methods of *tracker.Tracker that pipelines call.
-type books interface {
-	Settle(sink string, m *event.Message)
-	ClusterUID() string
-	KnownUID() string
-	States() []ledger.State
-	Destination(sink string) string
-	SetDestination(sink, name string) error
-	HasCaughtUp() bool
-}
-
 // pipeline contains all parts that work for one sink, in the order in which events pass them: filter, encoder, and the
 // parts of its delivery.
 type pipeline struct {
@@ -65,7 +54,6 @@ type pipeline struct {
 	// exists.
 	clusterUID, epoch string
 
-	books   books
 	tracker *tracker.Tracker // nil except in an Engine
 	// onSettled is Options.OnSettled. It may be nil.
 	onSettled func(sink string, m *event.Message)
@@ -83,7 +71,6 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		Sink:      s,
 		enrich:    e.enrichment.forSink(s.Enrich),
 		restating: make(chan struct{}, 1),
-		books:     e.tracker,
 		tracker:   e.tracker,
 		onSettled: e.options.OnSettled,
 		old:       map[string]*filter.Filter{},

@@ -195,7 +195,7 @@ func (p *pipeline) progressEvents() (events []*event.Message, again time.Duratio
 // list. A destination without an identity is always the same one. The goroutine of the drain calls it.
 func (p *pipeline) isIntroduced() bool {
 	_, identified := p.Destination.(sinks.Identified)
-	return !identified && p.current == "" || p.books.Destination(p.Name) == p.current
+	return !identified && p.current == "" || p.tracker.Destination(p.Name) == p.current
 }
 
 func (p *pipeline) progressEvent(now time.Time, at position) *event.Message {

@@ -99,7 +99,6 @@ func startReporter(t *testing.T, buffer Buffer, sources ...informer.Source) *rep
 		t: t, listeners: map[string]*listener{}, watched: map[string]bool{}, refuses: nothing,
 	}
 	r.p = pipelineFor(t, buffer)
-	r.p.books = destinations{of: map[string]string{}}
 	r.p.progress.every = reportEvery
 	r.p.progress.sources = func() (map[string]bool, map[schema.GroupResource]bool, bool) {
 		r.mu.Lock()

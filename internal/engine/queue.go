@@ -36,7 +36,7 @@ func (p *pipeline) openQueue(state string) error {
 			if m.Origin.Source == "" {
 				return "", ""
 			}
-			return spillMark(p.user.Load().books.ClusterUID(), m.Origin.Source, m.History), m.Origin.Position
+			return spillMark(p.user.Load().tracker.ClusterUID(), m.Origin.Source, m.History), m.Origin.Position
 		},
 		OnSettled: func(messages []*event.Message) {
 			for _, m := range messages {
@@ -70,9 +70,6 @@ func (p *pipeline) openQueue(state string) error {
 
 // spillLog returns the log in the checkpoint to which the queue spills, or nil if the queue spills to its directory.
 func (p *pipeline) spillLog(directory string) (fifo.Log, error) {
-	if p.store == nil { // in tests
-		return nil, nil
-	}
 	events, err := p.store.Events(p.Name)
 	if err != nil {
 		return nil, err
@@ -89,9 +86,6 @@ func (p *pipeline) spillLog(directory string) (fifo.Log, error) {
 
 // parkedStorage returns the storage in the checkpoint for parked events, or nil if they are in a file of their own.
 func (p *pipeline) parkedStorage(state string) (parked.Storage, error) {
-	if p.store == nil { // in tests
-		return nil, nil
-	}
 	waiting := false
 	events := p.store.Parked(p.Name)
 	if err := events.Each("", func(string, []byte) bool { waiting = true; return false }); err != nil {
