@@ -13,8 +13,8 @@ import (
 func (e *Engine) newAuditReader(p *pipeline) (*auditread.Reader, error) {
 	return auditread.New(auditread.Options{
 		Sink: p.Name, Journal: e.options.Journal, Tracker: e.tracker, Rules: p.Rules, Encoder: p.Encoder,
-		Metrics: p.metrics, QueueEvents: p.Buffer.Events, QueueBytes: p.Buffer.Bytes, Logger: p.log,
-		Delivering: func() bool { return p.drain.Delivering() },
+		Metrics: p.Metrics, QueueEvents: p.Buffer.Events, QueueBytes: p.Buffer.Bytes, Logger: p.Log,
+		Delivering: func() bool { return p.Drain.Delivering() },
 		Push:       func(ctx context.Context, m *event.Message) error { return p.push(ctx, m) },
 	})
 }
@@ -56,7 +56,7 @@ func (e *Engine) AnnounceAuditLoss(id, why string) (delivered bool) {
 // settled, because a restart delivers them.
 func (e *Engine) auditOnDisk() bool {
 	return slices.ContainsFunc(e.pipelines, func(p *pipeline) bool {
-		return p.spilledEvents() > 0 || len(p.drain.Parked.Queues()) > 0
+		return p.SpilledEvents() > 0 || len(p.Drain.Parked.Queues()) > 0
 	})
 }
 
@@ -77,6 +77,6 @@ func (e *Engine) AuditDelivered() (upTo uint64, ok bool) {
 // DeliversAudit reports whether a sink that has not delivered everything delivers now. If not, waiting does not help.
 func (e *Engine) DeliversAudit() bool {
 	return slices.ContainsFunc(e.pipelines, func(p *pipeline) bool {
-		return p.audit.Backlog()+p.spilledEvents() > 0 && p.drain.Delivering()
+		return p.audit.Backlog()+p.SpilledEvents() > 0 && p.Drain.Delivering()
 	})
 }

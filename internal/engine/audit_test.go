@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/auditread"
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -79,7 +80,7 @@ type auditBridge struct {
 	state   string
 	rules   []filter.Rule
 	sinks   map[string]*auditDestination
-	buffer  Buffer
+	buffer  delivery.Buffer
 	store   *checkpoint.Store
 	journal *audit.Journal
 	e       *Engine
@@ -231,10 +232,10 @@ func TestAuditDelivery(t *testing.T) {
 	b.check("a", ids(1, 53)...)
 	b.await("b does not deliver", func() bool { return b.e.Stuck()["b"] >= 50 })
 	for _, p := range b.e.pipelines {
-		if n := p.queue.Stats().Items; n > 5 {
+		if n := p.Queue.Stats().Items; n > 5 {
 			t.Errorf("%d events are in the queue of %s", n, p.Name)
 		}
-		if age := p.queue.Age(); age > time.Minute {
+		if age := p.Queue.Age(); age > time.Minute {
 			t.Errorf("events in the queue of %s count as %v old, so that they are spilled", p.Name, age)
 		}
 	}
@@ -268,13 +269,13 @@ func TestAuditPaused(t *testing.T) {
 	b.open()
 	b.start(nil)
 	paused := b.e.pipelines[0]
-	b.await("the sink delivers", paused.drain.Delivering)
-	if _, err := paused.setPaused(true); err != nil {
+	b.await("the sink delivers", paused.Drain.Delivering)
+	if _, err := paused.SetPaused(true); err != nil {
 		t.Fatal(err)
 	}
 	b.add(10)
 	b.awaitSent(b.e.pipelines[1].Name, 10)
-	if n := paused.queue.Stats().Items; n > 0 {
+	if n := paused.Queue.Stats().Items; n > 0 {
 		t.Errorf("%d events are in the queue", n)
 	}
 	b.e.rates.add(time.Now().Add(-5*time.Second), map[string]int64{auditRate: 0})
@@ -286,7 +287,7 @@ func TestAuditPaused(t *testing.T) {
 	if waiting := b.e.Status().Sinks[0].Queue.Journal; waiting != 10 {
 		t.Errorf("%d events wait in the journal", waiting)
 	}
-	if _, err := paused.setPaused(false); err != nil {
+	if _, err := paused.SetPaused(false); err != nil {
 		t.Fatal(err)
 	}
 	b.awaitSent(paused.Name, 10)
@@ -346,8 +347,8 @@ func TestAuditLostDisk(t *testing.T) {
 			b.start(nil)
 			want := ids(1, 3)
 			if how == oldUndelivered {
-				b.await("the sink delivers", b.e.pipelines[0].drain.Delivering)
-				b.e.pipelines[0].drain.Pause(time.Now())
+				b.await("the sink delivers", b.e.pipelines[0].Drain.Delivering)
+				b.e.pipelines[0].Drain.Pause(time.Now())
 				want = ids(1, 1)
 			}
 			b.add(2)
@@ -364,7 +365,7 @@ func TestAuditLostDisk(t *testing.T) {
 			b.open()
 			b.sinks["a"].away.Store(true)
 			b.start(nil)
-			b.await("the gap event is in the queue", func() bool { return b.e.pipelines[0].queue.Stats().Items > 0 })
+			b.await("the gap event is in the queue", func() bool { return b.e.pipelines[0].Queue.Stats().Items > 0 })
 			b.e.commitAudit()
 			killed := t.TempDir()
 			copyDir(t, b.state, killed)
@@ -455,7 +456,7 @@ func TestAuditReplacedEngine(t *testing.T) {
 		if err := <-b.ended; err != nil {
 			t.Fatal(err)
 		}
-		if len(b.e.Kept().pipelines) != 1 {
+		if len(b.e.Kept().deliveries) != 1 {
 			t.Fatal("the sink was not kept")
 		}
 		b.start(b.e.Kept())

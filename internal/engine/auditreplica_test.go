@@ -52,7 +52,7 @@ func TestAnnouncementOnDisk(t *testing.T) {
 	b := newAuditReplica(t, "a")
 	b.open()
 	b.start(nil)
-	b.await("it delivers", b.e.pipelines[0].drain.Delivering)
+	b.await("it delivers", b.e.pipelines[0].Drain.Delivering)
 	b.sinks["a"].away.Store(true)
 	b.e.AnnounceAuditLoss("J1.x", "replica x is gone")
 	b.end()

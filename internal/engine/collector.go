@@ -32,12 +32,12 @@ func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
 		r := rows{ch, prometheus.Labels{"sink": p.Name}}
 		r.gauge("sink_connected", "1 if the sink is connected and its destination accepts events. 0 while the bridge "+
 			"connects or retries, and while the sink is paused. A sink with nothing to send checks its destination every 15 seconds.",
-			boolean(p.drain.Delivering()))
-		r.gauge("sink_paused", "1 while the sink is paused (bridge pause).", boolean(!p.drain.PausedSince().IsZero()))
+			boolean(p.Drain.Delivering()))
+		r.gauge("sink_paused", "1 while the sink is paused (bridge pause).", boolean(!p.Drain.PausedSince().IsZero()))
 		r.gauge("queue_age_seconds", "Age of the oldest event that waits for its acknowledgement, since its change was read "+
 			"from the watch; 0 if none waits. Parked events do not count. Events that a previous process left on disk, and the "+
-			"spilled events behind them, count once the sink has connected.", p.queue.Age().Seconds())
-		r.counter("queue_blocked_total", "Pushes that had to wait because the queue was full.", p.queue.Stats().Blocked)
+			"spilled events behind them, count once the sink has connected.", p.Queue.Age().Seconds())
+		r.counter("queue_blocked_total", "Pushes that had to wait because the queue was full.", p.Queue.Stats().Blocked)
 		if fuse := fuses[p.Name]; fuse != nil {
 			r.gauge(
 				"fuse_seconds",
@@ -147,7 +147,7 @@ func (r rows) collectParked(p *pipeline) {
 				"There is a series for each of the first 20 such destinations, and one for all others.", float64(events))
 	}
 	others := 0
-	for n, part := range p.drain.Unavailable() {
+	for n, part := range p.Drain.Unavailable() {
 		if n < parkedRows {
 			show(part.Destination, part.Events)
 		} else {
@@ -157,29 +157,29 @@ func (r rows) collectParked(p *pipeline) {
 	if others > 0 {
 		show("others", others)
 	}
-	bytes, lost := p.drain.Parked.Bytes()
+	bytes, lost := p.Drain.Parked.Bytes()
 	r.gauge("parked_bytes", "Bytes of the parked events of the sink.", float64(bytes))
 	r.counter("parked_lost_events_total", "Parked events that were lost because the file was damaged.", lost)
 }
 
 func (r rows) collectSpill(p *pipeline) {
-	items, bytes, fileBytes, errs, _ := p.queue.SpillStats()
+	items, bytes, fileBytes, errs, _ := p.Queue.SpillStats()
 	r.gauge("spill_events", "Events in the sink's spill.", float64(items))
 	r.gauge("spill_bytes", "Bytes of the events in the sink's spill.", float64(bytes))
 	r.gauge("spill_file_bytes", "Size of the files of the sink's spill.", float64(fileBytes))
 	r.counter("spill_errors_total", "Writes to the spill that failed and were tried again.", errs)
-	r.counter("spill_lost_events_total", "Spilled events that were lost because files were damaged.", p.unreadable.Load())
+	r.counter("spill_lost_events_total", "Spilled events that were lost because files were damaged.", p.Unreadable.Load())
 }
 
 // collectLetters writes the number and size of the dead letters. It reads both from the file because commands change
 // the file too.
 func (r rows) collectLetters(p *pipeline) {
-	if p.letters == nil {
+	if p.Letters == nil {
 		return
 	}
-	letters, size, err := p.letters.Stats()
+	letters, size, err := p.Letters.Stats()
 	if err != nil {
-		p.log.Warn("cannot count the dead letters", "err", err)
+		p.Log.Warn("cannot count the dead letters", "err", err)
 		return
 	}
 	r.gauge("dead_letters", "Dead letters that the sink has stored on disk.", float64(letters))

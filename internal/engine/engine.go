@@ -17,6 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/auditread"
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -77,7 +78,7 @@ func New(o Options) (*Engine, error) {
 	e.buildNamespaces()
 	e.resyncs = &resyncer{ctx: e.reading, pipelines: e.pipelines, informers: e.set.Informers}
 	for _, p := range e.pipelines {
-		p.user.Store(p)
+		e.use(p)
 	}
 	state := &stateCollector{e.pipelines, e.set.Statuses, e.tracker, e.fuses}
 	if o.AuditOnly {
@@ -95,7 +96,7 @@ func (e *Engine) newTracker() *tracker.Tracker {
 	}
 	for n := range o.Sinks {
 		s := &o.Sinks[n]
-		sink := tracker.Sink{Name: s.Name, Filter: filterText(s.changeRules()), Lossy: s.Buffer.Overflow != Block}
+		sink := tracker.Sink{Name: s.Name, Filter: filterText(s.changeRules()), Lossy: s.Buffer.Overflow != delivery.Block}
 		of.Sinks = append(of.Sinks, sink)
 	}
 	if o.KubernetesEvents {
@@ -113,12 +114,10 @@ func (e *Engine) buildPipelines() error {
 		if err != nil {
 			return err
 		}
-		if p.queue == nil { // not kept
-			if err := p.open(o.State, o.Cluster); err != nil {
+		if p.Queue == nil { // not kept
+			if err := p.open(); err != nil {
 				return err
 			}
-			p.resume()
-			p.drain.Leads = o.Leads
 		}
 		slot = min(slot+p.filter.Slots(), object.Slots) // filters that get no slots evaluate their decisions every time
 		e.pipelines = append(e.pipelines, p)
@@ -136,7 +135,7 @@ type queues struct{ engine *Engine }
 func (q queues) Persist() {
 	for _, p := range q.engine.pipelines {
 		p.hurry.Store(true) // updates that wait keep the ledgers from being written
-		p.queue.Persist()
+		p.Queue.Persist()
 	}
 }
 
@@ -146,7 +145,7 @@ func (q queues) Spilled(source, history string) map[string]string {
 	for _, p := range q.engine.pipelines {
 		// When the spill was written, the uid of the cluster may have been unknown.
 		for _, uid := range []string{checkpoint.UnknownCluster, q.engine.tracker.ClusterUID()} {
-			if position := p.spilled[spillMark(uid, source, history)]; position != "" {
+			if position := p.Spilled[delivery.Mark(uid, source, history)]; position != "" {
 				spilled[p.Name] = position
 			}
 		}
@@ -167,19 +166,19 @@ func (e *Engine) Readiness() (reasons, notes []string) {
 		return []string{control.ShuttingDown}, nil
 	}
 	for _, p := range e.pipelines {
-		status := p.drain.Status()
+		status := p.Drain.Status()
 		line := "sink " + p.Name + ": " + status
-		_, cause := p.drain.Failure()
-		switch started := p.drain.Connected() && !errors.Is(cause, sinks.ErrNameTaken); {
-		case !started && p.drain.PausedSince().IsZero():
+		_, cause := p.Drain.Failure()
+		switch started := p.Drain.Connected() && !errors.Is(cause, sinks.ErrNameTaken); {
+		case !started && p.Drain.PausedSince().IsZero():
 			reasons = append(reasons, line)
 		case status != "ok":
 			notes = append(notes, line)
 		}
-		if p.outside {
-			reasons = append(reasons, "sink "+p.Name+": events that wait on disk are not in state.log: "+outside)
+		if p.OutsideLog {
+			reasons = append(reasons, "sink "+p.Name+": events that wait on disk are not in state.log: "+delivery.WhyOutside)
 		}
-		if _, _, _, _, err := p.queue.SpillStats(); err != "" {
+		if _, _, _, _, err := p.Queue.SpillStats(); err != "" {
 			reasons = append(reasons, "sink "+p.Name+": its spill can't be written: "+err)
 		}
 	}
@@ -232,7 +231,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer stopBackground()
 	start(&checkpoint, func() error { return e.tracker.Run(background) })
 	for _, p := range e.pipelines {
-		p.start()
+		p.Start()
 	}
 	for _, r := range e.readers {
 		auditing.Go(func() { r.Run(e.reading) })
@@ -261,13 +260,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	ending, timeout := e.pipelines, e.options.ShutdownTimeout
 	if ctx.Err() == nil {
-		e.kept = &Kept{timeout: timeout}
-		e.kept.pipelines, ending = e.keepDeliveries()
+		var kept []*pipeline
+		kept, ending = e.keepDeliveries()
+		e.kept = &Kept{deliveries(kept), timeout}
 		timeout = min(timeout, replaceTimeout)
 	} else {
 		e.linger()
 	}
-	failure = errors.Join(failure, finish(ending, timeout))
+	failure = errors.Join(failure, delivery.Finish(deliveries(ending), timeout))
 	e.notePositions(ending)
 	stopBackground()
 	err := checkpoint.Wait()
@@ -277,7 +277,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, p := range ending {
 		e.undelivered[p.Name] = p.undelivered(journalEnd)
 	}
-	closeSinks(ending)
+	delivery.Close(deliveries(ending))
 	return errors.Join(failure, e.tracker.Finish())
 }
 
@@ -286,7 +286,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) notePositions(pipelines []*pipeline) {
 	_ = e.tracker.Commit() // stores the positions that were noted before; an error is logged
 	for _, p := range pipelines {
-		if note := p.drain.Hooks.Between; note != nil {
+		if note := p.Drain.Hooks.Between; note != nil {
 			note()
 		}
 	}
@@ -297,7 +297,7 @@ func (e *Engine) notePositions(pipelines []*pipeline) {
 // change.
 func (e *Engine) endReading() {
 	for _, p := range e.pipelines {
-		p.queue.Lift()
+		p.Queue.Lift()
 	}
 	e.stopReading()
 }
@@ -333,7 +333,7 @@ func (e *Engine) read() error {
 	group.Go(e.awaitChanges)
 	for _, p := range e.pipelines {
 		p.clusterUID, p.epoch = e.tracker.KnownUID(), e.tracker.Epoch()
-		if p.Buffer.Overflow != Block { // after a crash, events that were dropped or merged are sent behind newer ones
+		if p.Buffer.Overflow != delivery.Block { // after a crash, events that were dropped or merged are sent behind newer ones
 			p.epoch += "." + strconv.FormatInt(time.Now().UnixMilli(), 36)
 		}
 		group.Go(func() { p.announceLost(e.reading) })

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 )
@@ -61,14 +62,14 @@ func (o *outage) fuse() *control.Fuse {
 	}
 	switch {
 	case o.blocked > 0 || full == longestFuse:
-	case o.overflow == Block:
+	case o.overflow == delivery.Block:
 		left += history
 		text += fmt.Sprintf("; then, the API server keeps changes that are not read for at least %s", human(history))
 	case o.overflow == journalFull:
 		left += auditRetries
 		text += fmt.Sprintf("; then, no audit event is accepted, and API servers drop them after %s (files and topics "+
 			"keep them)", human(auditRetries))
-	case o.overflow == Compact:
+	case o.overflow == delivery.Compact:
 		text += "; then, it merges events of the same object, so intermediate states are lost"
 	default:
 		text += "; then, it drops events"
@@ -122,16 +123,16 @@ func (e *Engine) outage(p *pipeline, now time.Time) *outage {
 	if p.audit != nil {
 		return e.auditOutage(p, now)
 	}
-	stats := p.queue.Stats()
-	spilled, spilledBytes, _, _, _ := p.queue.SpillStats()
+	stats := p.Queue.Stats()
+	spilled, spilledBytes, _, _, _ := p.Queue.SpillStats()
 	waiting, parkedBytes := p.waiting(stats)
-	blocked, age := p.queue.BlockedSince(), p.queue.Age()
+	blocked, age := p.Queue.BlockedSince(), p.Queue.Age()
 	onDisk := spilled + waiting - int64(stats.Items)
-	delivering := p.drain.Delivering()
+	delivering := p.Drain.Delivering()
 	if waiting == 0 || delivering && blocked.IsZero() && onDisk == 0 && age < lingering {
 		return nil
 	}
-	o := &outage{waiting: waiting, overflow: p.Buffer.Overflow, memory: p.queue.Room(), eventOnDisk: storedHeader}
+	o := &outage{waiting: waiting, overflow: p.Buffer.Overflow, memory: p.Queue.Room(), eventOnDisk: storedHeader}
 	if inMemory := int64(stats.Items) - spilled; inMemory > 0 {
 		o.eventOnDisk += float64(stats.Bytes) / float64(inMemory)
 	}
@@ -161,7 +162,7 @@ func (e *Engine) outage(p *pipeline, now time.Time) *outage {
 // auditOutage is outage for a sink that is sent audit events, which wait in the journal.
 func (e *Engine) auditOutage(p *pipeline, now time.Time) *outage {
 	backlog, journal := p.audit.Backlog(), e.options.Journal.Status()
-	if backlog == 0 || p.drain.Delivering() {
+	if backlog == 0 || p.Drain.Delivering() {
 		return nil
 	}
 	o := &outage{waiting: backlog, overflow: journalFull, diskEvents: math.Inf(1), eventOnDisk: storedHeader}
@@ -177,10 +178,6 @@ func (e *Engine) auditOutage(p *pipeline, now time.Time) *outage {
 
 // waiting returns the number of events that wait in the queue or are parked, and the bytes of those that are parked.
 func (p *pipeline) waiting(stats fifo.Stats) (events, parkedBytes int64) {
-	events = int64(stats.Items)
-	for _, q := range p.drain.Parked.Queues() {
-		events += int64(q.Events)
-	}
-	parkedBytes, _ = p.drain.Parked.Bytes()
-	return events, parkedBytes
+	parkedBytes, _ = p.Drain.Parked.Bytes()
+	return int64(stats.Items) + p.Parked(), parkedBytes
 }

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"log/slog"
+	"context"
 	"strconv"
 	"testing"
 	"testing/synctest"
@@ -9,38 +9,33 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 	"github.com/deltabridge/deltabridge/pkg/object"
-	"github.com/deltabridge/deltabridge/pkg/parked"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // While a sink is away and changes go on, the fuse never promises more than what is left until the first source waits for
 // the queue and has waited for as long as the API server's history, and most of the time not much less.
 func TestFuseOfAnOutage(t *testing.T) {
-	for name, buffer := range map[string]Buffer{
-		"many events in memory": {Events: 1000, Bytes: 1 << 20, DiskBytes: 4 << 20, Overflow: Block},
-		"few events in memory":  {Events: 10, Bytes: 1 << 20, DiskBytes: 4 << 20, Overflow: Block},
-		"large events":          {Events: 1000, Bytes: 64 << 10, DiskBytes: 1 << 20, Overflow: Block},
+	for name, buffer := range map[string]delivery.Buffer{
+		"many events in memory": {Events: 1000, Bytes: 1 << 20, DiskBytes: 4 << 20, Overflow: delivery.Block},
+		"few events in memory":  {Events: 10, Bytes: 1 << 20, DiskBytes: 4 << 20, Overflow: delivery.Block},
+		"large events":          {Events: 1000, Bytes: 64 << 10, DiskBytes: 1 << 20, Overflow: delivery.Block},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p, end := pipelineIn(t, t.TempDir(), buffer)
 				defer end()
-				store, err := parked.Open(parked.Options{Dir: t.TempDir(), Sink: p.Name})
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer store.Close()
-				p.drain = &sinks.Drain{Sink: &awaySink{}, Queue: p.queue, Parked: store, Logger: slog.New(slog.DiscardHandler)}
+				p.Drain.Sink = &awaySink{}
+				ctx, stop := context.WithCancel(t.Context())
 				drained := make(chan error, 1)
-				go func() { drained <- p.drain.Run(p.delivering) }()
+				go func() { drained <- p.Drain.Run(ctx) }()
 				e := &Engine{pipelines: []*pipeline{p}, set: fleet.New(fleet.Config{}), options: Options{State: t.TempDir()}}
 				foretold, full := e.burn(t)
 				judgeForetold(t, foretold, full)
-				p.queue.Lift()
-				p.stop()
+				p.Queue.Lift()
+				stop()
 				<-drained //nolint:errcheck // it was stopped
 				synctest.Wait()
 			})
@@ -67,7 +62,7 @@ func (e *Engine) burn(t *testing.T) (foretold map[time.Time]time.Time, full time
 		}
 		e.sample()
 		now := time.Now()
-		if since := e.pipelines[0].queue.BlockedSince(); !since.IsZero() {
+		if since := e.pipelines[0].Queue.BlockedSince(); !since.IsZero() {
 			return foretold, since
 		}
 		if fuse := e.fuses(now)["test"]; fuse != nil && now.Sub(began) > 15*time.Second { // before, there are no rates

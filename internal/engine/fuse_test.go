@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"strings"
 	"testing"
 	"time"
@@ -15,42 +16,42 @@ func TestFuse(t *testing.T) {
 	}{
 		{
 			"the disk first, then memory, then the history",
-			outage{growth: 10, diskEvents: 6000, memory: 600, overflow: Block},
+			outage{growth: 10, diskEvents: 6000, memory: 600, overflow: delivery.Block},
 			10*time.Minute + time.Minute + history, "the queue is full in 11m",
 		},
 		{
 			"other sinks fill the disk earlier",
-			outage{growth: 10, diskEvents: 6000, memory: 600, diskFull: time.Minute, overflow: Block},
+			outage{growth: 10, diskEvents: 6000, memory: 600, diskFull: time.Minute, overflow: delivery.Block},
 			2*time.Minute + history, "full in 2m",
 		},
 		{
 			"memory has what the disk must take first",
-			outage{growth: 10, diskEvents: 1000, memory: -400, overflow: Block},
+			outage{growth: 10, diskEvents: 1000, memory: -400, overflow: delivery.Block},
 			time.Minute + history, "full in 60s",
 		},
-		{"more in memory than the disk has room for", outage{growth: 10, diskEvents: 100, memory: -400, overflow: Block}, history, "in 0s"},
-		{"nothing changes", outage{diskEvents: 1, overflow: Block}, longestFuse, "does not grow"},
-		{"less waits than before", outage{growth: -3, diskEvents: 1, overflow: Block}, longestFuse, "does not grow"},
-		{"hardly anything changes", outage{growth: 1e-9, diskEvents: 1e6, overflow: Block}, longestFuse, "does not grow"},
-		{"sources wait", outage{growth: 10, diskEvents: 100, blocked: time.Minute, overflow: Block}, history - time.Minute, "sources have been waiting for 60s"},
-		{"sources have waited for too long", outage{blocked: 2 * time.Minute, overflow: Block}, history - 2*time.Minute, "sources"},
-		{"events are merged", outage{growth: 10, diskEvents: 600, overflow: Compact}, time.Minute, "merges"},
-		{"events are dropped", outage{growth: 10, diskEvents: 600, overflow: DropOldest}, time.Minute, "drops"},
+		{"more in memory than the disk has room for", outage{growth: 10, diskEvents: 100, memory: -400, overflow: delivery.Block}, history, "in 0s"},
+		{"nothing changes", outage{diskEvents: 1, overflow: delivery.Block}, longestFuse, "does not grow"},
+		{"less waits than before", outage{growth: -3, diskEvents: 1, overflow: delivery.Block}, longestFuse, "does not grow"},
+		{"hardly anything changes", outage{growth: 1e-9, diskEvents: 1e6, overflow: delivery.Block}, longestFuse, "does not grow"},
+		{"sources wait", outage{growth: 10, diskEvents: 100, blocked: time.Minute, overflow: delivery.Block}, history - time.Minute, "sources have been waiting for 60s"},
+		{"sources have waited for too long", outage{blocked: 2 * time.Minute, overflow: delivery.Block}, history - 2*time.Minute, "sources"},
+		{"events are merged", outage{growth: 10, diskEvents: 600, overflow: delivery.Compact}, time.Minute, "merges"},
+		{"events are dropped", outage{growth: 10, diskEvents: 600, overflow: delivery.DropOldest}, time.Minute, "drops"},
 		{"the audit journal fills", outage{growth: 10, diskEvents: 600, overflow: journalFull}, time.Minute + auditRetries, "no audit event is accepted"},
-		{"events are being dropped", outage{growth: 10, overflow: DropOldest}, 0, "drops"},
+		{"events are being dropped", outage{growth: 10, overflow: delivery.DropOldest}, 0, "drops"},
 		{
 			"the state log lacks the last events",
-			outage{growth: 1, diskEvents: 1e6, overflow: Block, onlyHere: 15 * time.Second},
+			outage{growth: 1, diskEvents: 1e6, overflow: delivery.Block, onlyHere: 15 * time.Second},
 			time.Minute, "only this replica",
 		},
 		{
 			"the state log has been away for long",
-			outage{growth: 1, diskEvents: 1e6, overflow: Block, onlyHere: time.Hour},
+			outage{growth: 1, diskEvents: 1e6, overflow: delivery.Block, onlyHere: time.Hour},
 			0, "only this replica",
 		},
 		{
 			"the queue is worse than the state log",
-			outage{blocked: 74 * time.Second, overflow: Block, onlyHere: time.Second},
+			outage{blocked: 74 * time.Second, overflow: delivery.Block, onlyHere: time.Second},
 			time.Second, "the queue is full",
 		},
 	} {

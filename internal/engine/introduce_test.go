@@ -54,7 +54,7 @@ func TestANewDestination(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := pipelineFor(t, roomy, filter.Rule{When: "object.status.phase == 'Running' || operation == 'deleted'"})
 				p.Buffer.Events, p.Buffer.Bytes = roomy.Events, roomy.Bytes
-				p.destinations = make(chan string, 1) // of this bubble
+				p.Destinations = make(chan string, 1) // of this bubble
 				p.restating = make(chan struct{}, 1)
 				a := watching(t, p, "a", nil, pod(t, 3, "Running"))
 				b := watching(t, p, "b", nil, pod(t, 4, "Running"))
@@ -73,7 +73,7 @@ func TestANewDestination(t *testing.T) {
 					took = draining(t, p, "")
 				}
 				go func() { r.follow(p, func() bool { return true }); close(ended) }()
-				p.destinations <- tt.now
+				p.Destinations <- tt.now
 				for range 20 { // resumed informers are asked after five seconds
 					time.Sleep(time.Second) // of the bubble
 				}
@@ -102,7 +102,7 @@ func TestANewDestination(t *testing.T) {
 				if len(lists) > 1 || tt.list != "" && !tt.stuck && !lists[tt.list] {
 					t.Errorf("deliveries %v, want %q", lists, tt.list)
 				}
-				if p.introducing.Load() != tt.stuck {
+				if p.Introducing.Load() != tt.stuck {
 					t.Errorf("positions stay: %t", !tt.stuck)
 				}
 				if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -136,7 +136,7 @@ func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
 		}
 		go func() { r.follow(p, func() bool { return true }); close(ended) }()
 		for _, now := range []string{"stream B", "stream C"} {
-			p.arrived(now)
+			p.Drain.Sink.(*sinks.Guard).OnDestination(now)
 			time.Sleep(20 * time.Second) // of the bubble; nothing is delivered
 			synctest.Wait()
 			if got := newList.ReplaceAllString(
@@ -194,7 +194,7 @@ func TestPositionOfASinkThatHasFoundNothing(t *testing.T) {
 	e := engineWith(t, t.TempDir(), map[string]sinks.Sink{"live": sink})
 	defer endEngine(t, e)
 	for _, sink.foundNothing = range []bool{false, true} {
-		e.pipelines[0].drain.Hooks.Between()
+		e.pipelines[0].Drain.Hooks.Between()
 		if err := e.tracker.Commit(); err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func TestForgetWhatWasReadBack(t *testing.T) {
 	sink := &resumer{Sink: stdout.New(io.Discard)}
 	e := engineWith(t, t.TempDir(), map[string]sinks.Sink{"live": sink})
 	defer endEngine(t, e)
-	between := e.pipelines[0].drain.Hooks.Between
+	between := e.pipelines[0].Drain.Hooks.Between
 	between() // the sources may still bring what earlier processes sent
 	e.tracker.CaughtUp()
 	for range 3 {

@@ -149,12 +149,12 @@ func (l *listener) deliver(m *event.Message, asked *actors.Question) bool {
 		if known := asked.Known(); known != nil {
 			m.Actors = known
 		}
-		l.pipeline.metrics.Actors[m.Actors.GradeOf()].Inc()
+		l.pipeline.Metrics.Actors[m.Actors.GradeOf()].Inc()
 	}
 	l.counters.Queue(m)
 	if err := l.pipeline.push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
 		l.counters.Unqueue(m)
-		l.pipeline.abandoned.Add(1)
+		l.pipeline.Abandoned.Add(1)
 		return false
 	}
 	return true

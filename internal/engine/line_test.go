@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/internal/actors"
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -59,7 +60,7 @@ func (s *lined) answer(q *actors.Question, user string) {
 func (s *lined) sent() (all []string) {
 	s.t.Helper()
 	synctest.Wait()
-	q := s.pipeline.queue
+	q := s.pipeline.Queue
 	for q.Stats().Items > q.Stats().Taken {
 		batch, err := q.Take(s.t.Context(), nil, 100, 1<<20)
 		if err != nil {
@@ -154,7 +155,7 @@ func TestLineHoldsTheWatermark(t *testing.T) {
 
 // If the line is full, the oldest event leaves it with what is known.
 func TestLineIsBounded(t *testing.T) {
-	for name, buffer := range map[string]Buffer{
+	for name, buffer := range map[string]delivery.Buffer{
 		"events": {Events: 4 * LineShare, Bytes: 1 << 30}, "bytes": {Events: 1 << 20, Bytes: 4 * LineShare * 640},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -76,7 +76,7 @@ func newListener(ctx context.Context, p *pipeline, source informer.Source, to *l
 		pipeline: p,
 		source:   source,
 		filter:   p.filter.For(source.Resource),
-		counters: p.metrics.Resource(source.Resource.GroupResource()),
+		counters: p.Metrics.Resource(source.Resource.GroupResource()),
 		ledger:   to,
 		position: at,
 		inList:   at == "",
@@ -290,7 +290,7 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	m, err := l.pipeline.Encoder.Encode(ev)
 	l.pipeline.label(m, l.ledger.History(), ev.Delivery)
 	if err != nil {
-		l.pipeline.log.Error("cannot encode the object, so a gap event is sent in its place", "err", err)
+		l.pipeline.Log.Error("cannot encode the object, so a gap event is sent in its place", "err", err)
 		l.counters.Rejected.Inc()
 		l.counters.NotSent.Add(1)
 		m, at = event.RefusalGap(m, event.ReasonRefused, err.Error(), ""), time.Time{}

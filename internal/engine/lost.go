@@ -20,11 +20,11 @@ func (p *pipeline) announceLost(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.parkedLost:
+		case <-p.ParkedLost:
 		}
 		for _, gap := range p.lostGaps(fifo.Loss{}) {
 			if p.push(ctx, gap) != nil { // the process is stopping
-				p.abandoned.Add(1)
+				p.Abandoned.Add(1)
 			}
 		}
 	}
@@ -80,6 +80,6 @@ func (p *pipeline) identified(gap *event.Message, l fifo.Loss) *event.Message {
 		number = strconv.FormatUint(l.First, 10)
 	}
 	gap.ID += "." + number
-	p.metrics.Of(gap).Queue(gap)
+	p.Metrics.Of(gap).Queue(gap)
 	return gap
 }

@@ -47,7 +47,6 @@ func TestMetricsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.pipelines[0].stop()
 	journal, err := audit.OpenJournal(audit.JournalOptions{Dir: dir + "/audit", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +57,7 @@ func TestMetricsPage(t *testing.T) {
 	if e.pipelines[0].audit, err = e.newAuditReader(e.pipelines[0]); err != nil {
 		t.Fatal(err)
 	}
-	store := e.pipelines[0].drain.Parked
+	store := e.pipelines[0].Drain.Parked
 	if err := store.Park([]parked.Parking{{Destination: "k8s.pods", Message: &event.Message{}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +145,7 @@ func TestLastGapOfThePredecessor(t *testing.T) {
 	state := t.TempDir()
 	for _, want := range []int{0, 1} {
 		e := engineWith(t, state, map[string]sinks.Sink{"lines": stdout.New(io.Discard)})
-		m := e.pipelines[0].metrics
+		m := e.pipelines[0].Metrics
 		m.Resource(pods.GroupResource())
 		const name = "deltabridge_last_gap_timestamp_seconds"
 		if n, err := testutil.GatherAndCount(e.metrics.Registry, name); err != nil || n != want {

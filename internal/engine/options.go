@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -100,7 +101,7 @@ type Sink struct {
 	Seen        Bytes
 	Enrich      enrich.Needs
 	Encoder     *event.Encoder
-	Buffer      Buffer
+	Buffer      delivery.Buffer
 	Destination sinks.Sink
 	Rejections  sinks.Rejections
 	// Disconnect closes all connections of the sink, also those of Rejections. It is called at the end of the shutdown.
@@ -118,18 +119,3 @@ func (s *Sink) changeRules() []filter.Rule {
 	}
 	return s.Rules
 }
-
-// Buffer sets the bounds of a sink's queue.
-type Buffer struct {
-	Events    int
-	Bytes     int64
-	DiskBytes int64
-	Overflow  string // Block, Compact or DropOldest
-}
-
-// The values of Buffer.Overflow, which define what happens when memory and disk are full.
-const (
-	Block      = "block"
-	Compact    = "compact"
-	DropOldest = "drop-oldest"
-)

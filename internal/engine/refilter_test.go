@@ -55,7 +55,7 @@ func refiltering(
 	for _, n := range earlier {
 		compiled, mistakes := filter.Compile(
 			[]filter.Rule{passing(n)},
-			filter.Options{Slot: object.Slots, Logger: p.log},
+			filter.Options{Slot: object.Slots, Logger: p.Log},
 		) // what they decide is not remembered
 		if len(mistakes) > 0 {
 			t.Fatal(mistakes)
@@ -226,7 +226,7 @@ func TestRefilterOverAGap(t *testing.T) {
 func TestRefilterOfAResourceThatIsLeftOut(t *testing.T) {
 	o := labelled(t, "a", 1, "1")
 	p, l := refiltering(t, "10", true, map[string]*object.Object{"a": o}, "1")
-	none, mistakes := filter.Compile([]filter.Rule{{Resources: []string{"secrets"}}}, filter.Options{Logger: p.log})
+	none, mistakes := filter.Compile([]filter.Rule{{Resources: []string{"secrets"}}}, filter.Options{Logger: p.Log})
 	if len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}

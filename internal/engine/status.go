@@ -47,14 +47,14 @@ func (e *Engine) Status() control.Status {
 func (e *Engine) sample() {
 	now := time.Now()
 	for _, p := range e.pipelines {
-		p.progress.cut(now, p.queue)
+		p.progress.cut(now, p.Queue)
 	}
 	if !e.rates.due(now) {
 		return
 	}
 	values := map[string]int64{}
 	for _, p := range e.pipelines {
-		stats, totals := p.queue.Stats(), p.metrics.Totals()
+		stats, totals := p.Queue.Stats(), p.Metrics.Totals()
 		waiting, _ := p.waiting(stats)
 		values["waiting "+p.Name], values["pushed "+p.Name] = waiting, stats.Pushed
 		values["delivered "+p.Name], values["dropped "+p.Name] = totals.Acknowledged, totals.Dropped
@@ -69,20 +69,20 @@ func (e *Engine) sample() {
 }
 
 func (e *Engine) sinkStatus(p *pipeline, fuse *control.Fuse, now time.Time) control.Sink {
-	totals := p.metrics.Totals()
+	totals := p.Metrics.Totals()
 	s := control.Sink{
-		Name: p.Name, Kind: p.Kind, Destination: p.Place, Connected: p.drain.Delivering(),
-		PausedSince: p.drain.PausedSince(), Received: totals.Received, Filtered: totals.Filtered,
+		Name: p.Name, Kind: p.Kind, Destination: p.Place, Connected: p.Drain.Delivering(),
+		PausedSince: p.Drain.PausedSince(), Received: totals.Received, Filtered: totals.Filtered,
 		Delivered: totals.Acknowledged, Rate: e.rates.of("delivered "+p.Name, now, totals.Acknowledged),
-		Queue: p.queueStatus(), Lag: p.queue.Age().Seconds(), Dropped: totals.Dropped, Fuse: fuse,
+		Queue: p.queueStatus(), Lag: p.Queue.Age().Seconds(), Dropped: totals.Dropped, Fuse: fuse,
 	}
 	if p.Actor {
 		s.Actors = &control.Actors{}
-		s.Actors.Proven, s.Actors.Sole, s.Actors.Unknown = p.metrics.ActorTotals()
+		s.Actors.Proven, s.Actors.Sole, s.Actors.Unknown = p.Metrics.ActorTotals()
 		waiting, _ := p.lines.sizes()
 		s.Actors.Waiting = waiting.events
 	}
-	parts := p.drain.Unavailable()
+	parts := p.Drain.Unavailable()
 	for n, part := range parts {
 		if n < statusParked {
 			s.Parked = append(s.Parked, control.Parked{Destination: part.Destination, Events: part.Events})
@@ -93,8 +93,8 @@ func (e *Engine) sinkStatus(p *pipeline, fuse *control.Fuse, now time.Time) cont
 			s.Gaps = append(s.Gaps, control.Gap{Resource: g.Resource, Reason: g.Reason, At: g.At})
 		}
 	}
-	if p.letters != nil {
-		s.DeadLetters, _, _ = p.letters.Stats() // an error is logged at each scrape
+	if p.Letters != nil {
+		s.DeadLetters, _, _ = p.Letters.Stats() // an error is logged at each scrape
 	}
 	problem, lasting := p.problem(parts)
 	s.Problem = problem
@@ -104,8 +104,8 @@ func (e *Engine) sinkStatus(p *pipeline, fuse *control.Fuse, now time.Time) cont
 }
 
 func (p *pipeline) queueStatus() control.Queue {
-	stats := p.queue.Stats()
-	spilled, bytes, _, _, _ := p.queue.SpillStats()
+	stats := p.Queue.Stats()
+	spilled, bytes, _, _, _ := p.Queue.SpillStats()
 	waiting, parkedBytes := p.waiting(stats)
 	journal := int64(0)
 	if p.audit != nil {
@@ -114,21 +114,21 @@ func (p *pipeline) queueStatus() control.Queue {
 	return control.Queue{
 		Events: int64(stats.Items), Bytes: stats.Bytes, MemoryBytes: p.Buffer.Bytes,
 		DiskEvents: spilled + waiting - int64(stats.Items), DiskBytes: bytes + parkedBytes, MaxDisk: p.Buffer.DiskBytes,
-		Overflow: p.Buffer.Overflow, Blocked: !p.queue.BlockedSince().IsZero(), Journal: journal,
+		Overflow: p.Buffer.Overflow, Blocked: !p.Queue.BlockedSince().IsZero(), Journal: journal,
 	}
 }
 
 // problem returns why the sink does not deliver some or all of its events, or nil. lasting means that the problem does
 // not go away by itself.
 func (p *pipeline) problem(parts []sinks.UnavailablePart) (problem *control.Problem, lasting bool) {
-	if _, _, _, _, err := p.queue.SpillStats(); err != "" {
+	if _, _, _, _, err := p.Queue.SpillStats(); err != "" {
 		return &control.Problem{
 			Text:   "its spill can't be written: " + err,
 			Remedy: "make room on the volume of state.path, or replace the volume: see DeltabridgeSpillFailing in docs/operations.md",
 		}, true
 	}
-	since, cause := p.drain.Failure()
-	if cause == nil && p.drain.PausedSince().IsZero() && len(parts) > 0 && parts[0].Cause != nil {
+	since, cause := p.Drain.Failure()
+	if cause == nil && p.Drain.PausedSince().IsZero() && len(parts) > 0 && parts[0].Cause != nil {
 		since, cause = parts[0].Since, fmt.Errorf("%s accepts no events: %w", parts[0].Destination, parts[0].Cause)
 	}
 	if cause == nil {

@@ -37,12 +37,13 @@ func TestStatusOfSinks(t *testing.T) {
 		}},
 	})
 	defer endEngine(t, e)
+	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	for _, p := range e.pipelines {
 		p.Buffer.DiskBytes, p.Kind = 1<<30, "stdout"
 		if p.Name == "parks" {
 			part := []parked.Parking{{Destination: "k8s.pods", Message: &event.Message{}}}
-			if err := p.drain.Parked.Park(part); err != nil {
+			if err := p.Drain.Parked.Park(part); err != nil {
 				t.Fatal(err)
 			}
 			continue // its drain does not run, so that the event stays parked
@@ -51,10 +52,10 @@ func TestStatusOfSinks(t *testing.T) {
 		if p.Name == "gap" {
 			m.Type, m.GapInfo = event.Gap, &event.GapInfo{Reason: event.ReasonRelist}
 		}
-		if err := p.queue.Push(t.Context(), m); err != nil {
+		if err := p.Queue.Push(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		go func() { ended <- p.drain.Run(p.delivering) }()
+		go func() { ended <- p.Drain.Run(ctx) }()
 	}
 	type row struct {
 		Health          control.Health
@@ -105,8 +106,8 @@ func TestStatusOfSinks(t *testing.T) {
 	if since := s.Sinks[3].PausedSince; s.At.Sub(since) < 59*time.Minute {
 		t.Errorf("paused since %v", since)
 	}
+	stop()
 	for _, p := range e.pipelines {
-		p.stop()
 		if p.Name == "parks" {
 			continue
 		}
@@ -203,7 +204,7 @@ func TestOutage(t *testing.T) {
 			Time:     now.Add(-5 * time.Second),
 			Data:     make([]byte, 600),
 		}
-		if err := p.queue.Push(t.Context(), m); err != nil {
+		if err := p.Queue.Push(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package delivery
 
 import (
 	"fmt"
@@ -17,18 +17,18 @@ import (
 const holdUp = 250 * time.Millisecond
 
 // openQueue opens the queue. An overflow policy drops or merges only events in memory, and only while the disk is full.
-func (p *pipeline) openQueue(state string) error {
-	if err := os.MkdirAll(state, 0o700); err != nil {
+func (d *Delivery) openQueue() error {
+	if err := os.MkdirAll(d.options.State, 0o700); err != nil {
 		return fmt.Errorf("state.path: %w", err)
 	}
-	path := filepath.Join(state, "spill-"+p.Name)
-	log, err := p.spillLog(path)
+	path := filepath.Join(d.options.State, "spill-"+d.options.Sink)
+	log, err := d.spillLog(path)
 	if err != nil {
 		return err
 	}
 	options := fifo.Options[*event.Message]{
 		Path: path, Log: log,
-		MaxItems: max(2, p.Buffer.Events), MaxBytes: p.Buffer.Bytes, MaxDiskBytes: p.Buffer.DiskBytes,
+		MaxItems: max(2, d.options.Buffer.Events), MaxBytes: d.options.Buffer.Bytes, MaxDiskBytes: d.options.Buffer.DiskBytes,
 		Size:   (*event.Message).Size,
 		Encode: func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
 		Decode: event.ParseStored,
@@ -36,41 +36,41 @@ func (p *pipeline) openQueue(state string) error {
 			if m.Origin.Source == "" {
 				return "", ""
 			}
-			return spillMark(p.user.Load().tracker.ClusterUID(), m.Origin.Source, m.History), m.Origin.Position
+			return Mark(d.user.Load().Tracker.ClusterUID(), m.Origin.Source, m.History), m.Origin.Position
 		},
 		OnSettled: func(messages []*event.Message) {
 			for _, m := range messages {
-				p.settle(m)
+				d.settle(m)
 			}
 		},
 		Receipt: func(m *event.Message) *event.Message { return &event.Message{Origin: m.Origin, History: m.History} },
 		OnCorrupt: func(l fifo.Loss) []*event.Message {
-			p.unreadable.Add(int64(l.Items()))
-			return p.user.Load().lostGaps(l)
+			d.Unreadable.Add(int64(l.Items()))
+			return d.user.Load().Lost(l)
 		},
 		HoldUp: holdUp, Since: (*event.Message).Since,
-		Logger: p.log,
+		Logger: d.Log,
 	}
-	switch p.Buffer.Overflow {
+	switch d.options.Buffer.Overflow {
 	case Compact:
-		options.Key, options.Merge, options.OnMerge = mergeKey, event.Merge, p.merged
+		options.Key, options.Merge, options.OnMerge = mergeKey, event.Merge, d.merged
 	case DropOldest:
-		options.Gap = p.foldGap
+		options.Gap = d.foldGap
 	}
 	queue, err := fifo.New(options)
 	if err != nil {
 		return err
 	}
-	p.queue, p.push = queue, queue.Push
+	d.Queue = queue
 	if queue.Stats().Items > 0 {
-		p.spilled = queue.Positions()
+		d.Spilled = queue.Positions()
 	}
 	return nil
 }
 
 // spillLog returns the log in the checkpoint to which the queue spills, or nil if the queue spills to its directory.
-func (p *pipeline) spillLog(directory string) (fifo.Log, error) {
-	events, err := p.store.Events(p.Name)
+func (d *Delivery) spillLog(directory string) (fifo.Log, error) {
+	events, err := d.options.Store.Events(d.options.Sink)
 	if err != nil {
 		return nil, err
 	}
@@ -78,51 +78,51 @@ func (p *pipeline) spillLog(directory string) (fifo.Log, error) {
 		n, err := fifo.Peek(directory)
 		return n > 0 || err != nil
 	}
-	if p.usesCheckpoint(events.Last() > events.Acked(), inDirectory) {
+	if d.usesCheckpoint(events.Last() > events.Acked(), inDirectory) {
 		return events, nil
 	}
 	return nil, nil
 }
 
 // parkedStorage returns the storage in the checkpoint for parked events, or nil if they are in a file of their own.
-func (p *pipeline) parkedStorage(state string) (parked.Storage, error) {
+func (d *Delivery) parkedStorage() (parked.Storage, error) {
 	waiting := false
-	events := p.store.Parked(p.Name)
+	events := d.options.Store.Parked(d.options.Sink)
 	if err := events.Each("", func(string, []byte) bool { waiting = true; return false }); err != nil {
 		return nil, err
 	}
 	inFile := func() bool {
-		_, err := os.Stat(filepath.Join(state, "parked-"+p.Name+".db"))
+		_, err := os.Stat(filepath.Join(d.options.State, "parked-"+d.options.Sink+".db"))
 		return err == nil
 	}
-	if p.usesCheckpoint(waiting, inFile) {
+	if d.usesCheckpoint(waiting, inFile) {
 		return events, nil
 	}
 	return nil, nil
 }
 
-// outside says why a sink's events are not in the state log.
-const outside = "an earlier process without a state log has left some; after they are delivered, restart the bridge"
+// WhyOutside says why a sink's events are not in the state log (Delivery.OutsideLog).
+const WhyOutside = "an earlier process without a state log has left some; after they are delivered, restart the bridge"
 
 // usesCheckpoint reports whether events that wait on disk are part of the checkpoint. They are if there is a state log.
 // But if an earlier process has left events in the other place, this place is used until the next start.
-func (p *pipeline) usesCheckpoint(waiting bool, waitingOutside func() bool) bool {
+func (d *Delivery) usesCheckpoint(waiting bool, waitingOutside func() bool) bool {
 	switch {
 	case waiting:
 		return true
-	case !p.store.HasLog():
+	case !d.options.Store.HasLog():
 		return false
 	case waitingOutside():
-		p.outside = true
-		p.log.Warn("events that wait on disk are not in the state log: " + outside)
+		d.OutsideLog = true
+		d.Log.Warn("events that wait on disk are not in the state log: " + WhyOutside)
 		return false
 	}
 	return true
 }
 
-// spillMark returns the name of a source in a spill. Positions of two histories of etcd cannot be compared, so that
+// Mark returns the name of a source in a spill. Positions of two histories of etcd cannot be compared, so that
 // they have two names.
-func spillMark(uid, source, history string) string {
+func Mark(uid, source, history string) string {
 	if history != "" {
 		source += " since " + history
 	}
@@ -139,20 +139,20 @@ func mergeKey(m *event.Message) string {
 
 // openParked opens the store of parked events: events whose topic, partition or subject does not accept messages. It
 // shares its disk limit with the spill.
-func (p *pipeline) openParked(state string) (*parked.Store, error) {
-	storage, err := p.parkedStorage(state)
+func (d *Delivery) openParked() (*parked.Store, error) {
+	storage, err := d.parkedStorage()
 	if err != nil {
 		return nil, err
 	}
 	return parked.Open(parked.Options{
-		Dir: state, Sink: p.Name, Storage: storage, MaxBytes: p.Buffer.DiskBytes, Logger: p.log,
+		Dir: d.options.State, Sink: d.options.Sink, Storage: storage, MaxBytes: d.options.Buffer.DiskBytes, Logger: d.Log,
 		Used: func() int64 {
-			_, bytes, _, _, _ := p.queue.SpillStats()
+			_, bytes, _, _, _ := d.Queue.SpillStats()
 			return bytes
 		},
 		OnLost: func() {
 			select {
-			case p.parkedLost <- struct{}{}:
+			case d.ParkedLost <- struct{}{}:
 			default:
 			}
 		},
@@ -160,23 +160,23 @@ func (p *pipeline) openParked(state string) (*parked.Store, error) {
 }
 
 // merged counts and settles a message that was merged into a later message about the same object.
-func (p *pipeline) merged(older *event.Message) {
-	counters := p.metrics.Of(older)
+func (d *Delivery) merged(older *event.Message) {
+	counters := d.Metrics.Of(older)
 	counters.Merged.Inc()
 	counters.Unqueue(older)
-	p.settle(older)
+	d.settle(older)
 }
 
 // foldGap calls event.FoldGap. It also counts both events. It settles the dropped event if gap already waits.
-func (p *pipeline) foldGap(gap, dropped *event.Message) (*event.Message, bool) {
+func (d *Delivery) foldGap(gap, dropped *event.Message) (*event.Message, bool) {
 	folded, ok := event.FoldGap(gap, dropped)
 	if !ok {
 		return nil, false
 	}
-	counters := p.metrics.Of(dropped)
+	counters := d.Metrics.Of(dropped)
 	if gap != nil {
 		counters.Unqueue(gap)
-		p.settle(dropped)
+		d.settle(dropped)
 	}
 	counters.Queue(folded)
 	counters.Dropped.Inc()
