@@ -99,7 +99,7 @@ type Delivery struct {
 	stop       context.CancelFunc // stops the drain immediately
 	drained    chan struct{}      // closed when the drain has ended
 	failure    error              // of the drain; valid when drained is closed
-	// stopSpilling ends the queue, whose error spilled then receives. It is nil until Start.
+	// stopSpilling ends the queue, whose error written then receives. It is nil until Start.
 	stopSpilling context.CancelFunc
 	written      chan error
 }

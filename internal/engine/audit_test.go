@@ -273,18 +273,19 @@ func TestAuditPaused(t *testing.T) {
 	if _, err := paused.SetPaused(true); err != nil {
 		t.Fatal(err)
 	}
+	observer := b.e.newObserver()
+	observer.Sample(time.Now().Add(-5 * time.Second))
 	b.add(10)
 	b.awaitSent(b.e.pipelines[1].Name, 10)
 	if n := paused.Queue.Stats().Items; n > 0 {
 		t.Errorf("%d events are in the queue", n)
 	}
-	b.e.rates.add(time.Now().Add(-5*time.Second), map[string]int64{auditRate: 0})
-	fuses := b.e.fuses(time.Now())
-	if fuse := fuses[paused.Name]; fuse == nil || !strings.Contains(fuse.Text, "no audit event is accepted") ||
-		len(fuses) != 1 {
-		t.Errorf("fuses %+v", fuses)
+	status := observer.Status().Sinks
+	if fuse := status[0].Fuse; fuse == nil || !strings.Contains(fuse.Text, "no audit event is accepted") ||
+		status[1].Fuse != nil {
+		t.Errorf("fuses %+v, %+v", fuse, status[1].Fuse)
 	}
-	if waiting := b.e.Status().Sinks[0].Queue.Journal; waiting != 10 {
+	if waiting := status[0].Queue.Journal; waiting != 10 {
 		t.Errorf("%d events wait in the journal", waiting)
 	}
 	if _, err := paused.SetPaused(false); err != nil {

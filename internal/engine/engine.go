@@ -19,6 +19,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/metrics"
+	"github.com/deltabridge/deltabridge/internal/observe"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -43,7 +44,7 @@ type Engine struct {
 	readers    []*auditread.Reader // of the sinks that are sent audit events
 	connector  *informer.Connector
 	client     rest.Interface // client of the API server
-	rates      rates
+	observer   *observe.Observer
 	auditLog   rate.Sometimes
 
 	// reading ends when no more changes are read. During shutdown, the end of reading ends a blocked push.
@@ -80,11 +81,8 @@ func New(o Options) (*Engine, error) {
 	for _, p := range e.pipelines {
 		e.use(p)
 	}
-	state := &stateCollector{e.pipelines, e.set.Statuses, e.tracker, e.fuses}
-	if o.AuditOnly {
-		state.tracker = nil
-	}
-	e.metrics.ReadState(state)
+	e.observer = e.newObserver()
+	e.metrics.ReadState(e.observer)
 	return e, nil
 }
 
@@ -114,10 +112,8 @@ func (e *Engine) buildPipelines() error {
 		if err != nil {
 			return err
 		}
-		if p.Queue == nil { // not kept
-			if err := p.open(); err != nil {
-				return err
-			}
+		if err := p.open(); err != nil {
+			return err
 		}
 		slot = min(slot+p.filter.Slots(), object.Slots) // filters that get no slots evaluate their decisions every time
 		e.pipelines = append(e.pipelines, p)
@@ -333,7 +329,7 @@ func (e *Engine) read() error {
 	group.Go(e.awaitChanges)
 	for _, p := range e.pipelines {
 		p.clusterUID, p.epoch = e.tracker.KnownUID(), e.tracker.Epoch()
-		if p.Buffer.Overflow != delivery.Block { // after a crash, events that were dropped or merged are sent behind newer ones
+		if p.Buffer.Overflow != delivery.Block { // after a crash, dropped or merged events are sent behind newer ones
 			p.epoch += "." + strconv.FormatInt(time.Now().UnixMilli(), 36)
 		}
 		group.Go(func() { p.announceLost(e.reading) })

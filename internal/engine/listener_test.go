@@ -57,7 +57,11 @@ func pipelineFor(t *testing.T, buffer delivery.Buffer, rules ...filter.Rule) *pi
 func pipelineIn(t *testing.T, dir string, buffer delivery.Buffer, rules ...filter.Rule) (p *pipeline, end func()) {
 	t.Helper()
 	s := Sink{
-		Name: "test", Rules: rules, Encoder: &event.Encoder{Cluster: "c"}, Buffer: buffer, Destination: stdout.New(io.Discard),
+		Name:        "test",
+		Rules:       rules,
+		Encoder:     &event.Encoder{Cluster: "c"},
+		Buffer:      buffer,
+		Destination: stdout.New(io.Discard),
 	}
 	store := openStore(t, dir)
 	if err := store.BeginCluster("c"); err != nil {

@@ -24,8 +24,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// pipeline contains all parts that work for one sink, in the order in which events pass them: filter, encoder, and the
-// parts of its delivery.
+// pipeline contains all parts that work for one sink, in the order in which events pass them: filter, encoder, and
+// delivery.
 type pipeline struct {
 	Sink
 	*delivery.Delivery
@@ -59,8 +59,8 @@ type pipeline struct {
 	deliveries atomic.Uint64 // number of restated events
 }
 
-// newPipeline returns a pipeline whose delivery is not open, unless it is kept. It does no I/O. slot is the first decision
-// slot that the pipeline's filter may use.
+// newPipeline returns a pipeline whose delivery is not open, unless it is kept. It does no I/O. slot is the first
+// decision slot that the pipeline's filter may use.
 func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 	p := &pipeline{
 		Sink:      s,
@@ -76,8 +76,6 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 	if p.Delivery = e.options.Kept.of(s.Name); p.Delivery == nil {
 		p.Delivery = e.newDelivery(s)
 		e.use(p)
-	} else {
-		p.push = p.Queue.Push
 	}
 	p.Encoder.OnOldMissing = func(err error) {
 		p.Log.Error("cannot read the state before an update, so the change is sent without it", "err", err)
@@ -115,16 +113,18 @@ func (e *Engine) use(p *pipeline) {
 	})
 }
 
-// open opens the delivery, and prepares it for reading back. A crash can bring audit events of the last second again, so
-// a sink that is sent audit events does not read back.
+// open opens the delivery, unless it was kept, and prepares it for reading back. A crash can bring audit events of the
+// last second again, so a sink that is sent audit events does not read back.
 func (p *pipeline) open() error {
-	if err := p.Open(); err != nil {
-		return err
+	if p.Queue == nil {
+		if err := p.Open(); err != nil {
+			return err
+		}
+		if p.audit == nil {
+			p.ReadBack(strings.HasPrefix(p.tracker.Destination(p.Name), partOf))
+		}
 	}
 	p.push = p.Queue.Push
-	if p.audit == nil {
-		p.ReadBack(strings.HasPrefix(p.tracker.Destination(p.Name), partOf))
-	}
 	return nil
 }
 

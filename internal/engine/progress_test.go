@@ -386,7 +386,11 @@ func TestProgressEventsWhileBehind(t *testing.T) {
 // A state that was merged into a later one is delivered later than the events around it.
 func TestProgressEventsAfterMerges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := startReporter(t, delivery.Buffer{Events: 8, Bytes: 1 << 20, Overflow: delivery.Compact, DiskBytes: 1}, podsSource)
+		r := startReporter(
+			t,
+			delivery.Buffer{Events: 8, Bytes: 1 << 20, Overflow: delivery.Compact, DiskBytes: 1},
+			podsSource,
+		)
 		synctest.Wait()
 		r.set(func() { r.takes, r.stuck = 300*time.Millisecond, make(chan struct{}) })
 		for n, name := range []string{"x", "y", "a", "b", "c", "d", "e", "f", "a"} {

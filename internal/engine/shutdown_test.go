@@ -68,7 +68,12 @@ func TestLinger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, linger := pipelineFor(t, delivery.Buffer{Events: 100, Bytes: 1 << 20, Overflow: delivery.Block}), make(chan struct{})
+				p, linger := pipelineFor(
+					t,
+					delivery.Buffer{Events: 100, Bytes: 1 << 20, Overflow: delivery.Block},
+				), make(
+					chan struct{},
+				)
 				p.Drain.Sink, p.Drain.MaxBatch = test.sink, 1
 				l := listen(t.Context(), p)
 				for n := range 10 {

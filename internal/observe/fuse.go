@@ -1,4 +1,4 @@
-package engine
+package observe
 
 import (
 	"fmt"
@@ -94,90 +94,90 @@ func (o *outage) untilFull() time.Duration {
 func human(d time.Duration) string { return duration.HumanDuration(d) }
 
 // fuses returns the fuses of the sinks, by name. A sink has one while events wait for longer than usual.
-func (e *Engine) fuses(now time.Time) map[string]*control.Fuse {
+func (o *Observer) fuses(now time.Time) map[string]*control.Fuse {
 	outages := map[string]*outage{}
 	growth := 0. // of the files of all sinks, in bytes per second
-	for _, p := range e.pipelines {
-		if o := e.outage(p, now); o != nil {
-			outages[p.Name] = o
-			growth += max(0, o.growth) * o.eventOnDisk
+	for _, s := range o.Sinks {
+		if current := o.outage(s, now); current != nil {
+			outages[s.Name] = current
+			growth += max(0, current.growth) * current.eventOnDisk
 		}
 	}
 	if len(outages) == 0 {
 		return nil
 	}
 	full := longestFuse
-	if free, err := files.Free(e.options.State); err == nil && growth > 0 {
+	if free, err := files.Free(o.State); err == nil && growth > 0 {
 		full = time.Duration(min(float64(free)/growth, longestFuse.Seconds()) * float64(time.Second))
 	}
 	fuses := map[string]*control.Fuse{}
-	for name, o := range outages {
-		o.diskFull = full
-		fuses[name] = o.fuse()
+	for name, current := range outages {
+		current.diskFull = full
+		fuses[name] = current.fuse()
 	}
 	return fuses
 }
 
 // outage returns the outage of a sink, without diskFull. It returns nil if no events wait for longer than usual.
-func (e *Engine) outage(p *pipeline, now time.Time) *outage {
-	if p.audit != nil {
-		return e.auditOutage(p, now)
+func (o *Observer) outage(s *Sink, now time.Time) *outage {
+	if s.Audit != nil {
+		return o.auditOutage(s, now)
 	}
-	stats := p.Queue.Stats()
-	spilled, spilledBytes, _, _, _ := p.Queue.SpillStats()
-	waiting, parkedBytes := p.waiting(stats)
-	blocked, age := p.Queue.BlockedSince(), p.Queue.Age()
+	stats := s.Queue.Stats()
+	spilled, spilledBytes, _, _, _ := s.Queue.SpillStats()
+	waiting, parkedBytes := s.waiting(stats)
+	blocked, age := s.Queue.BlockedSince(), s.Queue.Age()
 	onDisk := spilled + waiting - int64(stats.Items)
-	delivering := p.Drain.Delivering()
+	delivering := s.Drain.Delivering()
 	if waiting == 0 || delivering && blocked.IsZero() && onDisk == 0 && age < lingering {
 		return nil
 	}
-	o := &outage{waiting: waiting, overflow: p.Buffer.Overflow, memory: p.Queue.Room(), eventOnDisk: storedHeader}
+	out := &outage{waiting: waiting, overflow: s.Buffer.Overflow, memory: s.Queue.Room(), eventOnDisk: storedHeader}
 	if inMemory := int64(stats.Items) - spilled; inMemory > 0 {
-		o.eventOnDisk += float64(stats.Bytes) / float64(inMemory)
+		out.eventOnDisk += float64(stats.Bytes) / float64(inMemory)
 	}
 	if onDisk > 0 {
-		o.eventOnDisk = float64(spilledBytes+parkedBytes) / float64(onDisk)
+		out.eventOnDisk = float64(spilledBytes+parkedBytes) / float64(onDisk)
 	}
-	o.diskEvents = float64(max(0, p.Buffer.DiskBytes-spilledBytes-parkedBytes)) / o.eventOnDisk
+	out.diskEvents = float64(max(0, s.Buffer.DiskBytes-spilledBytes-parkedBytes)) / out.eventOnDisk
 	if delivering {
-		o.growth = e.rates.highest("waiting "+p.Name, now, waiting)
+		out.growth = o.rates.highest("waiting "+s.Name, now, waiting)
 	} else {
-		o.growth = e.rates.highest("pushed "+p.Name, now, stats.Pushed)
+		out.growth = o.rates.highest("pushed "+s.Name, now, stats.Pushed)
 	}
 	if !blocked.IsZero() {
-		o.blocked = max(1, now.Sub(blocked))
+		out.blocked = max(1, now.Sub(blocked))
 	}
-	if e.options.DetachedSince == nil {
-		return o
+	if o.DetachedSince == nil {
+		return out
 	}
-	if since := e.options.DetachedSince(); !since.IsZero() {
-		if o.onlyHere = max(1, now.Sub(since)); age > 0 {
-			o.onlyHere = min(o.onlyHere, age)
+	if since := o.DetachedSince(); !since.IsZero() {
+		if out.onlyHere = max(1, now.Sub(since)); age > 0 {
+			out.onlyHere = min(out.onlyHere, age)
 		}
 	}
-	return o
+	return out
 }
 
 // auditOutage is outage for a sink that is sent audit events, which wait in the journal.
-func (e *Engine) auditOutage(p *pipeline, now time.Time) *outage {
-	backlog, journal := p.audit.Backlog(), e.options.Journal.Status()
-	if backlog == 0 || p.Drain.Delivering() {
+func (o *Observer) auditOutage(s *Sink, now time.Time) *outage {
+	backlog, journal := s.Audit.Backlog(), o.Journal.Status()
+	if backlog == 0 || s.Drain.Delivering() {
 		return nil
 	}
-	o := &outage{waiting: backlog, overflow: journalFull, diskEvents: math.Inf(1), eventOnDisk: storedHeader}
+	out := &outage{waiting: backlog, overflow: journalFull, diskEvents: math.Inf(1), eventOnDisk: storedHeader}
 	if stored := int64(journal.Last - journal.Acked); stored > 0 {
-		o.eventOnDisk = max(1, float64(journal.Bytes)/float64(stored))
+		out.eventOnDisk = max(1, float64(journal.Bytes)/float64(stored))
 	}
 	if journal.MaxBytes > 0 {
-		o.diskEvents = float64(max(0, journal.MaxBytes-journal.Bytes)) / o.eventOnDisk
+		out.diskEvents = float64(max(0, journal.MaxBytes-journal.Bytes)) / out.eventOnDisk
 	}
-	o.growth = e.rates.highest(auditRate, now, int64(journal.Last))
-	return o
+	out.growth = o.rates.highest(auditRate, now, int64(journal.Last))
+	return out
 }
 
 // waiting returns the number of events that wait in the queue or are parked, and the bytes of those that are parked.
-func (p *pipeline) waiting(stats fifo.Stats) (events, parkedBytes int64) {
-	parkedBytes, _ = p.Drain.Parked.Bytes()
-	return int64(stats.Items) + p.Parked(), parkedBytes
+func (s *Sink) waiting(stats fifo.Stats) (events, parkedBytes int64) {
+	parkedBytes, _ = s.Drain.Parked.Bytes()
+	return int64(stats.Items) + s.Parked(), parkedBytes
 }

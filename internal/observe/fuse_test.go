@@ -1,10 +1,11 @@
-package engine
+package observe
 
 import (
-	"github.com/deltabridge/deltabridge/internal/delivery"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/deltabridge/deltabridge/internal/delivery"
 )
 
 func TestFuse(t *testing.T) {

@@ -1,4 +1,4 @@
-package engine
+package observe
 
 import (
 	"errors"
@@ -23,112 +23,102 @@ const (
 	statusParked = 20
 )
 
-// Status returns the sources, the sinks and the checkpoint. The other fields are zero. It never waits for a handler, a
-// destination or a commit, and can be called at any time.
-func (e *Engine) Status() control.Status {
-	s := control.Status{At: time.Now(), Checkpoint: e.checkpointStatus()}
-	fuses, blocking := e.fuses(s.At), ""
-	for _, p := range e.pipelines {
-		sink := e.sinkStatus(p, fuses[p.Name], s.At)
+// Status returns the sources, the sinks and the checkpoint. The other fields are zero.
+func (o *Observer) Status() control.Status {
+	all := control.Status{At: time.Now(), Checkpoint: o.checkpointStatus()}
+	fuses, blocking := o.fuses(all.At), ""
+	for _, s := range o.Sinks {
+		sink := o.sinkStatus(s, fuses[s.Name], all.At)
 		if sink.Queue.Blocked {
-			blocking = p.Name
+			blocking = s.Name
 		}
-		s.Sinks = append(s.Sinks, sink)
+		all.Sinks = append(all.Sinks, sink)
 	}
-	for _, i := range e.set.Statuses() {
-		s.Sources = append(s.Sources, sourceStatus(&i, e.rates.of("read "+i.Name, s.At, i.Changes), blocking))
+	for _, i := range o.Informers() {
+		all.Sources = append(all.Sources, sourceStatus(&i, o.rates.of("read "+i.Name, all.At, i.Changes), blocking))
 	}
-	slices.SortFunc(s.Sources, func(a, b control.Source) int { return strings.Compare(a.Name, b.Name) })
-	return s
+	slices.SortFunc(all.Sources, func(a, b control.Source) int { return strings.Compare(a.Name, b.Name) })
+	return all
 }
 
-// sample takes a sample of the counters from which Status and the fuses compute rates, and the cuts that are due. The
-// tracker calls it once a second.
-func (e *Engine) sample() {
-	now := time.Now()
-	for _, p := range e.pipelines {
-		p.progress.cut(now, p.Queue)
-	}
-	if !e.rates.due(now) {
+// Sample takes a sample of the counters from which Status and the fuses compute rates, if one is due. It is called once
+// a second.
+func (o *Observer) Sample(now time.Time) {
+	if !o.rates.due(now) {
 		return
 	}
 	values := map[string]int64{}
-	for _, p := range e.pipelines {
-		stats, totals := p.Queue.Stats(), p.Metrics.Totals()
-		waiting, _ := p.waiting(stats)
-		values["waiting "+p.Name], values["pushed "+p.Name] = waiting, stats.Pushed
-		values["delivered "+p.Name], values["dropped "+p.Name] = totals.Acknowledged, totals.Dropped
+	for _, s := range o.Sinks {
+		stats, totals := s.Queue.Stats(), s.Metrics.Totals()
+		waiting, _ := s.waiting(stats)
+		values["waiting "+s.Name], values["pushed "+s.Name] = waiting, stats.Pushed
+		values["delivered "+s.Name], values["dropped "+s.Name] = totals.Acknowledged, totals.Dropped
 	}
-	for _, i := range e.set.Statuses() {
+	for _, i := range o.Informers() {
 		values["read "+i.Name] = i.Changes
 	}
-	if e.options.Journal != nil {
-		values[auditRate] = int64(e.options.Journal.Status().Last)
+	if o.Journal != nil {
+		values[auditRate] = int64(o.Journal.Status().Last)
 	}
-	e.rates.add(now, values)
+	o.rates.add(now, values)
 }
 
-func (e *Engine) sinkStatus(p *pipeline, fuse *control.Fuse, now time.Time) control.Sink {
-	totals := p.Metrics.Totals()
-	s := control.Sink{
-		Name: p.Name, Kind: p.Kind, Destination: p.Place, Connected: p.Drain.Delivering(),
-		PausedSince: p.Drain.PausedSince(), Received: totals.Received, Filtered: totals.Filtered,
-		Delivered: totals.Acknowledged, Rate: e.rates.of("delivered "+p.Name, now, totals.Acknowledged),
-		Queue: p.queueStatus(), Lag: p.Queue.Age().Seconds(), Dropped: totals.Dropped, Fuse: fuse,
+func (o *Observer) sinkStatus(s *Sink, fuse *control.Fuse, now time.Time) control.Sink {
+	totals := s.Metrics.Totals()
+	status := control.Sink{
+		Name: s.Name, Kind: s.Kind, Destination: s.Place, Connected: s.Drain.Delivering(),
+		PausedSince: s.Drain.PausedSince(), Received: totals.Received, Filtered: totals.Filtered,
+		Delivered: totals.Acknowledged, Rate: o.rates.of("delivered "+s.Name, now, totals.Acknowledged),
+		Queue: s.queueStatus(), Lag: s.Queue.Age().Seconds(), Dropped: totals.Dropped, Fuse: fuse,
 	}
-	if p.Actor {
-		s.Actors = &control.Actors{}
-		s.Actors.Proven, s.Actors.Sole, s.Actors.Unknown = p.Metrics.ActorTotals()
-		waiting, _ := p.lines.sizes()
-		s.Actors.Waiting = waiting.events
+	if s.InLine != nil {
+		status.Actors = &control.Actors{Waiting: s.InLine()}
+		status.Actors.Proven, status.Actors.Sole, status.Actors.Unknown = s.Metrics.ActorTotals()
 	}
-	parts := p.Drain.Unavailable()
-	for n, part := range parts {
-		if n < statusParked {
-			s.Parked = append(s.Parked, control.Parked{Destination: part.Destination, Events: part.Events})
-		}
+	parts := s.Drain.Unavailable()
+	for _, part := range parts[:min(len(parts), statusParked)] {
+		status.Parked = append(status.Parked, control.Parked{Destination: part.Destination, Events: part.Events})
 	}
-	for n, g := range e.metrics.Gaps(p.Name) {
-		if n < statusGaps {
-			s.Gaps = append(s.Gaps, control.Gap{Resource: g.Resource, Reason: g.Reason, At: g.At})
-		}
+	gaps := o.Metrics.Gaps(s.Name)
+	for _, g := range gaps[:min(len(gaps), statusGaps)] {
+		status.Gaps = append(status.Gaps, control.Gap{Resource: g.Resource, Reason: g.Reason, At: g.At})
 	}
-	if p.Letters != nil {
-		s.DeadLetters, _, _ = p.Letters.Stats() // an error is logged at each scrape
+	if s.Letters != nil {
+		status.DeadLetters, _, _ = s.Letters.Stats() // an error is logged at each scrape
 	}
-	problem, lasting := p.problem(parts)
-	s.Problem = problem
-	drops := e.rates.of("dropped "+p.Name, now, totals.Dropped) > 0
-	s.Health = sinkHealth(&s, lasting, drops || len(s.Gaps) > 0 && now.Sub(s.Gaps[0].At) < control.Recent)
-	return s
+	var lasting bool
+	status.Problem, lasting = s.problem(parts)
+	drops := o.rates.of("dropped "+s.Name, now, totals.Dropped) > 0
+	status.Health = sinkHealth(&status, lasting, drops || len(gaps) > 0 && now.Sub(gaps[0].At) < control.Recent)
+	return status
 }
 
-func (p *pipeline) queueStatus() control.Queue {
-	stats := p.Queue.Stats()
-	spilled, bytes, _, _, _ := p.Queue.SpillStats()
-	waiting, parkedBytes := p.waiting(stats)
+func (s *Sink) queueStatus() control.Queue {
+	stats := s.Queue.Stats()
+	spilled, bytes, _, _, _ := s.Queue.SpillStats()
+	waiting, parkedBytes := s.waiting(stats)
 	journal := int64(0)
-	if p.audit != nil {
-		journal = p.audit.Waiting()
+	if s.Audit != nil {
+		journal = s.Audit.Waiting()
 	}
 	return control.Queue{
-		Events: int64(stats.Items), Bytes: stats.Bytes, MemoryBytes: p.Buffer.Bytes,
-		DiskEvents: spilled + waiting - int64(stats.Items), DiskBytes: bytes + parkedBytes, MaxDisk: p.Buffer.DiskBytes,
-		Overflow: p.Buffer.Overflow, Blocked: !p.Queue.BlockedSince().IsZero(), Journal: journal,
+		Events: int64(stats.Items), Bytes: stats.Bytes, MemoryBytes: s.Buffer.Bytes,
+		DiskEvents: spilled + waiting - int64(stats.Items), DiskBytes: bytes + parkedBytes, MaxDisk: s.Buffer.DiskBytes,
+		Overflow: s.Buffer.Overflow, Blocked: !s.Queue.BlockedSince().IsZero(), Journal: journal,
 	}
 }
 
 // problem returns why the sink does not deliver some or all of its events, or nil. lasting means that the problem does
 // not go away by itself.
-func (p *pipeline) problem(parts []sinks.UnavailablePart) (problem *control.Problem, lasting bool) {
-	if _, _, _, _, err := p.Queue.SpillStats(); err != "" {
+func (s *Sink) problem(parts []sinks.UnavailablePart) (problem *control.Problem, lasting bool) {
+	if _, _, _, _, err := s.Queue.SpillStats(); err != "" {
 		return &control.Problem{
 			Text:   "its spill can't be written: " + err,
 			Remedy: "make room on the volume of state.path, or replace the volume: see DeltabridgeSpillFailing in docs/operations.md",
 		}, true
 	}
-	since, cause := p.Drain.Failure()
-	if cause == nil && p.Drain.PausedSince().IsZero() && len(parts) > 0 && parts[0].Cause != nil {
+	since, cause := s.Drain.Failure()
+	if cause == nil && s.Drain.PausedSince().IsZero() && len(parts) > 0 && parts[0].Cause != nil {
 		since, cause = parts[0].Since, fmt.Errorf("%s accepts no events: %w", parts[0].Destination, parts[0].Cause)
 	}
 	if cause == nil {
@@ -206,11 +196,11 @@ func sourceStatus(i *informer.Status, rate float64, blocking string) control.Sou
 	return s
 }
 
-func (e *Engine) checkpointStatus() *control.Checkpoint {
-	stats := e.tracker.Stats()
-	c := &control.Checkpoint{LastCommit: stats.LastCommit, Bytes: stats.SizeBytes, Log: e.options.LogPlace}
-	if e.options.DetachedSince != nil {
-		if since := e.options.DetachedSince(); !since.IsZero() {
+func (o *Observer) checkpointStatus() *control.Checkpoint {
+	stats := o.Tracker.Stats()
+	c := &control.Checkpoint{LastCommit: stats.LastCommit, Bytes: stats.SizeBytes, Log: o.LogPlace}
+	if o.DetachedSince != nil {
+		if since := o.DetachedSince(); !since.IsZero() {
 			c.Detached = true
 			c.Problem = &control.Problem{
 				Text: "the state log is unavailable, so only this replica knows what has changed", Since: since,
@@ -218,7 +208,7 @@ func (e *Engine) checkpointStatus() *control.Checkpoint {
 			}
 		}
 	}
-	if err := e.tracker.NotReady(); err != nil && !errors.Is(err, tracker.ErrNoAPIServer) {
+	if err := o.Tracker.NotReady(); err != nil && !errors.Is(err, tracker.ErrNoAPIServer) {
 		c.Problem = &control.Problem{
 			Text:   err.Error(),
 			Remedy: "make room on the volume of state.path; do not restart the bridge before the checkpoint can be written",

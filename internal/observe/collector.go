@@ -1,4 +1,4 @@
-package engine
+package observe
 
 import (
 	"strconv"
@@ -6,77 +6,71 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/metrics"
-	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// stateCollector reads the state of the sinks, the informers and the checkpoint during a scrape.
-type stateCollector struct {
-	pipelines []*pipeline
-	informers func() []informer.Status
-	tracker   *tracker.Tracker // nil if another engine of the process has the metrics of the checkpoint
-	fuses     func(now time.Time) map[string]*control.Fuse
-}
-
 // Describe implements prometheus.Collector. It describes no metrics, because the set of series depends on the watched
 // resources.
-func (c *stateCollector) Describe(chan<- *prometheus.Desc) {}
+func (o *Observer) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (c *stateCollector) Collect(ch chan<- prometheus.Metric) {
-	fuses := c.fuses(time.Now())
-	for _, p := range c.pipelines {
-		r := rows{ch, prometheus.Labels{"sink": p.Name}}
-		r.gauge("sink_connected", "1 if the sink is connected and its destination accepts events. 0 while the bridge "+
-			"connects or retries, and while the sink is paused. A sink with nothing to send checks its destination every 15 seconds.",
-			boolean(p.Drain.Delivering()))
-		r.gauge("sink_paused", "1 while the sink is paused (bridge pause).", boolean(!p.Drain.PausedSince().IsZero()))
-		r.gauge("queue_age_seconds", "Age of the oldest event that waits for its acknowledgement, since its change was read "+
-			"from the watch; 0 if none waits. Parked events do not count. Events that a previous process left on disk, and the "+
-			"spilled events behind them, count once the sink has connected.", p.Queue.Age().Seconds())
-		r.counter("queue_blocked_total", "Pushes that had to wait because the queue was full.", p.Queue.Stats().Blocked)
-		if fuse := fuses[p.Name]; fuse != nil {
-			r.gauge(
-				"fuse_seconds",
-				"How much longer the outage of the sink, or its pause, may last at least before something is "+
-					"lost; 0 or less if something may be lost already. At most 30 days. Absent while no event waits for longer than usual.",
-				fuse.Seconds,
-			)
-		}
-		if p.audit != nil {
-			r.gauge("audit_backlog_events", "Audit events in the journal that the sink has not delivered.",
-				float64(p.audit.Backlog()))
-		}
-		if p.Actor {
-			waiting, _ := p.lines.sizes()
-			r.gauge("actor_waiting_events", "Events that wait until it is known who made the change, or behind such events. "+
-				"They count neither as queued nor as lag.", float64(waiting.events))
-		}
-		r.collectParked(p)
-		r.collectSpill(p)
-		r.collectLetters(p)
+func (o *Observer) Collect(ch chan<- prometheus.Metric) {
+	fuses := o.fuses(time.Now())
+	for _, s := range o.Sinks {
+		rows{ch, prometheus.Labels{"sink": s.Name}}.collectSink(s, fuses[s.Name])
 	}
-	for _, s := range c.informers() {
+	for _, i := range o.Informers() {
 		labels := prometheus.Labels{
-			"resource":          s.Resource.GroupResource().String(),
-			"watched_namespace": s.Namespace,
-			"selector":          s.Selector,
+			"resource":          i.Resource.GroupResource().String(),
+			"watched_namespace": i.Namespace,
+			"selector":          i.Selector,
 		}
-		rows{ch, labels}.collectInformer(s)
+		rows{ch, labels}.collectInformer(i)
 	}
-	if c.tracker == nil {
+	if o.WithoutTracker {
 		return
 	}
-	for source, sinks := range c.tracker.Lags() {
-		delete(sinks, eventCounts)
-		for sink, lag := range sinks {
-			rows{ch, prometheus.Labels{"source": source, "sink": sink}}.collectLag(lag)
+	for source, lags := range o.Tracker.Lags() {
+		for _, s := range o.Sinks {
+			if lag, ok := lags[s.Name]; ok {
+				rows{ch, prometheus.Labels{"source": source, "sink": s.Name}}.collectLag(lag)
+			}
 		}
 	}
-	rows{ch, nil}.collectCheckpoint(c.tracker.Stats())
+	rows{ch, nil}.collectCheckpoint(o.Tracker.Stats())
+}
+
+func (r rows) collectSink(s *Sink, fuse *control.Fuse) {
+	r.gauge("sink_connected", "1 if the sink is connected and its destination accepts events. 0 while the bridge "+
+		"connects or retries, and while the sink is paused. A sink with nothing to send checks its destination every 15 seconds.",
+		boolean(s.Drain.Delivering()))
+	r.gauge("sink_paused", "1 while the sink is paused (bridge pause).", boolean(!s.Drain.PausedSince().IsZero()))
+	r.gauge("queue_age_seconds", "Age of the oldest event that waits for its acknowledgement, since its change was read "+
+		"from the watch; 0 if none waits. Parked events do not count. Events that a previous process left on disk, and the "+
+		"spilled events behind them, count once the sink has connected.", s.Queue.Age().Seconds())
+	r.counter("queue_blocked_total", "Pushes that had to wait because the queue was full.", s.Queue.Stats().Blocked)
+	if fuse != nil {
+		r.gauge(
+			"fuse_seconds",
+			"How much longer the outage of the sink, or its pause, may last at least before something is "+
+				"lost; 0 or less if something may be lost already. At most 30 days. Absent while no event waits for longer than usual.",
+			fuse.Seconds,
+		)
+	}
+	if s.Audit != nil {
+		r.gauge("audit_backlog_events", "Audit events in the journal that the sink has not delivered.",
+			float64(s.Audit.Backlog()))
+	}
+	if s.InLine != nil {
+		r.gauge("actor_waiting_events", "Events that wait until it is known who made the change, or behind such events. "+
+			"They count neither as queued nor as lag.", float64(s.InLine()))
+	}
+	r.collectParked(s)
+	r.collectSpill(s)
+	r.collectLetters(s)
 }
 
 // rows writes metrics that share the same labels.
@@ -140,14 +134,14 @@ func (r rows) collectInformer(s informer.Status) {
 const parkedRows = 20
 
 // collectParked writes the number of parked events per destination.
-func (r rows) collectParked(p *pipeline) {
+func (r rows) collectParked(s *Sink) {
 	show := func(destination string, events int) {
-		rows{r.ch, prometheus.Labels{"sink": p.Name, "destination": destination}}.gauge("parked_events",
+		rows{r.ch, prometheus.Labels{"sink": s.Name, "destination": destination}}.gauge("parked_events",
 			"Events that wait on disk because their topic, partition or subject accepts none. "+
 				"There is a series for each of the first 20 such destinations, and one for all others.", float64(events))
 	}
 	others := 0
-	for n, part := range p.Drain.Unavailable() {
+	for n, part := range s.Drain.Unavailable() {
 		if n < parkedRows {
 			show(part.Destination, part.Events)
 		} else {
@@ -157,29 +151,29 @@ func (r rows) collectParked(p *pipeline) {
 	if others > 0 {
 		show("others", others)
 	}
-	bytes, lost := p.Drain.Parked.Bytes()
+	bytes, lost := s.Drain.Parked.Bytes()
 	r.gauge("parked_bytes", "Bytes of the parked events of the sink.", float64(bytes))
 	r.counter("parked_lost_events_total", "Parked events that were lost because the file was damaged.", lost)
 }
 
-func (r rows) collectSpill(p *pipeline) {
-	items, bytes, fileBytes, errs, _ := p.Queue.SpillStats()
+func (r rows) collectSpill(s *Sink) {
+	items, bytes, fileBytes, errs, _ := s.Queue.SpillStats()
 	r.gauge("spill_events", "Events in the sink's spill.", float64(items))
 	r.gauge("spill_bytes", "Bytes of the events in the sink's spill.", float64(bytes))
 	r.gauge("spill_file_bytes", "Size of the files of the sink's spill.", float64(fileBytes))
 	r.counter("spill_errors_total", "Writes to the spill that failed and were tried again.", errs)
-	r.counter("spill_lost_events_total", "Spilled events that were lost because files were damaged.", p.Unreadable.Load())
+	r.counter("spill_lost_events_total", "Spilled events that were lost because files were damaged.", s.Unreadable.Load())
 }
 
 // collectLetters writes the number and size of the dead letters. It reads both from the file because commands change
 // the file too.
-func (r rows) collectLetters(p *pipeline) {
-	if p.Letters == nil {
+func (r rows) collectLetters(s *Sink) {
+	if s.Letters == nil {
 		return
 	}
-	letters, size, err := p.Letters.Stats()
+	letters, size, err := s.Letters.Stats()
 	if err != nil {
-		p.Log.Warn("cannot count the dead letters", "err", err)
+		s.Log.Warn("cannot count the dead letters", "err", err)
 		return
 	}
 	r.gauge("dead_letters", "Dead letters that the sink has stored on disk.", float64(letters))
