@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -264,7 +265,7 @@ func TestLettersOfASink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := assemble.NewDestination(&cfg.Sinks[0], nil, newLogger(cfg.Log.Format, cfg.Log.Level, t.Output()))
+	d, err := assemble.NewDestination(&cfg.Sinks[0], nil, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/parked"
@@ -26,9 +25,6 @@ func TestMain(m *testing.M) {
 	if err := os.Unsetenv(configVariable); err != nil { // the tests set it themselves
 		panic(err)
 	}
-	// The second handler limits the rate of reported errors by the time of the last one in the process. In a bubble of
-	// synctest, whose clock begins in 2000, it would wait for decades if a test outside of it was the last.
-	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // that is how handlers are removed
 	goleak.VerifyTestMain(m)
 }
 

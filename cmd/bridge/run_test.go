@@ -3,36 +3,21 @@ package main
 import (
 	"bytes"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/deltabridge/deltabridge/internal/config"
 )
 
-// The log has the configured format and level.
-func TestLog(t *testing.T) {
-	for _, c := range []struct {
-		config.Log
-
-		want string
-	}{
-		{config.Log{Level: "info", Format: "text"}, "level=INFO msg=kept n=1\n"},
-		{config.Log{Level: "info", Format: config.LogJSON}, `"level":"INFO","msg":"kept","n":1}` + "\n"},
-		{config.Log{Level: "error", Format: "text"}, ""},
-	} {
-		var out bytes.Buffer
-		log := newLogger(c.Format, c.Level, &out)
-		log.Debug("left out")
-		log.Info("kept", "n", 1)
-		if !strings.HasSuffix(out.String(), c.want) || strings.Count(out.String(), "\n") != strings.Count(c.want, "\n") {
-			t.Errorf("%+v: %q", c.Log, out.String())
-		}
-		if !log.Enabled(t.Context(), slog.LevelError) {
-			t.Errorf("%+v: errors are not logged", c.Log)
-		}
+// getPage returns the code 0 and the error if there is no response.
+func getPage(url string) (code int, body string) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	response, err := client.Get(url)
+	if err != nil {
+		return 0, err.Error()
 	}
+	defer response.Body.Close()
+	page, _ := io.ReadAll(response.Body)
+	return response.StatusCode, string(page)
 }
 
 // The server of --pprof prints its address, serves profiles there, and ends with the command.
@@ -47,20 +32,9 @@ func TestPprof(t *testing.T) {
 	if !ok {
 		t.Fatalf("printed %q", out.String())
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	get := func(path string) (int, string) {
-		response, err := client.Get("http://" + address + path)
-		if err != nil {
-			return 0, err.Error()
-		}
-		defer response.Body.Close()
-		body, _ := io.ReadAll(response.Body)
-		return response.StatusCode, string(body)
-	}
-	if code, body := get(
-		"/debug/pprof/goroutine?debug=1",
-	); code != http.StatusOK ||
-		!strings.Contains(body, "goroutine profile:") {
+	get := func(path string) (code int, body string) { return getPage("http://" + address + path) }
+	code, body := get("/debug/pprof/goroutine?debug=1")
+	if code != http.StatusOK || !strings.Contains(body, "goroutine profile:") {
 		t.Errorf("%d %.100s", code, body)
 	}
 	if code, _ := get("/metrics"); code != http.StatusNotFound {

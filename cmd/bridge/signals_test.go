@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"context"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -127,6 +129,39 @@ func TestClosedTerminal(t *testing.T) {
 	}
 	s.expect(t, "msg=stopping")
 	if err := s.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	s.end(t)
+}
+
+// With --wait-for-config, the bridge starts when its file is corrected, and reports the reason until then. Without, it
+// ends.
+func TestWaitForConfig(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, text := runFile(t, address)
+	writeFile(t, file, text+"shutdownTimeout: 1h1\n")
+	if _, err := command(t, "run", "--config", file); exitCode(err) != exitConfig {
+		t.Errorf("without the flag: %v", err)
+	}
+	s := startProcess(t, nil, "run", "--wait-for-config", "--config", file)
+	s.expect(t, `level=ERROR msg="configuration refused, waiting for a corrected file" file=`+file)
+	if code, body := getPage("http://" + address + "/readyz"); code != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "shutdownTimeout") {
+		t.Errorf("/readyz: %d %s", code, body)
+	}
+	writeFile(t, file, text)
+	if err := s.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(t, `msg="starting bridge" version=dev config=`+file)
+	if err := s.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	s.end(t)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/control"
-	"github.com/deltabridge/deltabridge/internal/election"
 	"github.com/deltabridge/deltabridge/internal/statustext"
 )
 
@@ -40,24 +39,44 @@ func TestExamine(t *testing.T) {
 	}
 }
 
+// standby serves the status of a standby that is starting, and returns its address.
+func standby(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s := control.Status{At: time.Now(), Replica: control.Replica{
+			Name: "bridge-0-abcde", Role: control.Standby, NotReady: []string{"starting"},
+		}}
+		s.Judge()
+		_ = json.NewEncoder(w).Encode(s)
+	}))
+	t.Cleanup(server.Close)
+	return server.Listener.Addr().String()
+}
+
+func TestStatusOfAnAddress(t *testing.T) {
+	out, err := command(t, "status", "--address", standby(t), "-o", "json")
+	var report statustext.Report
+	if failed := json.Unmarshal([]byte(out), &report); failed != nil || exitCode(err) != exitFailed {
+		t.Fatalf("%v, %v: %s", failed, err, out)
+	}
+	r := report.Replicas[0].Replica
+	want := "no replica is the leader, so nothing is delivered; bridge-0-abcde: starting"
+	if r.Name != "bridge-0-abcde" || r.Ready || r.Role != control.Standby || report.Problem != want {
+		t.Errorf("%+v, %q", r, report.Problem)
+	}
+}
+
 // With --watch, the reports of a pipe follow each other, until the command is interrupted. Then it exits with 0.
 func TestStatusWatch(t *testing.T) {
-	f := newTestFrontend(t)
-	err := f.during(t.Context(), func(context.Context) error {
-		ctx, cancel := context.WithCancel(t.Context())
-		var out strings.Builder
-		from := statusSource{addresses: []string{f.listener.Addr().String()}}
-		err := from.watch(ctx, &output{w: &nthWrite{&out, 2, cancel}, format: choice{value: formatText}})
-		if err != nil || strings.Count(out.String(), "WAITING  This standby cannot take over: starting.") != 2 ||
-			strings.Contains(out.String(), "\x1b") {
-			t.Errorf("%v: %s", err, out.String())
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	ctx, cancel := context.WithCancel(t.Context())
 	var out strings.Builder
+	from := statusSource{addresses: []string{standby(t)}}
+	err := from.watch(ctx, &output{w: &nthWrite{&out, 2, cancel}, format: choice{value: formatText}})
+	if err != nil || strings.Count(out.String(), "WAITING  This standby cannot take over: starting.") != 2 ||
+		strings.Contains(out.String(), "\x1b") {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	out.Reset()
 	if err := show(&out, &statustext.Report{}, console.Style{}, true); err != nil ||
 		!strings.HasPrefix(out.String(), "\x1b[?7l\x1b[H\x1b[J20") || !strings.HasSuffix(out.String(), "\x1b[?7h") {
 		t.Errorf("on a terminal: %q, %v", out.String(), err)
@@ -96,42 +115,5 @@ func TestStatusOfPods(t *testing.T) {
 	if err != nil || len(answers) != 3 || answers[0].Replica.Name != "b" || answers[1].Replica.Name != "a" ||
 		answers[2].Error == "" || answers[2].Address != "pod streams/c" {
 		t.Errorf("%+v, %v", answers, err)
-	}
-}
-
-// The status needs no token and has the steps of the last take-over. A standby takes no commands.
-func TestStatusEndpoint(t *testing.T) {
-	f := newTestFrontend(t)
-	taking := control.NewRecorder(time.Now().Add(-time.Minute), string(election.Expired))
-	taking.End(control.StepLease)
-	f.takeOver.Store(taking)
-	err := f.during(t.Context(), func(context.Context) error {
-		taking.End(control.StepLog)
-		taking.EndFirst()
-		taking.EndFirst()
-		address := f.listener.Addr().String()
-		out, err := command(t, "status", "--address", address, "-o", "json")
-		var report statustext.Report
-		if failed := json.Unmarshal([]byte(out), &report); failed != nil || exitCode(err) != exitFailed {
-			t.Fatalf("%v, %v: %s", failed, err, out)
-		}
-		r := report.Replicas[0].Replica
-		want := "no replica is the leader, so nothing is delivered; bridge-0-abcde: starting"
-		if r.Name != "bridge-0-abcde" || r.Ready || r.Role != control.Standby || report.Problem != want {
-			t.Errorf("%+v, %q", r, report.Problem)
-		}
-		steps := r.TakeOver.Steps
-		if len(steps) != 3 || steps[0].Name != control.StepLease || steps[0].Seconds < 60 || steps[1].Seconds > 59 ||
-			steps[2].Name != control.StepEvent || r.TakeOver.Reason != "expired" {
-			t.Errorf("%+v", r.TakeOver)
-		}
-		if code, body := getPage(t, "http://"+address+"/api/resync"); code != http.StatusServiceUnavailable ||
-			!strings.HasPrefix(body, "this replica is not the leader") {
-			t.Errorf("%d %s", code, body)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/actors"
+	"github.com/deltabridge/deltabridge/internal/auditread"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/pkg/audit"
@@ -66,8 +68,8 @@ func AuditJournal(
 	cfg *config.Config, positions map[string]sinks.Positions, log *slog.Logger,
 ) (*audit.Journal, error) {
 	var known []audit.Position
-	for _, sink := range append(cfg.AuditSinks(), engine.ActorsReader) {
-		known = append(known, engine.AuditPositions(positions[sink])...)
+	for _, sink := range append(cfg.AuditSinks(), actors.Reader) {
+		known = append(known, auditread.Known(positions[sink])...)
 	}
 	dir, err := journalDir(cfg)
 	if err != nil {
@@ -80,8 +82,8 @@ func AuditJournal(
 		return nil, err
 	}
 	for _, sink := range slices.Sorted(maps.Keys(positions)) {
-		at, last := engine.AuditDelivered(positions[sink]), journal.Status().Last
-		if at.Journal == journal.ID() && at.Number < last && sink != engine.ActorsReader &&
+		at, last := auditread.Delivered(positions[sink]), journal.Status().Last
+		if at.Journal == journal.ID() && at.Number < last && sink != actors.Reader &&
 			!slices.Contains(cfg.AuditSinks(), sink) {
 			log.Error("audit events wait for a sink that is not sent audit events any more, and are dropped; to have them "+
 				"delivered, stop the bridge and restore the sink", "sink", sink, "events", last-at.Number)

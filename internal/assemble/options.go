@@ -8,7 +8,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -128,7 +130,7 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Redactor: r.ForSink(s),
 			ContextInData: s.Enrich.As == config.EnrichData, Patch: s.Patch, PartitionKey: d.Key,
 		},
-		Buffer: engine.Buffer{
+		Buffer: delivery.Buffer{
 			Events:    s.Buffer.Events,
 			Bytes:     s.Buffer.Bytes,
 			DiskBytes: s.Buffer.Spill.MaxBytes,
@@ -167,7 +169,7 @@ func BufferBytes(cfg *config.Config) int64 {
 		buffers += s.Buffer.Bytes
 		if s.Actor {
 			buffers += s.Buffer.Bytes / engine.LineShare
-			auditEvents = engine.ActorBytes
+			auditEvents = actors.MaxBytes
 		}
 	}
 	return buffers + auditEvents

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -52,7 +52,7 @@ sinks:
 		if plain.Seen != nil || plain.Encoder.Redactor != nil || hidden.Seen == nil || hidden.Encoder.Redactor == nil {
 			t.Error("a sink sees what it is not sent, or the other way round")
 		}
-		if plain.Buffer.Overflow != engine.Block || hidden.Buffer.Overflow != engine.DropOldest ||
+		if plain.Buffer.Overflow != delivery.Block || hidden.Buffer.Overflow != delivery.DropOldest ||
 			hidden.Resync.Hours() != 1 {
 			t.Errorf("%+v, %+v", plain, hidden)
 		}

@@ -18,6 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/auditread"
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -78,7 +80,7 @@ type auditBridge struct {
 	state   string
 	rules   []filter.Rule
 	sinks   map[string]*auditDestination
-	buffer  Buffer
+	buffer  delivery.Buffer
 	store   *checkpoint.Store
 	journal *audit.Journal
 	e       *Engine
@@ -111,7 +113,7 @@ func (b *auditBridge) open() {
 	}
 	o := audit.JournalOptions{Dir: b.journalDir(), MaxBytes: b.maxBytes, Logger: slog.New(slog.DiscardHandler)}
 	for name := range b.sinks {
-		o.Known = append(o.Known, AuditPositions(store.Positions(name))...)
+		o.Known = append(o.Known, auditread.Known(store.Positions(name))...)
 	}
 	if b.journal, err = audit.OpenJournal(o); err != nil {
 		b.t.Fatal(err)
@@ -230,10 +232,10 @@ func TestAuditDelivery(t *testing.T) {
 	b.check("a", ids(1, 53)...)
 	b.await("b does not deliver", func() bool { return b.e.Stuck()["b"] >= 50 })
 	for _, p := range b.e.pipelines {
-		if n := p.queue.Stats().Items; n > 5 {
+		if n := p.Queue.Stats().Items; n > 5 {
 			t.Errorf("%d events are in the queue of %s", n, p.Name)
 		}
-		if age := p.queue.Age(); age > time.Minute {
+		if age := p.Queue.Age(); age > time.Minute {
 			t.Errorf("events in the queue of %s count as %v old, so that they are spilled", p.Name, age)
 		}
 	}
@@ -267,25 +269,26 @@ func TestAuditPaused(t *testing.T) {
 	b.open()
 	b.start(nil)
 	paused := b.e.pipelines[0]
-	b.await("the sink delivers", paused.drain.Delivering)
-	if _, err := paused.setPaused(true); err != nil {
+	b.await("the sink delivers", paused.Drain.Delivering)
+	if _, err := paused.SetPaused(true); err != nil {
 		t.Fatal(err)
 	}
+	observer := b.e.newObserver()
+	observer.Sample(time.Now().Add(-5 * time.Second))
 	b.add(10)
 	b.awaitSent(b.e.pipelines[1].Name, 10)
-	if n := paused.queue.Stats().Items; n > 0 {
+	if n := paused.Queue.Stats().Items; n > 0 {
 		t.Errorf("%d events are in the queue", n)
 	}
-	b.e.rates.add(time.Now().Add(-5*time.Second), map[string]int64{auditRate: 0})
-	fuses := b.e.fuses(time.Now())
-	if fuse := fuses[paused.Name]; fuse == nil || !strings.Contains(fuse.Text, "no audit event is accepted") ||
-		len(fuses) != 1 {
-		t.Errorf("fuses %+v", fuses)
+	status := observer.Status().Sinks
+	if fuse := status[0].Fuse; fuse == nil || !strings.Contains(fuse.Text, "no audit event is accepted") ||
+		status[1].Fuse != nil {
+		t.Errorf("fuses %+v, %+v", fuse, status[1].Fuse)
 	}
-	if waiting := b.e.Status().Sinks[0].Queue.Journal; waiting != 10 {
+	if waiting := status[0].Queue.Journal; waiting != 10 {
 		t.Errorf("%d events wait in the journal", waiting)
 	}
-	if _, err := paused.setPaused(false); err != nil {
+	if _, err := paused.SetPaused(false); err != nil {
 		t.Fatal(err)
 	}
 	b.awaitSent(paused.Name, 10)
@@ -300,7 +303,7 @@ func TestAuditFiltered(t *testing.T) {
 	b.start(nil)
 	b.add(6)
 	b.awaitSent("a", 2)
-	b.await("all are read", func() bool { return b.e.pipelines[0].audit.backlog() == 0 })
+	b.await("all are read", func() bool { return b.e.pipelines[0].audit.Backlog() == 0 })
 	b.end()
 	b.check("a", "e1", "e5")
 	b.checkAcked(6)
@@ -312,7 +315,7 @@ func TestAuditCrash(t *testing.T) {
 	b := newAuditBridge(t, "a")
 	b.open()
 	b.add(5)
-	stored := sinks.Positions{auditDelivered: {Journal: b.journal.ID(), Next: 4}}
+	stored := auditread.DeliveredUpTo(b.journal, 3)
 	if err := b.store.AddPositions(map[string]sinks.Positions{"a": stored}); err != nil {
 		t.Fatal(err)
 	}
@@ -345,8 +348,8 @@ func TestAuditLostDisk(t *testing.T) {
 			b.start(nil)
 			want := ids(1, 3)
 			if how == oldUndelivered {
-				b.await("the sink delivers", b.e.pipelines[0].drain.Delivering)
-				b.e.pipelines[0].drain.Pause(time.Now())
+				b.await("the sink delivers", b.e.pipelines[0].Drain.Delivering)
+				b.e.pipelines[0].Drain.Pause(time.Now())
 				want = ids(1, 1)
 			}
 			b.add(2)
@@ -363,7 +366,7 @@ func TestAuditLostDisk(t *testing.T) {
 			b.open()
 			b.sinks["a"].away.Store(true)
 			b.start(nil)
-			b.await("the gap event is in the queue", func() bool { return b.e.pipelines[0].queue.Stats().Items > 0 })
+			b.await("the gap event is in the queue", func() bool { return b.e.pipelines[0].Queue.Stats().Items > 0 })
 			b.e.commitAudit()
 			killed := t.TempDir()
 			copyDir(t, b.state, killed)
@@ -422,7 +425,7 @@ func TestAuditDamagedPart(t *testing.T) {
 	}
 	b.open()
 	b.start(nil)
-	b.await("everything is read", func() bool { return b.e.pipelines[0].audit.backlog() == 0 })
+	b.await("everything is read", func() bool { return b.e.pipelines[0].audit.Backlog() == 0 })
 	b.end()
 	sent := b.sinks["a"].sent()
 	gap := slices.IndexFunc(sent, func(id string) bool { return strings.HasPrefix(id, "gap of ") })
@@ -454,7 +457,7 @@ func TestAuditReplacedEngine(t *testing.T) {
 		if err := <-b.ended; err != nil {
 			t.Fatal(err)
 		}
-		if len(b.e.Kept().pipelines) != 1 {
+		if len(b.e.Kept().deliveries) != 1 {
 			t.Fatal("the sink was not kept")
 		}
 		b.start(b.e.Kept())
@@ -493,65 +496,6 @@ func TestAuditUndelivered(t *testing.T) {
 		b.check(name, ids(1, 60)...)
 	}
 	b.end()
-}
-
-// Messages are settled in any order. The position is before the first one that is not settled.
-func TestAuditBooks(t *testing.T) {
-	b := newAuditBridge(t)
-	b.open()
-	defer func() { _ = b.journal.Close(); _ = b.store.Close() }()
-	books := &auditBooks{journal: b.journal, maxEvents: 3, maxBytes: 100, progress: make(chan struct{}, 1)}
-	seqs := map[uint64]uint64{}
-	track := func(number uint64) { seqs[number] = books.track(number, 10) }
-	settle := func(number uint64) {
-		m := &event.Message{}
-		m.Origin.Seq = seqs[number]
-		books.Settle("", m)
-	}
-	check := func(what string, number uint64, inFlight int) {
-		t.Helper()
-		if at := books.settledAt(); at.Number != number || at.Journal != b.journal.ID() && number > 0 ||
-			books.inFlight() != inFlight {
-			t.Errorf("%s: %+v with %d in flight, want %d and %d", what, at, books.inFlight(), number, inFlight)
-		}
-	}
-	track(0) // a gap before the first event
-	check("a gap that is not settled", 0, 1)
-	if at := books.settledAt(); at.Journal != "" {
-		t.Errorf("a position before the gap is settled: %+v", at)
-	}
-	settle(0)
-	books.skip(2)
-	check("filtered", 2, 0)
-	track(3)
-	books.skip(4)
-	books.skip(9)
-	track(10)
-	track(11)
-	check("nothing settled", 2, 4)
-	settle(11)
-	settle(10)
-	check("the first one not settled", 2, 4)
-	books.Settle("", &event.Message{}) // a message that an earlier process has left on disk
-	settle(3)
-	settle(3)
-	check("all settled", 11, 0)
-	for number := uint64(12); number < 15; number++ {
-		if !books.hasRoom() {
-			t.Errorf("no room for %d", number)
-		}
-		track(number)
-	}
-	if books.hasRoom() {
-		t.Error("there is room for a fourth event in flight")
-	}
-	settle(12)
-	books.track(15, 100)
-	settle(13)
-	settle(14)
-	if books.hasRoom() {
-		t.Error("there is room for more bytes")
-	}
 }
 
 // No change passes the filter of a sink that is sent audit events. If the sink is sent changes later, it is therefore

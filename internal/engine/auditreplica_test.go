@@ -52,13 +52,13 @@ func TestAnnouncementOnDisk(t *testing.T) {
 	b := newAuditReplica(t, "a")
 	b.open()
 	b.start(nil)
-	b.await("it delivers", b.e.pipelines[0].drain.Delivering)
+	b.await("it delivers", b.e.pipelines[0].Drain.Delivering)
 	b.sinks["a"].away.Store(true)
 	b.e.AnnounceAuditLoss("J1.x", "replica x is gone")
 	b.end()
 	b.open()
 	b.start(nil)
-	b.await("it has begun", func() bool { return b.e.pipelines[0].audit.settledAt().Journal != "" })
+	b.await("it has begun", func() bool { return b.e.pipelines[0].audit.Settled().Journal != "" })
 	if upTo, ok := b.e.AuditDelivered(); ok {
 		t.Errorf("delivered up to %d, although events are on disk", upTo)
 	}

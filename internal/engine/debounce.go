@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -18,10 +19,10 @@ const reasonDebounce = "debounce"
 type waitingUpdate struct {
 	old, now *object.Object // the state before the first change that waits, and the latest state
 	due      time.Time
-	number   uint64    // in the ledger
-	position string    // the listener's position before the first change: see listener.positionOf
-	asked    *question // nil if several changes wait, or if it is not asked who made the change
-	gone     bool      // it was sent, or replaced by another event
+	number   uint64           // in the ledger
+	position string           // the listener's position before the first change: see listener.positionOf
+	asked    *actors.Question // nil if several changes wait, or if it is not asked who made the change
+	gone     bool             // it was sent, or replaced by another event
 }
 
 // waitingUpdates contains the waiting updates of a listener. The zero value is empty.
@@ -104,7 +105,7 @@ func (l *listener) debounce(ev event.Event) bool {
 		old: ev.Old, now: ev.Object, due: due, number: l.ledger.Wait(l.pipeline.Name), position: l.position,
 	}
 	if l.asker != nil && !l.inList {
-		u.asked = l.asker.current
+		u.asked = l.asker.Current
 	}
 	if mutant.On("debounce-settled") {
 		l.ledger.Settle(l.pipeline.Name, u.number)

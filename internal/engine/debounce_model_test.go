@@ -128,7 +128,7 @@ func (h *debounceHistory) run(dir string, relist bool) {
 // deliver writes what waits in the queue, except what the destination has.
 func (h *debounceHistory) deliver() {
 	synctest.Wait()
-	q := h.process.pipeline.queue
+	q := h.process.pipeline.Queue
 	if q.Stats().Items == 0 {
 		return
 	}
@@ -210,7 +210,7 @@ func TestDebounceOverKills(t *testing.T) {
 				} else if rand.IntN(2) == 0 {
 					time.Sleep(time.Duration(rand.IntN(20)) * time.Second)
 				}
-				waits := h.process.pipeline.queue.Stats().Items > 0
+				waits := h.process.pipeline.Queue.Stats().Items > 0
 				if last := h.last[c.object.UID]; !waits && c.deleted && last.version != "" && !last.ended {
 					t.Errorf("the deletion of %s waits", c.object.UID)
 				}

@@ -73,7 +73,7 @@ func TestDebounce(t *testing.T) {
 			if diff := cmp.Diff(want, taken(t, s.pipeline)); diff != "" {
 				t.Errorf("%s: (-want +got):\n%s", time.Now().Format(time.TimeOnly), diff)
 			}
-			s.pipeline.queue.Ack(s.pipeline.queue.Stats().Taken)
+			s.pipeline.Queue.Ack(s.pipeline.Queue.Stats().Taken)
 		}
 		s.must(s.informer.Store().Replace([]any{box(t, "a", "a", 1, true)}, "1"))
 		expect("added a.1 initial", "synced synced.c.pods.1")
@@ -137,7 +137,7 @@ func TestDebounceOfSeveralFilters(t *testing.T) {
 		s.must(s.informer.Store().Replace([]any{box(t, "a", "a", 1, false)}, "1"))
 		s.change(box(t, "a", "a", 2, false), false)
 		s.change(box(t, "a", "a", 3, true), false)
-		batch, err := s.pipeline.queue.Take(t.Context(), nil, 9, 1<<20)
+		batch, err := s.pipeline.Queue.Take(t.Context(), nil, 9, 1<<20)
 		if err != nil || len(batch) != 3 || batch[2].ID != "a.3" || oldOf(t, batch[2]) != "1" {
 			t.Errorf("one filter does not debounce: %v %v", batch, err)
 		}
@@ -152,7 +152,7 @@ func TestDebounceOfSeveralFilters(t *testing.T) {
 		s.change(box(t, "a", "a", 2, true), false)
 		s.change(box(t, "a", "a", 3, true), false)
 		s.change(box(t, "a", "a", 4, true), true) // its deletion is not sent, its last state is
-		batch, err := s.pipeline.queue.Take(t.Context(), nil, 9, 1<<20)
+		batch, err := s.pipeline.Queue.Take(t.Context(), nil, 9, 1<<20)
 		if err != nil || len(batch) != 2 || batch[1].ID != "a.3" || oldOf(t, batch[1]) != "1" {
 			t.Errorf("%v %v", batch, err)
 		}
@@ -170,7 +170,7 @@ func TestPositionsWhileAnUpdateWaits(t *testing.T) {
 		s.change(box(t, "b", "b", 3, true), false)
 		time.Sleep(11 * time.Second)
 		s.change(box(t, "c", "c", 4, true), false)
-		batch, err := s.pipeline.queue.Take(t.Context(), nil, 9, 1<<20)
+		batch, err := s.pipeline.Queue.Take(t.Context(), nil, 9, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestListsWhileAnUpdateWaits(t *testing.T) {
 		l.OnAdd(box(t, "b", "b", 3, true), false)
 		l.OnPosition("5")
 		time.Sleep(time.Second)
-		batch, err := s.pipeline.queue.Take(t.Context(), nil, 9, 1<<20)
+		batch, err := s.pipeline.Queue.Take(t.Context(), nil, 9, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}

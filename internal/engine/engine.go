@@ -14,8 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/actors"
+	"github.com/deltabridge/deltabridge/internal/auditread"
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/metrics"
+	"github.com/deltabridge/deltabridge/internal/observe"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -36,10 +40,11 @@ type Engine struct {
 	pipelines  []*pipeline
 	set        *fleet.Fleet
 	resyncs    *resyncer
-	actors     *actors // nil if no sink is sent who made changes
+	actors     *actors.Finder      // nil if no sink is sent who made changes
+	readers    []*auditread.Reader // of the sinks that are sent audit events
 	connector  *informer.Connector
 	client     rest.Interface // client of the API server
-	rates      rates
+	observer   *observe.Observer
 	auditLog   rate.Sometimes
 
 	// reading ends when no more changes are read. During shutdown, the end of reading ends a blocked push.
@@ -62,7 +67,9 @@ func New(o Options) (*Engine, error) {
 		e.events = &eventCounter{total: o.Metrics.KubernetesEvents(), bytes: o.FactBytes}
 	}
 	if o.Journal != nil && slices.ContainsFunc(o.Sinks, func(s Sink) bool { return s.Actor }) {
-		e.actors = newActors(o.Journal, o.ActorWait, e.tracker, o.Logger, e.answered)
+		e.actors = actors.New(actors.Options{
+			Journal: o.Journal, Tracker: e.tracker, Wait: o.ActorWait, Notify: e.answered, Logger: o.Logger,
+		})
 	}
 	for _, build := range []func() error{e.buildPipelines, e.buildSet} {
 		if err := build(); err != nil {
@@ -72,13 +79,10 @@ func New(o Options) (*Engine, error) {
 	e.buildNamespaces()
 	e.resyncs = &resyncer{ctx: e.reading, pipelines: e.pipelines, informers: e.set.Informers}
 	for _, p := range e.pipelines {
-		p.user.Store(p)
+		e.use(p)
 	}
-	state := &stateCollector{e.pipelines, e.set.Statuses, e.tracker, e.fuses}
-	if o.AuditOnly {
-		state.tracker = nil
-	}
-	e.metrics.ReadState(state)
+	e.observer = e.newObserver()
+	e.metrics.ReadState(e.observer)
 	return e, nil
 }
 
@@ -90,7 +94,7 @@ func (e *Engine) newTracker() *tracker.Tracker {
 	}
 	for n := range o.Sinks {
 		s := &o.Sinks[n]
-		sink := tracker.Sink{Name: s.Name, Filter: filterText(s.changeRules()), Lossy: s.Buffer.Overflow != Block}
+		sink := tracker.Sink{Name: s.Name, Filter: filterText(s.changeRules()), Lossy: s.Buffer.Overflow != delivery.Block}
 		of.Sinks = append(of.Sinks, sink)
 	}
 	if o.KubernetesEvents {
@@ -108,15 +112,14 @@ func (e *Engine) buildPipelines() error {
 		if err != nil {
 			return err
 		}
-		if p.queue == nil { // not kept
-			if err := p.open(o.State, o.Cluster); err != nil {
-				return err
-			}
-			p.resume()
-			p.drain.Leads = o.Leads
+		if err := p.open(); err != nil {
+			return err
 		}
 		slot = min(slot+p.filter.Slots(), object.Slots) // filters that get no slots evaluate their decisions every time
 		e.pipelines = append(e.pipelines, p)
+		if p.audit != nil {
+			e.readers = append(e.readers, p.audit)
+		}
 	}
 	return nil
 }
@@ -128,7 +131,7 @@ type queues struct{ engine *Engine }
 func (q queues) Persist() {
 	for _, p := range q.engine.pipelines {
 		p.hurry.Store(true) // updates that wait keep the ledgers from being written
-		p.queue.Persist()
+		p.Queue.Persist()
 	}
 }
 
@@ -138,7 +141,7 @@ func (q queues) Spilled(source, history string) map[string]string {
 	for _, p := range q.engine.pipelines {
 		// When the spill was written, the uid of the cluster may have been unknown.
 		for _, uid := range []string{checkpoint.UnknownCluster, q.engine.tracker.ClusterUID()} {
-			if position := p.spilled[spillMark(uid, source, history)]; position != "" {
+			if position := p.Spilled[delivery.Mark(uid, source, history)]; position != "" {
 				spilled[p.Name] = position
 			}
 		}
@@ -159,19 +162,19 @@ func (e *Engine) Readiness() (reasons, notes []string) {
 		return []string{control.ShuttingDown}, nil
 	}
 	for _, p := range e.pipelines {
-		status := p.drain.Status()
+		status := p.Drain.Status()
 		line := "sink " + p.Name + ": " + status
-		_, cause := p.drain.Failure()
-		switch started := p.drain.Connected() && !errors.Is(cause, sinks.ErrNameTaken); {
-		case !started && p.drain.PausedSince().IsZero():
+		_, cause := p.Drain.Failure()
+		switch started := p.Drain.Connected() && !errors.Is(cause, sinks.ErrNameTaken); {
+		case !started && p.Drain.PausedSince().IsZero():
 			reasons = append(reasons, line)
 		case status != "ok":
 			notes = append(notes, line)
 		}
-		if p.outside {
-			reasons = append(reasons, "sink "+p.Name+": events that wait on disk are not in state.log: "+outside)
+		if p.OutsideLog {
+			reasons = append(reasons, "sink "+p.Name+": events that wait on disk are not in state.log: "+delivery.WhyOutside)
 		}
-		if _, _, _, _, err := p.queue.SpillStats(); err != "" {
+		if _, _, _, _, err := p.Queue.SpillStats(); err != "" {
 			reasons = append(reasons, "sink "+p.Name+": its spill can't be written: "+err)
 		}
 	}
@@ -224,13 +227,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer stopBackground()
 	start(&checkpoint, func() error { return e.tracker.Run(background) })
 	for _, p := range e.pipelines {
-		p.start()
+		p.Start()
 	}
-	for _, r := range e.auditReaders() {
-		auditing.Go(func() { r.run(e.reading) })
+	for _, r := range e.readers {
+		auditing.Go(func() { r.Run(e.reading) })
 	}
 	if e.actors != nil {
-		auditing.Go(func() { e.actors.run(e.reading) })
+		auditing.Go(func() { e.actors.Run(e.reading) })
 	}
 	start(&set, e.read)
 
@@ -253,13 +256,14 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	ending, timeout := e.pipelines, e.options.ShutdownTimeout
 	if ctx.Err() == nil {
-		e.kept = &Kept{timeout: timeout}
-		e.kept.pipelines, ending = e.keepDeliveries()
+		var kept []*pipeline
+		kept, ending = e.keepDeliveries()
+		e.kept = &Kept{deliveries(kept), timeout}
 		timeout = min(timeout, replaceTimeout)
 	} else {
 		e.linger()
 	}
-	failure = errors.Join(failure, finish(ending, timeout))
+	failure = errors.Join(failure, delivery.Finish(deliveries(ending), timeout))
 	e.notePositions(ending)
 	stopBackground()
 	err := checkpoint.Wait()
@@ -269,7 +273,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, p := range ending {
 		e.undelivered[p.Name] = p.undelivered(journalEnd)
 	}
-	closeSinks(ending)
+	delivery.Close(deliveries(ending))
 	return errors.Join(failure, e.tracker.Finish())
 }
 
@@ -278,7 +282,7 @@ func (e *Engine) Run(ctx context.Context) error {
 func (e *Engine) notePositions(pipelines []*pipeline) {
 	_ = e.tracker.Commit() // stores the positions that were noted before; an error is logged
 	for _, p := range pipelines {
-		if note := p.drain.Hooks.Between; note != nil {
+		if note := p.Drain.Hooks.Between; note != nil {
 			note()
 		}
 	}
@@ -289,7 +293,7 @@ func (e *Engine) notePositions(pipelines []*pipeline) {
 // change.
 func (e *Engine) endReading() {
 	for _, p := range e.pipelines {
-		p.queue.Lift()
+		p.Queue.Lift()
 	}
 	e.stopReading()
 }
@@ -325,7 +329,7 @@ func (e *Engine) read() error {
 	group.Go(e.awaitChanges)
 	for _, p := range e.pipelines {
 		p.clusterUID, p.epoch = e.tracker.KnownUID(), e.tracker.Epoch()
-		if p.Buffer.Overflow != Block { // after a crash, events that were dropped or merged are sent behind newer ones
+		if p.Buffer.Overflow != delivery.Block { // after a crash, dropped or merged events are sent behind newer ones
 			p.epoch += "." + strconv.FormatInt(time.Now().UnixMilli(), 36)
 		}
 		group.Go(func() { p.announceLost(e.reading) })

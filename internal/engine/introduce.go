@@ -13,17 +13,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
-// arrived records the destination that the sink writes to. It is called when the sink reports a destination, by the
-// goroutine of the drain.
-func (p *pipeline) arrived(name string) {
-	p.current = name
-	select {
-	case <-p.destinations: // only the latest destination counts
-	default:
-	}
-	p.destinations <- name
-}
-
 // introducePause is the interval at which introduce looks again for informers that have not finished their list.
 const introducePause = 100 * time.Millisecond
 
@@ -37,7 +26,7 @@ func (r *resyncer) follow(p *pipeline, ready func() bool) {
 		select {
 		case <-r.ctx.Done():
 			return
-		case name := <-p.destinations:
+		case name := <-p.Destinations:
 			cancel() // the initial list for the previous destination, if it is not complete
 			introduction.Wait()
 			var ctx context.Context
@@ -64,21 +53,21 @@ const (
 // recognizes what the destination already has.
 func (r *resyncer) arrive(ctx context.Context, p *pipeline, name string, ready func() bool) {
 	note := func(name string) (stored bool) {
-		err := p.books.SetDestination(p.Name, name)
+		err := p.tracker.SetDestination(p.Name, name)
 		if err != nil && r.ctx.Err() == nil {
-			p.log.Error("cannot store the name of the destination: after a restart, all objects are sent to the destination "+
+			p.Log.Error("cannot store the name of the destination: after a restart, all objects are sent to the destination "+
 				"again", "err", err)
 		}
 		return err == nil
 	}
-	if before := p.books.Destination(p.Name); before != "" && before != name && p.audit == nil {
-		p.introducing.Store(true)
+	if before := p.tracker.Destination(p.Name); before != "" && before != name && p.audit == nil {
+		p.Introducing.Store(true)
 		delivery, begun := strings.CutPrefix(before, partOf+name+inDelivery)
 		if begun {
-			p.log.Info("continuing the initial list for the new destination", "destination", name)
+			p.Log.Info("continuing the initial list for the new destination", "destination", name)
 		} else {
-			p.log.Warn("destination has changed, sending it the queued events and then an initial list of all objects",
-				"before", before, "now", name, "waiting", p.queue.Stats().Items)
+			p.Log.Warn("destination has changed, sending it the queued events and then an initial list of all objects",
+				"before", before, "now", name, "waiting", p.Queue.Stats().Items)
 			delivery = randomName()
 		}
 		note(partOf + name + inDelivery + delivery)
@@ -86,10 +75,10 @@ func (r *resyncer) arrive(ctx context.Context, p *pipeline, name string, ready f
 		if err != nil { // the destination has changed again, or the process is shutting down
 			return
 		}
-		p.log.Info("initial list for the new destination was delivered", "destination", name, "objects", objects)
+		p.Log.Info("initial list for the new destination was delivered", "destination", name, "objects", objects)
 	}
 	if note(name) {
-		p.introducing.Store(false)
+		p.Introducing.Store(false)
 	}
 }
 

@@ -19,19 +19,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
 )
 
-// destinations are books that know destinations, by sink.
-type destinations struct {
-	noBooks
-
-	of map[string]string
-}
-
-func (d destinations) Destination(sink string) string { return d.of[sink] }
-func (d destinations) SetDestination(sink, name string) error {
-	d.of[sink] = name
-	return nil
-}
-
 var newList = regexp.MustCompile("delivery [a-z2-7]{8}$")
 
 // A destination that differs from the destination in the checkpoint is sent the waiting events, and then all existing
@@ -67,7 +54,7 @@ func TestANewDestination(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := pipelineFor(t, roomy, filter.Rule{When: "object.status.phase == 'Running' || operation == 'deleted'"})
 				p.Buffer.Events, p.Buffer.Bytes = roomy.Events, roomy.Bytes
-				p.destinations = make(chan string, 1) // of this bubble
+				p.Destinations = make(chan string, 1) // of this bubble
 				p.restating = make(chan struct{}, 1)
 				a := watching(t, p, "a", nil, pod(t, 3, "Running"))
 				b := watching(t, p, "b", nil, pod(t, 4, "Running"))
@@ -77,14 +64,16 @@ func TestANewDestination(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				r := resyncerFor(ctx, p)
 				r.informers = func() []*informer.Informer { return []*informer.Informer{a, b, c} }
-				known, ended := map[string]string{p.Name: tt.known}, make(chan struct{})
-				p.books = destinations{of: known}
+				ended := make(chan struct{})
+				if err := p.tracker.SetDestination(p.Name, tt.known); err != nil {
+					t.Fatal(err)
+				}
 				took := func() []*event.Message { return nil }
 				if !tt.stuck {
 					took = draining(t, p, "")
 				}
 				go func() { r.follow(p, func() bool { return true }); close(ended) }()
-				p.destinations <- tt.now
+				p.Destinations <- tt.now
 				for range 20 { // resumed informers are asked after five seconds
 					time.Sleep(time.Second) // of the bubble
 				}
@@ -113,17 +102,18 @@ func TestANewDestination(t *testing.T) {
 				if len(lists) > 1 || tt.list != "" && !tt.stuck && !lists[tt.list] {
 					t.Errorf("deliveries %v, want %q", lists, tt.list)
 				}
-				if p.introducing.Load() != tt.stuck {
+				if p.Introducing.Load() != tt.stuck {
 					t.Errorf("positions stay: %t", !tt.stuck)
 				}
 				if diff := cmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("events (-want +got):\n%s", diff)
 				}
+				known := p.tracker.Destination(p.Name)
 				if tt.list == "" {
-					known[p.Name] = newList.ReplaceAllString(known[p.Name], "delivery ?")
+					known = newList.ReplaceAllString(known, "delivery ?")
 				}
-				if known[p.Name] != tt.after {
-					t.Errorf("the checkpoint knows %q, want %q", known[p.Name], tt.after)
+				if known != tt.after {
+					t.Errorf("the checkpoint knows %q, want %q", known, tt.after)
 				}
 			})
 		})
@@ -140,14 +130,19 @@ func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		r := resyncerFor(ctx, p)
 		r.informers = func() []*informer.Informer { return []*informer.Informer{a} }
-		known, ended := map[string]string{p.Name: "stream A"}, make(chan struct{})
-		p.books = destinations{of: known}
+		ended := make(chan struct{})
+		if err := p.tracker.SetDestination(p.Name, "stream A"); err != nil {
+			t.Fatal(err)
+		}
 		go func() { r.follow(p, func() bool { return true }); close(ended) }()
 		for _, now := range []string{"stream B", "stream C"} {
-			p.arrived(now)
+			p.Drain.Sink.(*sinks.Guard).OnDestination(now)
 			time.Sleep(20 * time.Second) // of the bubble; nothing is delivered
 			synctest.Wait()
-			if got := newList.ReplaceAllString(known[p.Name], "delivery ?"); got != "part of "+now+", delivery ?" {
+			if got := newList.ReplaceAllString(
+				p.tracker.Destination(p.Name),
+				"delivery ?",
+			); got != "part of "+now+", delivery ?" {
 				t.Errorf("the checkpoint knows %q during the initial list for %s", got, now)
 			}
 		}
@@ -157,7 +152,7 @@ func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
 		took := draining(t, p, "")
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if got := known[p.Name]; got != "stream C" {
+		if got := p.tracker.Destination(p.Name); got != "stream C" {
 			t.Errorf("in the end the checkpoint knows %q", got)
 		}
 		if report := r.resyncSink(p, "test"); report.Error != "" || report.Objects != 1 {
@@ -199,7 +194,7 @@ func TestPositionOfASinkThatHasFoundNothing(t *testing.T) {
 	e := engineWith(t, t.TempDir(), map[string]sinks.Sink{"live": sink})
 	defer endEngine(t, e)
 	for _, sink.foundNothing = range []bool{false, true} {
-		e.pipelines[0].drain.Hooks.Between()
+		e.pipelines[0].Drain.Hooks.Between()
 		if err := e.tracker.Commit(); err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +209,7 @@ func TestForgetWhatWasReadBack(t *testing.T) {
 	sink := &resumer{Sink: stdout.New(io.Discard)}
 	e := engineWith(t, t.TempDir(), map[string]sinks.Sink{"live": sink})
 	defer endEngine(t, e)
-	between := e.pipelines[0].drain.Hooks.Between
+	between := e.pipelines[0].Drain.Hooks.Between
 	between() // the sources may still bring what earlier processes sent
 	e.tracker.CaughtUp()
 	for range 3 {

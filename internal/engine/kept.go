@@ -6,14 +6,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 )
 
 // Kept contains the deliveries that an engine has left running for the next one, which continues with a changed
 // configuration. They go on sending what waits in their queues.
 type Kept struct {
-	pipelines []*pipeline
-	timeout   time.Duration
+	deliveries []*delivery.Delivery
+	timeout    time.Duration
 }
 
 // Close ends what no engine has continued, as at the end of Engine.Run. A nil *Kept is valid and does nothing.
@@ -21,25 +22,30 @@ func (k *Kept) Close() error {
 	if k == nil {
 		return nil
 	}
-	err := finish(k.pipelines, k.timeout)
-	closeSinks(k.pipelines)
+	err := delivery.Finish(k.deliveries, k.timeout)
+	delivery.Close(k.deliveries)
 	return err
 }
 
-// adopt makes the pipeline continue the delivery that an earlier engine has kept for its sink. It returns false if
-// there is none. What Options.Sinks contains of another delivery is not used then.
-func (p *pipeline) adopt(k *Kept) bool {
+// of returns the delivery of a sink that an earlier engine has kept, or nil. What Options.Sinks contains of another
+// delivery is not used then. A nil *Kept has none.
+func (k *Kept) of(sink string) *delivery.Delivery {
 	if k == nil {
-		return false
+		return nil
 	}
-	n := slices.IndexFunc(k.pipelines, func(earlier *pipeline) bool { return earlier.Name == p.Name })
+	n := slices.IndexFunc(k.deliveries, func(d *delivery.Delivery) bool { return d.SinkName() == sink })
 	if n < 0 {
-		return false
+		return nil
 	}
-	earlier := k.pipelines[n]
-	p.delivery, p.push = earlier.delivery, earlier.queue.Push
-	p.Destination, p.Rejections, p.Disconnect = earlier.Destination, earlier.Rejections, earlier.Disconnect
-	return true
+	return k.deliveries[n]
+}
+
+// deliveries returns the deliveries of pipelines.
+func deliveries(of []*pipeline) (all []*delivery.Delivery) {
+	for _, p := range of {
+		all = append(all, p.Delivery)
+	}
+	return all
 }
 
 // persistTimeout is how long an engine that is replaced waits until the events that wait for a sink are on disk.
@@ -72,15 +78,13 @@ func (e *Engine) CanEnd() error {
 func (e *Engine) Stuck() map[string]int64 {
 	stuck := map[string]int64{}
 	for _, p := range e.pipelines {
-		for _, q := range p.drain.Parked.Queues() {
-			stuck[p.Name] += int64(q.Events)
-		}
-		if p.drain.Delivering() {
+		stuck[p.Name] += p.Parked()
+		if p.Drain.Delivering() {
 			continue
 		}
-		stuck[p.Name] += int64(p.queue.Stats().Items)
+		stuck[p.Name] += int64(p.Queue.Stats().Items)
 		if p.audit != nil { // the journal has what is not in the queue
-			stuck[p.Name] += max(0, p.audit.backlog()-int64(p.audit.inFlight()))
+			stuck[p.Name] += p.audit.Waiting()
 		}
 	}
 	return stuck
@@ -93,8 +97,8 @@ func (e *Engine) keepDeliveries() (kept, others []*pipeline) {
 	ctx, cancel := context.WithTimeout(context.Background(), persistTimeout)
 	defer cancel()
 	for _, p := range e.pipelines {
-		if _, whole := p.unsettled(); whole && e.keep(p.Name) && !p.introducing.Load() {
-			p.queue.Persist()
+		if _, whole := p.unsettled(); whole && e.keep(p.Name) && !p.Introducing.Load() {
+			p.Queue.Persist()
 			kept = append(kept, p)
 		} else {
 			others = append(others, p)
@@ -114,7 +118,7 @@ func (e *Engine) keepDeliveries() (kept, others []*pipeline) {
 	}
 	kept = slices.DeleteFunc(kept, func(p *pipeline) bool {
 		if isSettled(p) {
-			p.queue.Restore()
+			p.Queue.Restore()
 			return false
 		}
 		others = append(others, p)
@@ -127,18 +131,7 @@ func (e *Engine) keepDeliveries() (kept, others []*pipeline) {
 // initial list or nothing of each source.
 func (p *pipeline) unsettled() (events int, whole bool) {
 	if p.audit != nil {
-		return p.audit.inFlight(), true
+		return p.audit.InFlight(), true
 	}
 	return p.tracker.Unsettled(p.Name)
-}
-
-// finish ends the deliveries of pipelines: it lets the drains deliver for at most the timeout, and writes the rest to
-// disk.
-func finish(pipelines []*pipeline, timeout time.Duration) error {
-	finishDelivery(pipelines, timeout)
-	var failures []error
-	for _, p := range pipelines {
-		failures = append(failures, p.end())
-	}
-	return errors.Join(failures...)
 }

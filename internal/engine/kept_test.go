@@ -127,7 +127,7 @@ func TestKeptDelivery(t *testing.T) {
 	kept, changed := r.sinks["kept"], r.sinks["changed"]
 	r.update(7, "kept", "changed")
 	r.await("both sinks send", func() bool {
-		return r.e.pipelines[0].queue.Stats().Taken == 1 && r.e.pipelines[1].queue.Stats().Taken == 1
+		return r.e.pipelines[0].Queue.Stats().Taken == 1 && r.e.pipelines[1].Queue.Stats().Taken == 1
 	})
 	r.e.Replace(func(sink string) bool { return sink == "kept" })
 	r.end()
@@ -150,10 +150,10 @@ func TestKeptDelivery(t *testing.T) {
 	close(kept.open)
 	r.await("both events are delivered", func() bool { return kept.received.Load() == 2 })
 	r.await("they are settled", func() bool { n, _ := r.e.tracker.Unsettled("kept"); return n == 0 })
-	if p := r.e.pipelines[1]; kept.connected.Load() != 1 || p.Destination != sinks.Sink(kept) {
-		t.Errorf("connected %d times, to %v", kept.connected.Load(), p.Destination)
+	if now := r.e.pipelines[1].Drain.Sink.(*sinks.Guard).Sink; kept.connected.Load() != 1 || now != sinks.Sink(kept) {
+		t.Errorf("connected %d times, to %v", kept.connected.Load(), now)
 	}
-	if n := r.e.pipelines[0].queue.Stats().Items; n != 2 {
+	if n := r.e.pipelines[0].Queue.Stats().Items; n != 2 {
 		t.Errorf("%d events wait for the sink that was changed", n)
 	}
 	r.stop()
@@ -168,7 +168,7 @@ func TestKeptDelivery(t *testing.T) {
 func TestNotKept(t *testing.T) {
 	r := startReplacing(t, "part", "introduced")
 	r.update(7, "introduced")
-	r.e.pipelines[1].introducing.Store(true)
+	r.e.pipelines[1].Introducing.Store(true)
 	began := time.Now()
 	r.e.Replace(func(string) bool { return true })
 	r.end()
@@ -196,7 +196,7 @@ func TestKeptClose(t *testing.T) {
 		t.Errorf("closed %d times", closed)
 	}
 	r.start(nil, "kept")
-	if n := r.e.pipelines[0].queue.Stats().Items; n != 1 {
+	if n := r.e.pipelines[0].Queue.Stats().Items; n != 1 {
 		t.Errorf("%d events are on disk", n)
 	}
 	r.stop()

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/pkg/event"
 )
 
@@ -18,14 +19,14 @@ type line []*waiter
 
 // waiter is an event in a line, or a position that the listener has reached.
 type waiter struct {
-	message  *event.Message // nil for a position
-	asked    *question      // nil if the event does not wait itself
+	message  *event.Message   // nil for a position
+	asked    *actors.Question // nil if the event does not wait itself
 	size     int64
 	entered  time.Time
 	position string
 }
 
-func (w *waiter) isReady() bool { return w.message == nil || w.asked.isAnswered() }
+func (w *waiter) isReady() bool { return w.message == nil || w.asked.IsAnswered() }
 
 // lines is what a pipeline knows about the lines of its listeners.
 type lines struct {
@@ -143,17 +144,17 @@ func (l *listener) leaveLine() {
 }
 
 // deliver puts a message into the queue. It returns false if the queue is closed.
-func (l *listener) deliver(m *event.Message, asked *question) bool {
+func (l *listener) deliver(m *event.Message, asked *actors.Question) bool {
 	if m.Actors != nil {
-		if known := asked.known(); known != nil {
+		if known := asked.Known(); known != nil {
 			m.Actors = known
 		}
-		l.pipeline.metrics.Actors[m.Actors.GradeOf()].Inc()
+		l.pipeline.Metrics.Actors[m.Actors.GradeOf()].Inc()
 	}
 	l.counters.Queue(m)
 	if err := l.pipeline.push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
 		l.counters.Unqueue(m)
-		l.pipeline.abandoned.Add(1)
+		l.pipeline.Abandoned.Add(1)
 		return false
 	}
 	return true

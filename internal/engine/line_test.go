@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/internal/actors"
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -19,14 +21,14 @@ import (
 type lined struct {
 	*tracked
 
-	asker *asker
+	asker *actors.Asker
 	stop  func()
 }
 
 // startLined must be called in a bubble.
 func startLined(t *testing.T, dir string, rules ...filter.Rule) *lined {
 	t.Helper()
-	s := &lined{tracked: startTracked(t, dir, false, nil, rules...), asker: &asker{}}
+	s := &lined{tracked: startTracked(t, dir, false, nil, rules...), asker: &actors.Asker{}}
 	l := s.pipeline.attached["pods"]
 	s.pipeline.Actor, l.asker = true, s.asker
 	s.pipeline.progress.every = time.Hour
@@ -38,18 +40,18 @@ func startLined(t *testing.T, dir string, rules ...filter.Rule) *lined {
 }
 
 // ask delivers a state, and returns the question who made the change.
-func (s *lined) ask(uid string, rv int) *question {
+func (s *lined) ask(uid string, rv int) *actors.Question {
 	s.t.Helper()
-	q := &question{}
-	s.asker.current = q
+	q := &actors.Question{}
+	s.asker.Current = q
 	s.change(box(s.t, uid, uid, rv, true), false)
-	s.asker.current = nil
+	s.asker.Current = nil
 	return q
 }
 
 // answer names the user who made a change.
-func (s *lined) answer(q *question, user string) {
-	q.answer.Store(&event.Actors{By: event.Actor{Grade: event.ActorProven, User: user}})
+func (s *lined) answer(q *actors.Question, user string) {
+	q.Answer(&event.Actors{By: event.Actor{Grade: event.ActorProven, User: user}})
 	(&Engine{pipelines: []*pipeline{s.pipeline}}).answered()
 	synctest.Wait()
 }
@@ -58,7 +60,7 @@ func (s *lined) answer(q *question, user string) {
 func (s *lined) sent() (all []string) {
 	s.t.Helper()
 	synctest.Wait()
-	q := s.pipeline.queue
+	q := s.pipeline.Queue
 	for q.Stats().Items > q.Stats().Taken {
 		batch, err := q.Take(s.t.Context(), nil, 100, 1<<20)
 		if err != nil {
@@ -153,18 +155,18 @@ func TestLineHoldsTheWatermark(t *testing.T) {
 
 // If the line is full, the oldest event leaves it with what is known.
 func TestLineIsBounded(t *testing.T) {
-	for name, buffer := range map[string]Buffer{
+	for name, buffer := range map[string]delivery.Buffer{
 		"events": {Events: 4 * LineShare, Bytes: 1 << 30}, "bytes": {Events: 1 << 20, Bytes: 4 * LineShare * 640},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, s *lined) {
 				s.pipeline.Buffer = buffer
-				var asked []*question
+				var asked []*actors.Question
 				for n := range 3 {
 					asked = append(asked, s.ask(fmt.Sprint("o", n), 2+n))
 				}
 				s.expect()
-				asked[1].answer.Store(&event.Actors{By: event.Actor{Grade: event.ActorSole, User: "bob"}})
+				asked[1].Answer(&event.Actors{By: event.Actor{Grade: event.ActorSole, User: "bob"}})
 				s.ask("o3", 5)
 				s.expect("added o0.2 by unknown ", "added o1.3 by sole bob")
 				s.answer(asked[2], "eve")

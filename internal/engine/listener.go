@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/internal/tracker"
@@ -37,7 +38,7 @@ type listener struct {
 	filter   *filter.ResourceFilter
 	counters *metrics.Resource
 	ledger   *ledger.Ledger
-	asker    *asker // nil if the sink is not sent who made changes
+	asker    *actors.Asker // nil if the sink is not sent who made changes
 	// watchChange is the name of the last change to the watch configuration; empty if it never changed. It becomes part of
 	// the event ids for objects that this change adds or removes.
 	watchChange string
@@ -75,7 +76,7 @@ func newListener(ctx context.Context, p *pipeline, source informer.Source, to *l
 		pipeline: p,
 		source:   source,
 		filter:   p.filter.For(source.Resource),
-		counters: p.metrics.Resource(source.Resource.GroupResource()),
+		counters: p.Metrics.Resource(source.Resource.GroupResource()),
 		ledger:   to,
 		position: at,
 		inList:   at == "",
@@ -183,7 +184,7 @@ func (l *listener) synced(resourceVersion string, objects int) {
 func (l *listener) OnPosition(resourceVersion string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.former != nil && l.CaughtUp() && l.pipeline.books.HasCaughtUp() {
+	if l.former != nil && l.CaughtUp() && l.pipeline.tracker.HasCaughtUp() {
 		l.former = nil
 	}
 	if l.isBehind() && tracker.Past(l.floor, resourceVersion) {
@@ -289,13 +290,13 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	m, err := l.pipeline.Encoder.Encode(ev)
 	l.pipeline.label(m, l.ledger.History(), ev.Delivery)
 	if err != nil {
-		l.pipeline.log.Error("cannot encode the object, so a gap event is sent in its place", "err", err)
+		l.pipeline.Log.Error("cannot encode the object, so a gap event is sent in its place", "err", err)
 		l.counters.Rejected.Inc()
 		l.counters.NotSent.Add(1)
 		m, at = event.RefusalGap(m, event.ReasonRefused, err.Error(), ""), time.Time{}
 	}
 	asked := l.askedAbout(ev, m)
-	waits := len(l.line) > 0 || !asked.isAnswered()
+	waits := len(l.line) > 0 || !asked.IsAnswered()
 	seq, replaced := l.track(ev, m, waits)
 	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: seq}
 	defer l.ledger.Settle(l.pipeline.Name, replaced)
@@ -310,19 +311,19 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 // askedAbout returns the question who made the change of an event, and notes in the message that the event is a change.
 // The result is nil if the event is not a change, or if it cannot be known who made it. Not every change is one of one
 // request: an update that has waited can be several, and a list does not show intermediate states.
-func (l *listener) askedAbout(ev event.Event, m *event.Message) *question {
+func (l *listener) askedAbout(ev event.Event, m *event.Message) *actors.Question {
 	if l.asker == nil || m.Type.IsControl() || m.Type == event.Restated || ev.InitialList || ev.Delivery != "" ||
 		leftUnchanged(ev) || ev.Change != "" {
 		return nil
 	}
-	m.Actors = noActors(m.Type == event.Deleted && !m.LeftFilter)
+	m.Actors = actors.Unknown(m.Type == event.Deleted && !m.LeftFilter)
 	if u := l.waits.byUID[ev.Object.UID]; u != nil && ev.Type == event.Updated {
 		if u.now == ev.Object {
 			return u.asked
 		}
 		return nil
 	}
-	return l.asker.current
+	return l.asker.Current
 }
 
 // track returns the number of a message in the ledger. waits reports whether it waits in the line. replaced is the

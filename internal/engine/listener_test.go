@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"testing"
@@ -15,12 +17,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
 )
 
 var pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -42,7 +46,7 @@ func pod(t *testing.T, rv int, phase string) *object.Object {
 }
 
 // pipelineFor builds a pipeline without its sink.
-func pipelineFor(t *testing.T, buffer Buffer, rules ...filter.Rule) *pipeline {
+func pipelineFor(t *testing.T, buffer delivery.Buffer, rules ...filter.Rule) *pipeline {
 	t.Helper()
 	p, end := pipelineIn(t, t.TempDir(), buffer, rules...)
 	t.Cleanup(end)
@@ -50,25 +54,39 @@ func pipelineFor(t *testing.T, buffer Buffer, rules ...filter.Rule) *pipeline {
 }
 
 // pipelineIn is pipelineFor with the directory of its files. end ends the queue.
-func pipelineIn(t *testing.T, dir string, buffer Buffer, rules ...filter.Rule) (p *pipeline, end func()) {
+func pipelineIn(t *testing.T, dir string, buffer delivery.Buffer, rules ...filter.Rule) (p *pipeline, end func()) {
 	t.Helper()
-	s := Sink{Name: "test", Rules: rules, Encoder: &event.Encoder{Cluster: "c"}, Buffer: buffer}
-	e := &Engine{metrics: metrics.New("", ""), options: Options{Logger: slog.New(slog.DiscardHandler)}}
+	s := Sink{
+		Name:        "test",
+		Rules:       rules,
+		Encoder:     &event.Encoder{Cluster: "c"},
+		Buffer:      buffer,
+		Destination: stdout.New(io.Discard),
+	}
+	store := openStore(t, dir)
+	if err := store.BeginCluster("c"); err != nil {
+		t.Fatal(err)
+	}
+	e := &Engine{metrics: metrics.New("", ""), options: Options{
+		State: dir, Store: store, Sinks: []Sink{s}, Logger: slog.New(slog.DiscardHandler),
+	}}
+	e.reading, e.stopReading = context.WithCancel(t.Context())
+	e.tracker = e.newTracker()
 	p, err := e.newPipeline(s, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.books = noBooks{}
-	if err := p.openQueue(dir); err != nil {
+	e.pipelines = []*pipeline{p}
+	if err := p.open(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- p.queue.Run(ctx) }()
+	go func() { ended <- p.Queue.Run(ctx) }()
 	return p, func() {
 		cancel()
-		p.stop()
-		if err := <-ended; err != nil {
+		e.stopReading()
+		if err := errors.Join(<-ended, p.Drain.Parked.Close(), store.Close()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -82,8 +100,8 @@ func listen(ctx context.Context, p *pipeline) *listener {
 // taken gives what waits in the queue as "operation id".
 func taken(t *testing.T, p *pipeline) (lines []string) {
 	t.Helper()
-	for p.queue.Stats().Items > p.queue.Stats().Taken {
-		batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
+	for p.Queue.Stats().Items > p.Queue.Stats().Taken {
+		batch, err := p.Queue.Take(t.Context(), nil, 100, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +123,7 @@ func taken(t *testing.T, p *pipeline) (lines []string) {
 	return lines
 }
 
-var roomy = Buffer{Events: 100, Bytes: 1 << 20, Overflow: "block"}
+var roomy = delivery.Buffer{Events: 100, Bytes: 1 << 20, Overflow: "block"}
 
 func TestListenerAtTheFiltersBorder(t *testing.T) {
 	p := pipelineFor(t, roomy, filter.Rule{Resources: []string{"pods"}, When: "object.status.phase == 'Running'"})
@@ -132,7 +150,7 @@ func TestListenerAtTheFiltersBorder(t *testing.T) {
 	if diff := cmp.Diff(want, taken(t, p)); diff != "" {
 		t.Error(diff)
 	}
-	c := p.metrics.Resource(pods.GroupResource())
+	c := p.Metrics.Resource(pods.GroupResource())
 	if r, f := testutil.ToFloat64(c.Received), testutil.ToFloat64(c.Filtered); r != 6 || f != 1 {
 		t.Errorf("received %v, filtered %v", r, f)
 	}
@@ -151,7 +169,7 @@ func TestEachNamespaceSaysThatItsListWasSent(t *testing.T) {
 		source := informer.Source{Name: "pods in " + namespace, Resource: pods, Namespace: namespace}
 		newListener(t.Context(), p, source, ledger, "").OnSynced("9", 2)
 	}
-	batch, err := p.queue.Take(t.Context(), nil, 10, 1<<20)
+	batch, err := p.Queue.Take(t.Context(), nil, 10, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +208,7 @@ func TestInitialList(t *testing.T) {
 
 func TestAFullQueueHoldsTheListenerUntilShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := pipelineFor(t, Buffer{Events: 2, Bytes: 1 << 20, Overflow: "block", DiskBytes: 1})
+		p := pipelineFor(t, delivery.Buffer{Events: 2, Bytes: 1 << 20, Overflow: "block", DiskBytes: 1})
 		ctx, cancel := context.WithCancel(t.Context())
 		l := listen(ctx, p)
 		done := make(chan struct{})
@@ -208,7 +226,7 @@ func TestAFullQueueHoldsTheListenerUntilShutdown(t *testing.T) {
 		}
 		cancel()
 		<-done
-		if onDisk, lost := p.left(); onDisk != 1 || lost != 9 { // some wait in memory, the others were given up
+		if onDisk, lost := p.Left(); onDisk != 1 || lost != 9 { // some wait in memory, the others were given up
 			t.Errorf("%d events count as left, %d as on disk", lost, onDisk)
 		}
 	})
@@ -224,12 +242,12 @@ func TestQueueGaugesFollowThePolicies(t *testing.T) {
 }
 
 func gaugesFollow(t *testing.T, overflow string) {
-	p := pipelineFor(t, Buffer{Events: 6, Bytes: 1 << 20, Overflow: overflow, DiskBytes: 1})
+	p := pipelineFor(t, delivery.Buffer{Events: 6, Bytes: 1 << 20, Overflow: overflow, DiskBytes: 1})
 	l := listen(t.Context(), p)
 	for rv := 1; rv <= 20; rv++ {
 		l.OnUpdate(pod(t, rv, "Running"), pod(t, rv+1, "Running"))
 	}
-	c := p.metrics.Resource(pods.GroupResource())
+	c := p.Metrics.Resource(pods.GroupResource())
 	gaveUp := testutil.ToFloat64(c.Dropped) + testutil.ToFloat64(c.Merged)
 	gauge := testutil.ToFloat64(c.Events)
 	if gaps := gauge - (20 - gaveUp); gaveUp < 5 || gaps < 0 || gaps > 2 || gaps > 0 == (overflow == "compact") {
@@ -240,78 +258,21 @@ func gaugesFollow(t *testing.T, overflow string) {
 			gauge,
 		)
 	}
-	hooks := p.metrics.Hooks()
+	hooks := p.Metrics.Hooks()
 	for left := int(gauge); left > 0; {
-		batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
+		batch, err := p.Queue.Take(t.Context(), nil, 100, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range batch {
 			hooks.OnSettled(m, time.Now(), time.Millisecond)
 		}
-		p.queue.Ack(len(batch))
+		p.Queue.Ack(len(batch))
 		left -= len(batch)
 	}
 	if events, bytes := testutil.ToFloat64(c.Events), testutil.ToFloat64(c.Bytes); events != 0 || bytes != 0 {
 		t.Errorf("an empty queue shows %v events, %v bytes", events, bytes)
 	}
-}
-
-// settledBooks records the settled messages by source and number.
-type settledBooks map[string]map[uint64]bool
-
-func (b settledBooks) Settle(_ string, m *event.Message) { b[m.Origin.Source][m.Origin.Seq] = true }
-func (settledBooks) ClusterUID() string                  { return "c" }
-func (settledBooks) KnownUID() string                    { return "c" }
-func (settledBooks) States() []ledger.State              { return nil }
-func (settledBooks) Destination(string) string           { return "" }
-func (settledBooks) SetDestination(string, string) error { return nil }
-func (settledBooks) HasCaughtUp() bool                   { return false }
-
-// noBooks are the books of a pipeline whose events nobody counts.
-type noBooks struct{ settledBooks }
-
-func (noBooks) Settle(string, *event.Message) {}
-func (noBooks) ClusterUID() string            { return "" }
-
-// laterBooks are noBooks after all changes have come that the previous process may have sent.
-type laterBooks struct{ noBooks }
-
-func (laterBooks) HasCaughtUp() bool { return true }
-
-// A gap event that replaces dropped events keeps the position of the first dropped event of each source. After a crash,
-// all of them are delivered again. Otherwise, the events of one source would be lost without a gap event.
-func TestDroppedEventsAreHeldBySource(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := pipelineFor(t, Buffer{Events: 6, Bytes: 1 << 20, Overflow: "drop-oldest", DiskBytes: 1})
-		settled := settledBooks{"pods in a": {}, "pods in b": {}}
-		p.books = settled
-		gaps := map[string]*event.Message{}
-		for n := range uint64(10) {
-			for source := range settled {
-				m := &event.Message{Type: event.Updated, Resource: pods, Origin: event.Origin{Source: source, Seq: n + 1}}
-				m.Identity.ResourceVersion = fmt.Sprint(n)
-				for other, gap := range gaps {
-					if other == source {
-						continue
-					}
-					if _, ok := p.foldGap(gap, m); ok {
-						t.Fatalf("the gap of %s takes an event of %s", other, source)
-					}
-				}
-				gap, ok := p.foldGap(gaps[source], m)
-				if !ok {
-					t.Fatalf("no gap stands for event %d of %s", n, source)
-				}
-				gaps[source] = gap
-			}
-		}
-		for _, g := range gaps {
-			if of := settled[g.Origin.Source]; g.Origin.Seq != 1 || of[1] || len(of) != 9 || g.GapInfo.Events != 10 {
-				t.Errorf("%+v of %d events, settled: %v", g.Origin, g.GapInfo.Events, of)
-			}
-		}
-	})
 }
 
 // Suppressed changes are counted by reason. The next event has the suppressed state as its old state.
@@ -331,7 +292,7 @@ func TestListenerSuppresses(t *testing.T) {
 	for n := 1; n < len(states); n++ {
 		l.OnUpdate(states[n-1], states[n])
 	}
-	batch, err := p.queue.Take(t.Context(), nil, 10, 1<<20)
+	batch, err := p.Queue.Take(t.Context(), nil, 10, 1<<20)
 	if err != nil || len(batch) != 2 {
 		t.Fatalf("%d events, %v", len(batch), err)
 	}
@@ -343,12 +304,12 @@ func TestListenerSuppresses(t *testing.T) {
 		t.Errorf("%s to %s", data.Old, data.Object)
 	}
 	suppressed := func(reason string) float64 {
-		return testutil.ToFloat64(p.metrics.Resource(pods.GroupResource()).Suppressed.WithLabelValues(reason))
+		return testutil.ToFloat64(p.Metrics.Resource(pods.GroupResource()).Suppressed.WithLabelValues(reason))
 	}
 	if s, b := suppressed("status"), suppressed("managedFields"); s != 2 || b != 1 {
 		t.Errorf("%v suppressed for status, %v for bookkeeping", s, b)
 	}
-	if f := testutil.ToFloat64(p.metrics.Resource(pods.GroupResource()).Filtered); f != 3 {
+	if f := testutil.ToFloat64(p.Metrics.Resource(pods.GroupResource()).Filtered); f != 3 {
 		t.Errorf("%v filtered", f)
 	}
 }

@@ -20,11 +20,11 @@ func (p *pipeline) announceLost(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.parkedLost:
+		case <-p.ParkedLost:
 		}
 		for _, gap := range p.lostGaps(fifo.Loss{}) {
 			if p.push(ctx, gap) != nil { // the process is stopping
-				p.abandoned.Add(1)
+				p.Abandoned.Add(1)
 			}
 		}
 	}
@@ -36,7 +36,7 @@ func (p *pipeline) announceLost(ctx context.Context) {
 // are lost, one gap event is returned for every resource that the sink knows according to the checkpoint.
 func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 	if p.audit != nil {
-		return []*event.Message{p.identified(auditGap(p, int64(l.Items()), "a damaged file contained them"), l)}
+		return []*event.Message{p.identified(p.audit.Gap(int64(l.Items()), "a damaged file contained them"), l)}
 	}
 	resources, upTo := map[string]schema.GroupVersionResource{}, map[string]string{}
 	for mark, position := range l.Positions {
@@ -47,7 +47,7 @@ func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 			upTo[name] = position
 		}
 	}
-	for _, state := range p.books.States() {
+	for _, state := range p.tracker.States() {
 		name := event.GroupResource(state.Source.Resource)
 		_, has := resources[name]
 		_, had := state.Sinks[p.Name]
@@ -68,8 +68,8 @@ func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to
 	}
 	ev := event.Event{Type: event.Gap, Time: time.Now(), Resource: resource, GapInfo: info}
 	info.Events = int64(l.Items())
-	gap, _ := p.Encoder.Encode(ev)      // gap events can always be encoded
-	gap.ClusterUID = p.books.KnownUID() // not p.clusterUID: a damaged spill can be found before that is set
+	gap, _ := p.Encoder.Encode(ev)        // gap events can always be encoded
+	gap.ClusterUID = p.tracker.KnownUID() // not p.clusterUID: a damaged spill can be found before that is set
 	return p.identified(gap, l)
 }
 
@@ -80,6 +80,6 @@ func (p *pipeline) identified(gap *event.Message, l fifo.Loss) *event.Message {
 		number = strconv.FormatUint(l.First, 10)
 	}
 	gap.ID += "." + number
-	p.metrics.Of(gap).Queue(gap)
+	p.Metrics.Of(gap).Queue(gap)
 	return gap
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
@@ -20,26 +21,40 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
 )
 
-// rememberingBooks know sources.
-type rememberingBooks struct {
-	noBooks
-
-	states []ledger.State
+// know makes a checkpoint that knows sources, and returns its directory.
+func know(t *testing.T, all ...ledger.State) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	store := openStore(t, dir)
+	if err := store.BeginCluster("c"); err != nil {
+		t.Fatal(err)
+	}
+	var updates []ledger.Update
+	for _, state := range all {
+		state.ResourceVersion = "9"
+		updates = append(updates, ledger.Update{State: state})
+	}
+	if err := store.Commit(updates, map[string]string{"test": "", "another": ""}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
-func (b rememberingBooks) States() []ledger.State { return b.states }
+var knownPods = ledger.State{
+	Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"},
+}
 
 // Events that a damaged spill lost are announced for each resource that they can belong to, and for no other resource.
 func TestLossesOfASpillAreAnnounced(t *testing.T) {
 	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	p := pipelineFor(t, Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
-	p.books = rememberingBooks{states: []ledger.State{
-		{Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
-		{
-			Source: ledger.Source{Name: "deployments.apps in a", Resource: deployments},
-			Sinks:  map[string]string{"another": "9"},
-		},
-	}}
+	p, end := pipelineIn(t, know(t, knownPods, ledger.State{
+		Source: ledger.Source{Name: "deployments.apps in a", Resource: deployments},
+		Sinks:  map[string]string{"another": "9"},
+	}), delivery.Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
+	defer end()
 	why := errors.New("checksum")
 	for name, c := range map[string]struct {
 		lost fifo.Loss
@@ -81,10 +96,8 @@ func TestLossesOfASpillAreAnnounced(t *testing.T) {
 
 // A damaged spill can be found while the engine is still asking for the cluster's uid.
 func TestLossesBeforeTheClusterIsKnown(t *testing.T) {
-	p := pipelineFor(t, Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
-	p.books = rememberingBooks{states: []ledger.State{
-		{Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
-	}}
+	p, end := pipelineIn(t, know(t, knownPods), delivery.Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
+	defer end()
 	var asking sync.WaitGroup
 	asking.Go(func() { p.clusterUID, p.epoch = "another", "e1" })
 	gaps := p.lostGaps(fifo.Loss{})
@@ -96,30 +109,21 @@ func TestLossesBeforeTheClusterIsKnown(t *testing.T) {
 
 // Parked events that are lost, when the file is opened or later, are announced for each resource of the sink.
 func TestLostParkedEventsAreAnnounced(t *testing.T) {
-	dir := t.TempDir()
+	dir := know(t, knownPods)
 	if err := os.WriteFile(filepath.Join(dir, "parked-test.db"), []byte("not a bbolt file"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := pipelineFor(t, Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
-	p.books = rememberingBooks{states: []ledger.State{
-		{Source: ledger.Source{Name: "pods", Resource: pods}, Sinks: map[string]string{"test": "7"}},
-	}}
-	parking, err := p.openParked(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p, end := pipelineIn(t, dir, delivery.Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
+	defer end()
 	ctx, cancel := context.WithCancel(t.Context())
 	var announcing sync.WaitGroup
 	announcing.Go(func() { p.announceLost(ctx) })
-	taken, err := p.queue.Take(ctx, nil, 10, 1<<20)
+	taken, err := p.Queue.Take(ctx, nil, 10, 1<<20)
 	cancel()
 	announcing.Wait()
 	if err != nil || len(taken) != 1 || taken[0].Type != event.Gap || taken[0].GapInfo.Resource != "pods" ||
 		taken[0].GapInfo.Reason != event.ReasonDamaged {
 		t.Errorf("%+v, %v", taken, err)
-	}
-	if err := parking.Close(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -132,7 +136,7 @@ func TestSpilledInTwoHistories(t *testing.T) {
 	l.OnAdd(pod(t, 100, "Running"), false)
 	l.ledger.StartOver("60")
 	l.OnAdd(pod(t, 70, "Running"), false)
-	p.queue.Close()
+	p.Queue.Close()
 	end()
 	e := engineWith(t, state, map[string]sinks.Sink{p.Name: stdout.New(io.Discard)})
 	defer endEngine(t, e)

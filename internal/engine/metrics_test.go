@@ -13,12 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/deadletter"
@@ -47,15 +44,23 @@ func TestMetricsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer e.pipelines[0].stop()
 	journal, err := audit.OpenJournal(audit.JournalOptions{Dir: dir + "/audit", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer journal.Close()
+	if err := journal.Append(
+		t.Context(),
+		[][]byte{[]byte(`{"auditID":"e1"}`)},
+	); err != nil { // so that the sink has a fuse
+		t.Fatal(err)
+	}
 	e.pipelines[0].Actor = true
-	e.pipelines[0].audit = &auditReader{auditBooks: auditBooks{journal: journal}}
-	store := e.pipelines[0].drain.Parked
+	e.options.Journal = journal
+	if e.pipelines[0].audit, err = e.newAuditReader(e.pipelines[0]); err != nil {
+		t.Fatal(err)
+	}
+	store := e.pipelines[0].Drain.Parked
 	if err := store.Park([]parked.Parking{{Destination: "k8s.pods", Message: &event.Message{}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -71,9 +76,11 @@ func TestMetricsPage(t *testing.T) {
 	if err := e.tracker.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	m.Registry.MustRegister(&stateCollector{e.pipelines, func() []informer.Status {
+	observer := e.newObserver()
+	observer.Informers = func() []informer.Status {
 		return []informer.Status{{Resource: pods, ResourceVersion: "1", LastContact: time.Now()}}
-	}, e.tracker, func(time.Time) map[string]*control.Fuse { return map[string]*control.Fuse{"js": {}} }})
+	}
+	m.Registry.MustRegister(observer)
 	intake := metrics.NewAuditIntake(func() audit.JournalStatus { return audit.JournalStatus{} })
 	intake.Failing("/var/log/kubernetes/audit/audit.log", false)
 	m.Registry.MustRegister(intake)
@@ -107,43 +114,12 @@ func TestMetricsPage(t *testing.T) {
 	compareFile(t, "../../docs/metrics.md", page.Bytes())
 }
 
-// What the bridge is ready without does not look as if its list were missing, unless it was listed before.
-func TestSyncedOfExcusedInformers(t *testing.T) {
-	e := engineWith(t, t.TempDir(), nil)
-	defer endEngine(t, e)
-	resource := func(name string) schema.GroupVersionResource { return schema.GroupVersionResource{Resource: name} }
-	r := prometheus.NewRegistry()
-	r.MustRegister(&stateCollector{nil, func() []informer.Status {
-		return []informer.Status{
-			{Resource: resource("excused"), Forbidden: true, Excused: true},
-			{Resource: resource("later"), Forbidden: true, Excused: true, Synced: true},
-			{Resource: resource("required"), Forbidden: true},
-		}
-	}, e.tracker, e.fuses})
-	const rows = `
-# HELP deltabridge_informer_forbidden 1 if RBAC forbids to list or watch the resource.
-# TYPE deltabridge_informer_forbidden gauge
-deltabridge_informer_forbidden{resource="excused",selector="",watched_namespace=""} 1
-deltabridge_informer_forbidden{resource="later",selector="",watched_namespace=""} 1
-deltabridge_informer_forbidden{resource="required",selector="",watched_namespace=""} 1
-# HELP deltabridge_informer_synced 1 if the initial list was handed to all sinks. Absent while the bridge is ready ` +
-		"without the list, because the resource is forbidden and `watch` does not name it without wildcards." + `
-# TYPE deltabridge_informer_synced gauge
-deltabridge_informer_synced{resource="later",selector="",watched_namespace=""} 1
-deltabridge_informer_synced{resource="required",selector="",watched_namespace=""} 0
-`
-	if err := testutil.GatherAndCompare(r, strings.NewReader(rows),
-		"deltabridge_informer_forbidden", "deltabridge_informer_synced"); err != nil {
-		t.Error(err)
-	}
-}
-
 // An engine knows the gaps of the previous process, so they are visible even if that process ended before a scrape.
 func TestLastGapOfThePredecessor(t *testing.T) {
 	state := t.TempDir()
 	for _, want := range []int{0, 1} {
 		e := engineWith(t, state, map[string]sinks.Sink{"lines": stdout.New(io.Discard)})
-		m := e.pipelines[0].metrics
+		m := e.pipelines[0].Metrics
 		m.Resource(pods.GroupResource())
 		const name = "deltabridge_last_gap_timestamp_seconds"
 		if n, err := testutil.GatherAndCount(e.metrics.Registry, name); err != nil || n != want {
@@ -160,7 +136,7 @@ func metricNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
 	call := regexp.MustCompile(`\.(?:gauges?|counters?|histogram|version|time)\(\s*"([a-z_]+)"`)
-	for _, path := range []string{"collector.go", "../metrics/metrics.go", "../metrics/events.go"} {
+	for _, path := range []string{"../observe/collector.go", "../metrics/metrics.go", "../metrics/events.go"} {
 		code, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

@@ -143,7 +143,7 @@ func (p *pipeline) selectNamespaces(existing filter.Namespaces) (affected []*lis
 			affected = append(affected, l)
 		}
 	}
-	p.log.Info("other namespaces are selected by their labels, sending added and leave events for their objects")
+	p.Log.Info("other namespaces are selected by their labels, sending added and leave events for their objects")
 	return affected
 }
 

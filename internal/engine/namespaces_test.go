@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -10,12 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
 )
 
 // tracked is an engine with one sink, a checkpoint, and one informer that no API server feeds.
@@ -45,17 +48,19 @@ func startTracked(t *testing.T, dir string, relist bool, existing filter.Namespa
 	}
 	sink := Sink{
 		Name: "test", Encoder: &event.Encoder{Cluster: "c", Payload: event.PayloadChange},
-		Buffer: Buffer{Events: 10000, Bytes: 1 << 24, Overflow: Block},
-		Rules:  rules,
+		Buffer: delivery.Buffer{Events: 10000, Bytes: 1 << 24, Overflow: delivery.Block},
+		Rules:  rules, Destination: stdout.New(io.Discard),
 	}
-	e := &Engine{metrics: metrics.New("", ""), options: Options{Logger: log, Store: store, Sinks: []Sink{sink}}}
+	e := &Engine{metrics: metrics.New("", ""), options: Options{
+		State: t.TempDir(), Logger: log, Store: store, Sinks: []Sink{sink},
+	}}
 	e.reading, e.stopReading = context.WithCancel(t.Context())
 	e.tracker = e.newTracker()
 	s := &tracked{t: t, engine: e, store: store}
 	if s.pipeline, err = e.newPipeline(sink, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.pipeline.openQueue(t.TempDir()); err != nil {
+	if err := s.pipeline.open(); err != nil {
 		t.Fatal(err)
 	}
 	e.pipelines = []*pipeline{s.pipeline}
@@ -80,8 +85,7 @@ func startTracked(t *testing.T, dir string, relist bool, existing filter.Namespa
 
 // kill ends the process without a commit.
 func (s *tracked) kill() {
-	s.pipeline.stop()
-	s.pipeline.queue.Close()
+	s.pipeline.Queue.Close()
 	if err := s.store.Close(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -100,7 +104,7 @@ func (s *tracked) expect(want ...string) {
 	if diff := cmp.Diff(want, taken(s.t, s.pipeline)); diff != "" {
 		s.t.Errorf("(-want +got):\n%s", diff)
 	}
-	s.pipeline.queue.Ack(s.pipeline.queue.Stats().Taken)
+	s.pipeline.Queue.Ack(s.pipeline.Queue.Stats().Taken)
 	if err := s.engine.tracker.Commit(); err != nil {
 		s.t.Error(err)
 	}

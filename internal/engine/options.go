@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -50,7 +51,7 @@ type Options struct {
 	// Journal contains the audit events for the sinks with Audit or Actor. It is nil if there is none. The caller closes
 	// it after Run.
 	Journal *audit.Journal
-	// ActorWait is how long the changes for the sinks with Actor wait for their audit events. 0: DefaultActorWait.
+	// ActorWait is how long the changes for the sinks with Actor wait for their audit events. 0: actors.DefaultWait.
 	ActorWait time.Duration
 	// AuditOnly means that the engine watches nothing, and delivers only the audit events of its replica, whoever leads.
 	// Its Store has no Log.
@@ -100,7 +101,7 @@ type Sink struct {
 	Seen        Bytes
 	Enrich      enrich.Needs
 	Encoder     *event.Encoder
-	Buffer      Buffer
+	Buffer      delivery.Buffer
 	Destination sinks.Sink
 	Rejections  sinks.Rejections
 	// Disconnect closes all connections of the sink, also those of Rejections. It is called at the end of the shutdown.
@@ -110,9 +111,6 @@ type Sink struct {
 	Progress   time.Duration // interval between progress events; if it is 0, the sink is sent none
 }
 
-// DefaultActorWait is the default of Options.ActorWait.
-const DefaultActorWait = 5 * time.Second
-
 // changeRules returns the rules that select changes. A sink that is sent audit events has a rule that selects none. If
 // it is sent changes later, this is then a change of its filter.
 func (s *Sink) changeRules() []filter.Rule {
@@ -121,18 +119,3 @@ func (s *Sink) changeRules() []filter.Rule {
 	}
 	return s.Rules
 }
-
-// Buffer sets the bounds of a sink's queue.
-type Buffer struct {
-	Events    int
-	Bytes     int64
-	DiskBytes int64
-	Overflow  string // Block, Compact or DropOldest
-}
-
-// The values of Buffer.Overflow, which define what happens when memory and disk are full.
-const (
-	Block      = "block"
-	Compact    = "compact"
-	DropOldest = "drop-oldest"
-)

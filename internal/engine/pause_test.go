@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -29,7 +30,7 @@ import (
 // openStore opens the checkpoint in a directory.
 func openStore(t *testing.T, state string) *checkpoint.Store {
 	t.Helper()
-	s, err := checkpoint.Open(checkpoint.Options{Path: state, ClusterName: "c"})
+	s, err := checkpoint.Open(checkpoint.Options{Path: state, ClusterName: "c", NoSync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +76,7 @@ func engineOf(
 func endEngine(t *testing.T, e *Engine) {
 	t.Helper()
 	e.endReading()
-	for _, p := range e.pipelines {
-		p.stop()
-		p.close(t.Context())
-	}
+	delivery.Close(deliveries(e.pipelines))
 	if err := e.options.Store.Close(); err != nil {
 		t.Error(err)
 	}
@@ -125,7 +123,7 @@ func TestPauseOverARestart(t *testing.T) {
 
 	e = engineWith(t, state, destinations)
 	defer endEngine(t, e)
-	if since := e.pipelines[0].drain.PausedSince(); time.Since(since).Abs() > time.Minute {
+	if since := e.pipelines[0].Drain.PausedSince(); time.Since(since).Abs() > time.Minute {
 		t.Errorf("after a restart the sink is paused since %s", since)
 	}
 	running = serveControl(t, e.resyncs)
@@ -140,7 +138,7 @@ func TestPauseOverARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := control.RequestPause(t.Context(), control.Bridge{State: running}, "lines", true); err == nil ||
-		!strings.HasPrefix(err.Error(), "sink lines: nothing was changed") || !e.pipelines[0].drain.PausedSince().IsZero() {
+		!strings.HasPrefix(err.Error(), "sink lines: nothing was changed") || !e.pipelines[0].Drain.PausedSince().IsZero() {
 		t.Errorf("paused although that cannot be stored: %v", err)
 	}
 }
@@ -167,12 +165,13 @@ func TestReadinessAndSinks(t *testing.T) {
 		"never": &slowSink{away: errors.New("no such host")},
 	})
 	e.options.NotReady = func() error { return errors.New("too early") }
+	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	for _, p := range e.pipelines {
-		if err := p.queue.Push(t.Context(), &event.Message{ID: "a", Time: time.Now()}); err != nil {
+		if err := p.Queue.Push(t.Context(), &event.Message{ID: "a", Time: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
-		go func() { ended <- p.drain.Run(p.delivering) }()
+		go func() { ended <- p.Drain.Run(ctx) }()
 	}
 	handler := e.metrics.Handler(e.Readiness)
 	get := func(path string) (int, string) {
@@ -208,8 +207,8 @@ func TestReadinessAndSinks(t *testing.T) {
 	if diff != "" {
 		t.Error(diff)
 	}
-	for _, p := range e.pipelines {
-		p.stop()
+	stop()
+	for range e.pipelines {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}

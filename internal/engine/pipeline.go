@@ -13,33 +13,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/deltabridge/deltabridge/internal/mutant"
+	"github.com/deltabridge/deltabridge/internal/actors"
+	"github.com/deltabridge/deltabridge/internal/auditread"
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/tracker"
-	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// books contains the methods of *tracker.Tracker that pipelines call.
-type books interface {
-	Settle(sink string, m *event.Message)
-	ClusterUID() string
-	KnownUID() string
-	States() []ledger.State
-	Destination(sink string) string
-	SetDestination(sink, name string) error
-	HasCaughtUp() bool
-}
-
-// pipeline contains all parts that work for one sink, in the order in which events pass them: filter, encoder, and the
-// parts of its delivery.
+// pipeline contains all parts that work for one sink, in the order in which events pass them: filter, encoder, and
+// delivery.
 type pipeline struct {
 	Sink
-	*delivery
+	*delivery.Delivery
 
 	filter *filter.Filter
 	// filtering is held while the filter changes, and while listeners are attached.
@@ -50,23 +39,19 @@ type pipeline struct {
 	// debounces reports whether updates may wait. If hurry is set, those that wait are sent soon.
 	debounces bool
 	hurry     atomic.Bool
-	push      func(context.Context, *event.Message) error // queue.Push, except in a Trial
+	push      func(context.Context, *event.Message) error // Queue.Push, except in a Trial
 	// enrich returns the context of an object for enriched events. It is nil if the sink does not require enrichment.
 	enrich    func(schema.GroupVersionResource, *object.Object) *event.Context
 	restating chan struct{} // contains an element while objects are re-sent to the sink
 	progress  progress
-	audit     *auditReader // nil unless the sink is sent audit events
+	audit     *auditread.Reader // nil unless the sink is sent audit events
 	lines     lines
-	anywhere  bool // the sink runs in every replica: Options.AuditOnly
 
 	// clusterUID and epoch are copied to the messages that listeners encode. They are set before the first listener
 	// exists.
 	clusterUID, epoch string
 
-	books   books
 	tracker *tracker.Tracker // nil except in an Engine
-	// onSettled is Options.OnSettled. It may be nil.
-	onSettled func(sink string, m *event.Message)
 	// old contains earlier filters of the sink by their string form. The value is nil if a filter cannot be compiled.
 	old map[string]*filter.Filter
 
@@ -74,30 +59,26 @@ type pipeline struct {
 	deliveries atomic.Uint64 // number of restated events
 }
 
-// newPipeline returns a pipeline without queue and drain, which open adds. It does no I/O. slot is the first decision
-// slot that the pipeline's filter may use.
+// newPipeline returns a pipeline whose delivery is not open, unless it is kept. It does no I/O. slot is the first
+// decision slot that the pipeline's filter may use.
 func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 	p := &pipeline{
 		Sink:      s,
 		enrich:    e.enrichment.forSink(s.Enrich),
 		restating: make(chan struct{}, 1),
-		books:     e.tracker,
 		tracker:   e.tracker,
-		onSettled: e.options.OnSettled,
 		old:       map[string]*filter.Filter{},
 		attached:  map[string]*listener{},
 		lines:     newLines(),
 		run:       randomName() + "-",
-		anywhere:  e.options.AuditOnly,
 		progress:  progress{every: s.Progress, sources: e.progressSources, positions: map[string]position{}},
 	}
-	if !p.adopt(e.options.Kept) {
-		p.delivery = newDelivery(e.metrics.ForSink(s.Name), e.options.Store, e.options.Logger.With("sink", s.Name))
-		p.letters, _ = s.Rejections.DeadLetters.(*deadletter.Store)
-		p.user.Store(p)
+	if p.Delivery = e.options.Kept.of(s.Name); p.Delivery == nil {
+		p.Delivery = e.newDelivery(s)
+		e.use(p)
 	}
 	p.Encoder.OnOldMissing = func(err error) {
-		p.log.Error("cannot read the state before an update, so the change is sent without it", "err", err)
+		p.Log.Error("cannot read the state before an update, so the change is sent without it", "err", err)
 	}
 	rules := s.changeRules()
 	if p.debounces = p.tracker != nil; p.debounces {
@@ -111,87 +92,57 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		if p.audit, err = e.newAuditReader(p); err != nil {
 			return nil, fmt.Errorf("sink %s: %w", s.Name, err)
 		}
-		p.books = &p.audit.auditBooks
 	}
 	return p, nil
 }
 
-func randomName() string { return strings.ToLower(rand.Text()[:8]) }
-
-// owner returns the owner of a cluster's name, for the sink.
-func (p *pipeline) owner(cluster string) sinks.Owner {
-	t, state := p.user.Load().tracker, sinks.StateFile
-	if p.store.HasLog() || p.anywhere {
-		state = sinks.StateLog
-	}
-	// Audit events do not depend on what an earlier bridge has sent.
-	isNew := !p.anywhere && t.Destination(p.Name) == ""
-	return sinks.Owner{Cluster: cluster, UID: t.KnownUID(), State: state, New: isNew}
+// newDelivery returns a delivery that is not open.
+func (e *Engine) newDelivery(s Sink) *delivery.Delivery {
+	o := &e.options
+	return delivery.New(delivery.Options{
+		Sink: s.Name, Cluster: o.Cluster, State: o.State, Buffer: s.Buffer, Destination: s.Destination,
+		Rejections: s.Rejections, Disconnect: s.Disconnect, Anywhere: o.AuditOnly, Leads: o.Leads, Store: o.Store,
+		Metrics: e.metrics.ForSink(s.Name), Logger: o.Logger.With("sink", s.Name),
+	})
 }
 
-// open opens the pipeline's files and creates its queue and drain.
-func (p *pipeline) open(state, cluster string) error {
-	if err := p.openQueue(state); err != nil {
-		return fmt.Errorf("sink %s: %w", p.Name, err)
+// use makes the pipeline's delivery use this engine.
+func (e *Engine) use(p *pipeline) {
+	p.Use(delivery.User{
+		Tracker: e.tracker, Settle: p.settle, OnSettled: e.options.OnSettled, Progress: p.progressEvents, Lost: p.lostGaps,
+	})
+}
+
+// open opens the delivery, unless it was kept, and prepares it for reading back. A crash can bring audit events of the
+// last second again, so a sink that is sent audit events does not read back.
+func (p *pipeline) open() error {
+	if p.Queue == nil {
+		if err := p.Open(); err != nil {
+			return err
+		}
+		if p.audit == nil {
+			p.ReadBack(strings.HasPrefix(p.tracker.Destination(p.Name), partOf))
+		}
 	}
-	parking, err := p.openParked(state)
-	if err != nil {
-		return fmt.Errorf("sink %s: %w", p.Name, err)
-	}
-	p.drain = &sinks.Drain{
-		Sink: &sinks.Guard{
-			Sink: p.Destination, Name: p.Name, Logger: p.log, OnDestination: p.arrived,
-			Owner: func() sinks.Owner { return p.owner(cluster) },
-		},
-		Queue:      p.queue,
-		Rejections: p.Rejections,
-		Parked:     parking,
-		Hooks:      p.hooks(),
-		Logger:     p.log,
-	}
-	p.restorePause()
+	p.push = p.Queue.Push
 	return nil
 }
 
-// resume makes the sink read back what earlier processes wrote, and has its positions stored. It must be called before
-// the drain runs. It has no effect for a sink that is sent audit events: a crash can bring events of the last second
-// again.
-func (p *pipeline) resume() {
-	sink, ok := p.Destination.(sinks.Resumer)
-	if !ok || p.audit != nil {
-		return
-	}
-	t := p.tracker
-	sink.Resume(t.Resumes(p.Name))
-	p.drain.ReadsBack, p.drain.Fenced = true, sink.Fenced
-	p.introducing.Store(strings.HasPrefix(t.Destination(p.Name), partOf))
-	spilled := p.queue.Last() // the last of the events that earlier processes left on disk, and may have sent
-	done := false             // set if nothing that was sent before the last bookmark comes again when that is stored
-	p.drain.Hooks.Between = func() {
-		t := p.user.Load().tracker
-		canMove := (t.HasCaughtUp() || sink.FoundNothing()) && p.queue.Gone(spilled) && !p.introducing.Load()
-		if canMove && t.NeedsBookmark(p.Name) {
-			if done {
-				sink.Forget()
-			}
-			taken := p.queue.Taken()
-			var parked []string
-			for _, q := range p.drain.Parked.Queues() {
-				parked = append(parked, q.Destination)
-			}
-			positions := sink.Positions(parked)
-			if mutant.On("position-early") {
-				_ = t.Resumes(p.Name).Store(positions)
-			}
-			done = t.Bookmark(p.Name, positions, func() bool { return p.queue.Gone(taken) }) && len(parked) == 0
-		}
+// settle records that the sink has settled a message.
+func (p *pipeline) settle(m *event.Message) {
+	if p.audit != nil {
+		p.audit.Settle(m)
+	} else {
+		p.tracker.Settle(p.Name, m)
 	}
 }
+
+func randomName() string { return strings.ToLower(rand.Text()[:8]) }
 
 // compile compiles filter rules. The filter sees only the part of an object that the sink may see.
 func (p *pipeline) compile(rules []filter.Rule, slot int) (*filter.Filter, error) {
 	compiled, mistakes := filter.Compile(rules, filter.Options{
-		Slot: slot, Bytes: p.Seen, Logger: p.log, OnError: func(int, error) { p.metrics.FilterErrors.Inc() },
+		Slot: slot, Bytes: p.Seen, Logger: p.Log, OnError: func(int, error) { p.Metrics.FilterErrors.Inc() },
 	})
 	if len(mistakes) > 0 { // never happens, because the configuration was validated
 		return nil, mistakes[0]
@@ -231,7 +182,7 @@ func (p *pipeline) label(m *event.Message, history, delivery string) {
 // filtering held.
 func (p *pipeline) attach(
 	ctx context.Context, i *informer.Informer, ledger *ledger.Ledger, known tracker.Knowledge,
-	asker *asker,
+	asker *actors.Asker,
 ) {
 	earlier := p.earlier(i.Resource(), known.Filters)
 	if p.filter.For(i.Resource()).Never() && len(earlier) == 0 {
@@ -284,7 +235,7 @@ func (p *pipeline) earlier(of schema.GroupVersionResource, filters []string) (ea
 		if !ok {
 			var err error
 			if compiled, err = p.compileOld(text); err != nil {
-				p.log.Warn("cannot compile a previous filter of the sink; objects that only that filter passed get no leave event",
+				p.Log.Warn("cannot compile a previous filter of the sink; objects that only that filter passed get no leave event",
 					"err", err)
 			}
 			p.old[text] = compiled
@@ -296,38 +247,12 @@ func (p *pipeline) earlier(of schema.GroupVersionResource, filters []string) (ea
 	return earlier
 }
 
-// left returns the number of undelivered events that are on disk, and the number of undelivered events that are not
-// stored anywhere.
-func (p *pipeline) left() (onDisk, lost int64) {
-	lost = int64(p.queue.Stats().Items) + p.abandoned.Load()
-	onDisk, _, _, _, _ = p.queue.SpillStats()
-	return onDisk, max(0, lost-onDisk)
-}
-
 // undelivered returns the number of events that were not delivered, including parked ones, and those in the audit
 // journal up to journalEnd. The drain must have ended, and the store of parked events must be open.
 func (p *pipeline) undelivered(journalEnd uint64) (events int64) {
-	onDisk, lost := p.left()
+	onDisk, lost := p.Left()
 	if p.audit != nil {
-		lost = p.audit.backlogUpTo(journalEnd) // nothing is lost: what is not on disk is in the journal
+		lost = p.audit.BacklogUpTo(journalEnd) // nothing is lost: what is not on disk is in the journal
 	}
-	events = onDisk + lost
-	for _, q := range p.drain.Parked.Queues() {
-		events += int64(q.Events)
-	}
-	return events
-}
-
-// close closes the sink's connections and the store of parked events.
-func (p *pipeline) close(ctx context.Context) {
-	if err := p.Disconnect(ctx); err != nil {
-		p.log.Warn("cannot close a connection of the sink", "err", err)
-	}
-	for _, part := range p.drain.Unavailable() {
-		p.log.Warn("events stay parked until their destination accepts events",
-			"destination", part.Destination, "events", part.Events)
-	}
-	if err := p.drain.Parked.Close(); err != nil {
-		p.log.Error("cannot close the store of parked events", "err", err)
-	}
+	return onDisk + lost + p.Parked()
 }

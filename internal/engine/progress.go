@@ -13,7 +13,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/informer"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 const (
@@ -172,13 +171,13 @@ func (p *pipeline) progressEvents() (events []*event.Message, again time.Duratio
 		return nil, 0
 	}
 	now := time.Now()
-	g.cut(now, p.queue)
-	upTo, again := g.take(p.queue)
-	if len(upTo) == 0 || !p.isIntroduced() {
+	g.cut(now, p.Queue)
+	upTo, again := g.take(p.Queue)
+	if len(upTo) == 0 || !p.IsIntroduced() {
 		return nil, again
 	}
 	parked := map[string]bool{}
-	for _, q := range p.drain.Parked.Queues() {
+	for _, q := range p.Drain.Parked.Queues() {
 		for _, resource := range q.Resources {
 			parked[resource] = true
 		}
@@ -189,13 +188,6 @@ func (p *pipeline) progressEvents() (events []*event.Message, again time.Duratio
 		}
 	}
 	return events, again
-}
-
-// isIntroduced reports whether the destination is the one in the checkpoint. Otherwise it may not have its initial
-// list. A destination without an identity is always the same one. The goroutine of the drain calls it.
-func (p *pipeline) isIntroduced() bool {
-	_, identified := p.Destination.(sinks.Identified)
-	return !identified && p.current == "" || p.books.Destination(p.Name) == p.current
 }
 
 func (p *pipeline) progressEvent(now time.Time, at position) *event.Message {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
@@ -40,6 +41,7 @@ type reporter struct {
 	takes   time.Duration           // how long Send takes
 	took    []*event.Message
 	onMark  func(info event.ProgressInfo)
+	arrived func(destination string) // says which destination it has
 }
 
 func (r *reporter) Connect(context.Context) error { return nil }
@@ -93,13 +95,12 @@ func cmpOr(a, b error) error {
 const reportEvery = 10 * time.Second
 
 // startReporter must be called in a bubble. The sink gets progress events about the sources, which are watched.
-func startReporter(t *testing.T, buffer Buffer, sources ...informer.Source) *reporter {
+func startReporter(t *testing.T, buffer delivery.Buffer, sources ...informer.Source) *reporter {
 	t.Helper()
 	r := &reporter{
 		t: t, listeners: map[string]*listener{}, watched: map[string]bool{}, refuses: nothing,
 	}
 	r.p = pipelineFor(t, buffer)
-	r.p.books = destinations{of: map[string]string{}}
 	r.p.progress.every = reportEvery
 	r.p.progress.sources = func() (map[string]bool, map[schema.GroupResource]bool, bool) {
 		r.mu.Lock()
@@ -112,22 +113,14 @@ func startReporter(t *testing.T, buffer Buffer, sources ...informer.Source) *rep
 		to := ledger.New(ledger.Source{}, ledger.State{}, []string{r.p.Name}, 0)
 		r.listeners[s.Name] = newListener(t.Context(), r.p, s, to, "")
 	}
-	parking, err := r.p.openParked(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.p.drain = &sinks.Drain{
-		Sink: r, Queue: r.p.queue, MaxBatch: 3, Parked: parking, Hooks: r.p.hooks(), Logger: r.p.log,
-	}
+	r.arrived = r.p.Drain.Sink.(*sinks.Guard).OnDestination
+	r.p.Drain.Sink, r.p.Drain.MaxBatch = r, 3
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- r.p.drain.Run(ctx) }()
+	go func() { ended <- r.p.Drain.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		if err := parking.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -319,13 +312,13 @@ func TestNoProgressEvents(t *testing.T) {
 		},
 		"the sink is paused": {
 			run: func(r *reporter) {
-				r.p.drain.Pause(time.Now())
+				r.p.Drain.Pause(time.Now())
 				r.change("pods", "a", 7)
 			},
 		},
 		"the destination is new": {
 			run: func(r *reporter) {
-				r.p.current = "stream B"
+				r.arrived("stream B")
 				r.change("pods", "a", 7)
 			},
 			want: []string{"updated 7"},
@@ -349,7 +342,7 @@ func TestNoProgressEvents(t *testing.T) {
 // While the sink is behind, progress events follow the events that they cover, one for each interval of the past.
 func TestProgressEventsWhileBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := startReporter(t, Buffer{Events: 1000, Bytes: 1 << 20, Overflow: Block}, podsSource)
+		r := startReporter(t, delivery.Buffer{Events: 1000, Bytes: 1 << 20, Overflow: delivery.Block}, podsSource)
 		synctest.Wait()
 		r.set(func() {
 			r.takes = 300 * time.Millisecond // longer than the queue waits to store acknowledgements
@@ -358,7 +351,7 @@ func TestProgressEventsWhileBehind(t *testing.T) {
 		for rv := 1; rv <= 40; rv++ {
 			r.change("pods", "a", rv)
 			time.Sleep(time.Second)
-			r.p.progress.cut(time.Now(), r.p.queue) // as the tracker does
+			r.p.progress.cut(time.Now(), r.p.Queue) // as the tracker does
 		}
 		r.expect()
 		close(r.stuck)
@@ -377,7 +370,7 @@ func TestProgressEventsWhileBehind(t *testing.T) {
 		for rv := 41; rv <= 500; rv++ {
 			r.change("pods", "a", rv)
 			time.Sleep(time.Second)
-			r.p.progress.cut(time.Now(), r.p.queue)
+			r.p.progress.cut(time.Now(), r.p.Queue)
 		}
 		if n := len(r.p.progress.cuts); n < maxCuts/2 || n > maxCuts {
 			t.Errorf("%d cuts wait", n)
@@ -393,7 +386,11 @@ func TestProgressEventsWhileBehind(t *testing.T) {
 // A state that was merged into a later one is delivered later than the events around it.
 func TestProgressEventsAfterMerges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := startReporter(t, Buffer{Events: 8, Bytes: 1 << 20, Overflow: Compact, DiskBytes: 1}, podsSource)
+		r := startReporter(
+			t,
+			delivery.Buffer{Events: 8, Bytes: 1 << 20, Overflow: delivery.Compact, DiskBytes: 1},
+			podsSource,
+		)
 		synctest.Wait()
 		r.set(func() { r.takes, r.stuck = 300*time.Millisecond, make(chan struct{}) })
 		for n, name := range []string{"x", "y", "a", "b", "c", "d", "e", "f", "a"} {
@@ -401,10 +398,10 @@ func TestProgressEventsAfterMerges(t *testing.T) {
 			synctest.Wait()
 			if n == 2 {
 				time.Sleep(reportEvery)
-				r.p.progress.cut(time.Now(), r.p.queue)
+				r.p.progress.cut(time.Now(), r.p.Queue)
 			}
 		}
-		if n := r.p.queue.Stats().Merged; n != 1 || len(r.p.progress.cuts) != 1 {
+		if n := r.p.Queue.Stats().Merged; n != 1 || len(r.p.progress.cuts) != 1 {
 			t.Fatalf("%d merged, %d cuts", n, len(r.p.progress.cuts))
 		}
 		close(r.stuck)
@@ -427,10 +424,10 @@ func TestProgressEventsAfterARestore(t *testing.T) {
 		r.set(func() { r.stuck = make(chan struct{}) })
 		r.change("pods", "a", 101)
 		time.Sleep(reportEvery)
-		r.p.progress.cut(time.Now(), r.p.queue)
+		r.p.progress.cut(time.Now(), r.p.Queue)
 		r.listeners["pods"].OnGap("101", "50", "restored")
 		time.Sleep(reportEvery)
-		r.p.progress.cut(time.Now(), r.p.queue)
+		r.p.progress.cut(time.Now(), r.p.Queue)
 		close(r.stuck)
 		time.Sleep(reportEvery)
 		r.expect("updated 101", "gap 50")
@@ -511,10 +508,10 @@ func (m *model) step(random *rand.Rand) {
 	case 7:
 		m.refuse(nothing)
 	case 8:
-		m.p.queue.Persist()
+		m.p.Queue.Persist()
 	}
 	synctest.Wait()
-	m.p.progress.cut(time.Now(), m.p.queue)
+	m.p.progress.cut(time.Now(), m.p.Queue)
 }
 
 func nothing(string) error { return nil }
@@ -524,12 +521,12 @@ func (m *model) refuse(refuses func(string) error) { m.set(func() { m.refuses = 
 // A progress event is never ahead of what the destination has, whatever happens to it and to the queue. When everything
 // is delivered, it is not behind either.
 func TestProgressIsNeverAhead(t *testing.T) {
-	for name, buffer := range map[string]Buffer{
-		"block":                    {Events: 1000, Bytes: 1 << 20, Overflow: Block},
-		"spill":                    {Events: 12, Bytes: 1 << 20, Overflow: Block, DiskBytes: 1 << 20},
-		"compact on a full disk":   {Events: 40, Bytes: 1 << 20, Overflow: Compact, DiskBytes: 1},
-		"drop on a full disk":      {Events: 12, Bytes: 1 << 20, Overflow: DropOldest, DiskBytes: 1},
-		"compact with enough room": {Events: 1000, Bytes: 1 << 20, Overflow: Compact},
+	for name, buffer := range map[string]delivery.Buffer{
+		"block":                    {Events: 1000, Bytes: 1 << 20, Overflow: delivery.Block},
+		"spill":                    {Events: 12, Bytes: 1 << 20, Overflow: delivery.Block, DiskBytes: 1 << 20},
+		"compact on a full disk":   {Events: 40, Bytes: 1 << 20, Overflow: delivery.Compact, DiskBytes: 1},
+		"drop on a full disk":      {Events: 12, Bytes: 1 << 20, Overflow: delivery.DropOldest, DiskBytes: 1},
+		"compact with enough room": {Events: 1000, Bytes: 1 << 20, Overflow: delivery.Compact},
 	} {
 		t.Run(name, func(t *testing.T) {
 			marks := 0

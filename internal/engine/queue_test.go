@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -47,37 +48,37 @@ func spillOnce(t *testing.T, state, id string, log checkpoint.Log) (spilled, par
 	}
 	e := engineOf(t, store, state, map[string]sinks.Sink{"lines": stdout.New(io.Discard)})
 	reasons, _ := e.Readiness()
-	named, want := strings.Contains(strings.Join(reasons, "\n"), outside), log != nil && before > 0
+	named, want := strings.Contains(strings.Join(reasons, "\n"), delivery.WhyOutside), log != nil && before > 0
 	if named != want {
 		t.Errorf("%d events in files, not ready because of them: %t, want %t: %v", before, named, want, reasons)
 	}
 	p := e.pipelines[0]
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- p.queue.Run(ctx) }()
-	for n := p.queue.Stats().Items; len(spilled) < n; {
-		batch, err := p.queue.Take(ctx, nil, 10, 1<<20)
+	go func() { ended <- p.Queue.Run(ctx) }()
+	for n := p.Queue.Stats().Items; len(spilled) < n; {
+		batch, err := p.Queue.Take(ctx, nil, 10, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range batch {
 			spilled = append(spilled, m.ID)
 		}
-		p.queue.Ack(len(batch))
+		p.Queue.Ack(len(batch))
 	}
-	head, err := p.drain.Parked.Head("part", 10, 1<<20)
+	head, err := p.Drain.Parked.Head("part", 10, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, entry := range head {
 		parkedIDs = append(parkedIDs, entry.Message.ID)
-		if err := p.drain.Parked.Remove("part", []uint64{entry.Number}); err != nil {
+		if err := p.Drain.Parked.Remove("part", []uint64{entry.Number}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if m := (&event.Message{ID: id, Time: time.Now()}); id != "" {
-		err := p.queue.Push(ctx, m)
-		if err = errors.Join(err, p.drain.Parked.Park([]parked.Parking{{Destination: "part", Message: m}})); err != nil {
+		err := p.Queue.Push(ctx, m)
+		if err = errors.Join(err, p.Drain.Parked.Park([]parked.Parking{{Destination: "part", Message: m}})); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -55,7 +55,7 @@ func refiltering(
 	for _, n := range earlier {
 		compiled, mistakes := filter.Compile(
 			[]filter.Rule{passing(n)},
-			filter.Options{Slot: object.Slots, Logger: p.log},
+			filter.Options{Slot: object.Slots, Logger: p.Log},
 		) // what they decide is not remembered
 		if len(mistakes) > 0 {
 			t.Fatal(mistakes)
@@ -94,7 +94,7 @@ func TestRefilterOfWhatOnlyTheDestinationKnows(t *testing.T) {
 	l.OnPosition("15") // after a bookmark, or a change to an object that is not selected
 	change(nil, labelled(t, "c", 16, "1"))
 	l.OnDelete(labelled(t, "b", 13, "12")) // a list shows it
-	p.books = laterBooks{}
+	p.tracker.CaughtUp()
 	l.OnPosition("17")
 	change(nil, labelled(t, "d", 18, "1"))
 	expectTaken(
@@ -226,7 +226,7 @@ func TestRefilterOverAGap(t *testing.T) {
 func TestRefilterOfAResourceThatIsLeftOut(t *testing.T) {
 	o := labelled(t, "a", 1, "1")
 	p, l := refiltering(t, "10", true, map[string]*object.Object{"a": o}, "1")
-	none, mistakes := filter.Compile([]filter.Rule{{Resources: []string{"secrets"}}}, filter.Options{Logger: p.log})
+	none, mistakes := filter.Compile([]filter.Rule{{Resources: []string{"secrets"}}}, filter.Options{Logger: p.Log})
 	if len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}

@@ -39,7 +39,6 @@ func NewRehearsal(
 			return nil, err
 		}
 		slot = min(slot+p.filter.Slots(), object.Slots)
-		p.stop() // nothing is delivered
 		p.push = func(_ context.Context, m *event.Message) error {
 			m.Time = at
 			deliver(p.Name, m)

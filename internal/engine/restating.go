@@ -109,7 +109,7 @@ func (p *pipeline) hasRoom() bool {
 	if _, resent := p.lines.sizes(); p.fills(resent, 2) { // the other half is for changes
 		return false
 	}
-	s := p.queue.Stats()
+	s := p.Queue.Stats()
 	return s.Items == 0 || restatedPart*s.Items < p.Buffer.Events && restatedPart*s.Bytes < p.Buffer.Bytes
 }
 
@@ -117,10 +117,10 @@ func (p *pipeline) hasRoom() bool {
 // destination in the form and order in which they were pushed. Drops and merges are counted for all resources of the
 // queue, and rejections for each resource.
 func (p *pipeline) lossCheck(resource *metrics.Resource) func() error {
-	before, rejected := p.queue.Stats(), resource.NotSent.Load()
+	before, rejected := p.Queue.Stats(), resource.NotSent.Load()
 	return func() error {
 		const none = "no synced event was sent: "
-		s := p.queue.Stats()
+		s := p.Queue.Stats()
 		switch n := resource.NotSent.Load() - rejected; {
 		case n > 0:
 			return fmt.Errorf(none+"%d events of the resource were rejected; see the gap events", n)
@@ -147,9 +147,9 @@ func (p *pipeline) awaitSettled(ctx context.Context, check func() error) error {
 	if err != nil {
 		return err
 	}
-	fence := p.queue.Stats()
+	fence := p.Queue.Stats()
 	return wait.PollUntilContextCancel(ctx, settledPause, true, func(context.Context) (bool, error) {
-		s := p.queue.Stats() // read before the check, because losses are counted before their acknowledgement
+		s := p.Queue.Stats() // read before the check, because losses are counted before their acknowledgement
 		gone := s.Acked + s.Dropped + s.Merged - fence.Acked - fence.Dropped - fence.Merged
 		return s.Items == 0 || gone >= int64(fence.Items), check()
 	})

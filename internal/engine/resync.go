@@ -58,7 +58,7 @@ func (r *resyncer) find(sink string) (*pipeline, error) {
 // resyncSink resyncs one sink. If a resync of the sink is already running, it returns a report with an error. why is
 // the reason that is logged.
 func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
-	log := p.log.With("why", why)
+	log := p.Log.With("why", why)
 	log.Info("resync started")
 	began := time.Now()
 	report := control.ResyncReport{Sink: p.Name}
@@ -83,7 +83,7 @@ func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
 }
 
 func (r *resyncer) resyncResources(p *pipeline, report *control.ResyncReport) {
-	p.metrics.Resyncs.Inc()
+	p.Metrics.Resyncs.Inc()
 	informers := r.informers()
 	if len(informers) == 0 {
 		report.Error = "nothing is watched yet"

@@ -38,7 +38,7 @@ func TestRestating(t *testing.T) {
 	since := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	r.since = since
 	r.synced("40")
-	batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
+	batch, err := p.Queue.Take(t.Context(), nil, 100, 1<<20)
 	if err != nil || len(batch) != 2 {
 		t.Fatalf("%d events, %v", len(batch), err)
 	}
@@ -55,13 +55,13 @@ func TestRestating(t *testing.T) {
 	); diff != "" {
 		t.Error(diff)
 	}
-	c := p.metrics.Resource(pods.GroupResource())
+	c := p.Metrics.Resource(pods.GroupResource())
 	if told, changes := testutil.ToFloat64(c.Restated), testutil.ToFloat64(c.Received); told != 1 || changes != 0 {
 		t.Errorf("counted %v restatements and %v changes", told, changes)
 	}
 	deletions := pipelineFor(t, roomy, filter.Rule{Operations: []string{"deleted"}})
 	r = &restating{listener: listen(t.Context(), deletions)}
-	if r.OnRestate(pod(t, 7, "Running")); r.objects != 0 || r.suppressed != 1 || deletions.queue.Stats().Items != 0 {
+	if r.OnRestate(pod(t, 7, "Running")); r.objects != 0 || r.suppressed != 1 || deletions.Queue.Stats().Items != 0 {
 		t.Error("who asks for deletions was told a state")
 	}
 }
@@ -95,12 +95,12 @@ func TestMayRestate(t *testing.T) {
 		r.OnRestate(pod(t, 7, "Running"))
 	}
 	want(false, "an eighth full")
-	p.Buffer.Events, p.Buffer.Bytes = 100, 8*p.queue.Stats().Bytes
+	p.Buffer.Events, p.Buffer.Bytes = 100, 8*p.Queue.Stats().Bytes
 	want(false, "an eighth full, in bytes")
-	if _, err := p.queue.Take(t.Context(), nil, 10, 1<<20); err != nil {
+	if _, err := p.Queue.Take(t.Context(), nil, 10, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	p.queue.Ack(2)
+	p.Queue.Ack(2)
 	want(true, "empty")
 	cancel()
 	want(false, "shutting down")
@@ -136,7 +136,7 @@ func TestResyncAtIntervals(t *testing.T) {
 		go func() { r.Run(); close(ended) }()
 		time.Sleep(3*time.Hour + time.Minute)
 		synctest.Wait()
-		if a, b := testutil.ToFloat64(often.metrics.Resyncs), testutil.ToFloat64(never.metrics.Resyncs); a != 3 || b != 0 {
+		if a, b := testutil.ToFloat64(often.Metrics.Resyncs), testutil.ToFloat64(never.Metrics.Resyncs); a != 3 || b != 0 {
 			t.Errorf("%v and %v resyncs in three hours", a, b)
 		}
 		cancel()

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
@@ -63,7 +65,7 @@ func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(si
 
 func (e *Engine) attachPipeline(
 	p *pipeline, i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge,
-	asker *asker,
+	asker *actors.Asker,
 ) {
 	p.filtering.Lock()
 	defer p.filtering.Unlock()
@@ -73,4 +75,19 @@ func (e *Engine) attachPipeline(
 		return
 	}
 	p.attach(e.reading, i, to, known(p.Name), asker)
+}
+
+// attachAsker makes an informer ask who made its changes. It returns nil if no sink is sent that.
+func (e *Engine) attachAsker(i *informer.Informer) *actors.Asker {
+	resource := i.Resource()
+	if e.actors == nil || i.Auxiliary() || !slices.ContainsFunc(e.pipelines, func(p *pipeline) bool {
+		p.filtering.Lock()
+		defer p.filtering.Unlock()
+		return p.Actor && !p.filter.For(resource).Never()
+	}) {
+		return nil
+	}
+	asker := actors.NewAsker(e.actors, i)
+	i.AddEventHandler(asker)
+	return asker
 }

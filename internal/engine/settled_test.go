@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -48,15 +49,11 @@ func (s *pickySink) Send(_ context.Context, batch []*event.Message, results []er
 func draining(t *testing.T, p *pipeline, refuse string) (took func() []*event.Message) {
 	t.Helper()
 	sink := &pickySink{refuse: refuse}
-	parking, err := p.openParked(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	drain := &sinks.Drain{Sink: sink, Queue: p.queue, Parked: parking, Hooks: p.metrics.Hooks(), Logger: p.log}
+	drain := &sinks.Drain{Sink: sink, Queue: p.Queue, Parked: p.Drain.Parked, Hooks: p.Metrics.Hooks(), Logger: p.Log}
 	ended := make(chan error, 1)
 	go func() { ended <- drain.Run(t.Context()) }()
 	return func() []*event.Message {
-		p.queue.Close()
+		p.Queue.Close()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
@@ -73,7 +70,7 @@ func TestDelivered(t *testing.T) {
 	} {
 		t.Run(overflow, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := pipelineFor(t, Buffer{Events: 12, Bytes: 1 << 20, Overflow: overflow, DiskBytes: 1})
+				p := pipelineFor(t, delivery.Buffer{Events: 12, Bytes: 1 << 20, Overflow: overflow, DiskBytes: 1})
 				l := listen(t.Context(), p)
 				check := p.lossCheck(l.counters)
 				(&restating{listener: l}).OnRestate(pod(t, 3, "Running"))
@@ -95,10 +92,10 @@ func TestDelivered(t *testing.T) {
 					}
 					return
 				}
-				if _, err := p.queue.Take(t.Context(), nil, 100, 1<<20); err != nil {
+				if _, err := p.Queue.Take(t.Context(), nil, 100, 1<<20); err != nil {
 					t.Fatal(err)
 				}
-				p.queue.Ack(3)
+				p.Queue.Ack(3)
 				time.Sleep(time.Minute)
 				select {
 				case err := <-ended:
@@ -106,7 +103,7 @@ func TestDelivered(t *testing.T) {
 				default:
 				}
 				l.OnUpdate(pod(t, 7, "Running"), pod(t, 8, "Running")) // what comes later is not waited for
-				p.queue.Ack(1)
+				p.Queue.Ack(1)
 				if err := <-ended; err != nil {
 					t.Error(err)
 				}
@@ -123,23 +120,23 @@ func TestDelivered(t *testing.T) {
 // Events that wait when the bridge stops are delivered after a restart, in order, regardless of the overflow policies
 // before and after it.
 func TestWhatWaitsOutlivesTheQueue(t *testing.T) {
-	policies := []string{Block, Compact, DropOldest}
+	policies := []string{delivery.Block, delivery.Compact, delivery.DropOldest}
 	for n, before := range policies {
 		after := policies[(n+1)%len(policies)]
 		t.Run(before+", then "+after, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				dir := t.TempDir()
-				p, end := pipelineIn(t, dir, Buffer{Events: 100, Bytes: 1 << 20, Overflow: before, DiskBytes: 1})
+				p, end := pipelineIn(t, dir, delivery.Buffer{Events: 100, Bytes: 1 << 20, Overflow: before, DiskBytes: 1})
 				l := listen(t.Context(), p)
 				for rv := range 9 {
 					l.OnUpdate(pod(t, rv, "Running"), pod(t, rv+1, "Running"))
 				}
-				p.queue.Close()
+				p.Queue.Close()
 				end()
-				if onDisk, lost := p.left(); onDisk != 9 || lost != 0 {
+				if onDisk, lost := p.Left(); onDisk != 9 || lost != 0 {
 					t.Errorf("%d events are on disk, %d are lost", onDisk, lost)
 				}
-				p, end = pipelineIn(t, dir, Buffer{Events: 100, Bytes: 1 << 20, Overflow: after})
+				p, end = pipelineIn(t, dir, delivery.Buffer{Events: 100, Bytes: 1 << 20, Overflow: after})
 				took := draining(t, p, "")
 				time.Sleep(time.Minute)
 				var got []string
@@ -186,7 +183,7 @@ func TestUnencodable(t *testing.T) {
 	if r.objects != 0 || l.counters.NotSent.Load() != 2 {
 		t.Errorf("%d objects told, %d rejected", r.objects, l.counters.NotSent.Load())
 	}
-	batch, err := p.queue.Take(t.Context(), nil, 100, 1<<20)
+	batch, err := p.Queue.Take(t.Context(), nil, 100, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,8 +204,8 @@ func TestFloorThatDoesNotCompare(t *testing.T) {
 		l := listen(t.Context(), p)
 		l.floor = floor
 		r := &restating{listener: l}
-		if l.OnUpdate(pod(t, 11, "Running"), pod(t, 12, "Running")); p.queue.Stats().Items > 0 != (floor == "x7") {
-			t.Errorf("floor %s: %d events", floor, p.queue.Stats().Items)
+		if l.OnUpdate(pod(t, 11, "Running"), pod(t, 12, "Running")); p.Queue.Stats().Items > 0 != (floor == "x7") {
+			t.Errorf("floor %s: %d events", floor, p.Queue.Stats().Items)
 		}
 		l.OnPosition("12")
 		l.reached = l.reached.Add(-informer.ResumeGrace)

@@ -39,7 +39,6 @@ func NewTrial(s Sink, clusterUID string, index *enrich.Index) (*Trial, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.stop() // nothing is delivered
 	p.clusterUID = clusterUID
 	return &Trial{p}, nil
 }
