@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -193,5 +194,21 @@ func TestATakenPortIsAnErrorAtTheStart(t *testing.T) {
 	)
 	if err := run(t.Context(), cfg, "", nil, io.Discard); err == nil || !strings.Contains(err.Error(), "http.listen") {
 		t.Errorf("err = %v", err)
+	}
+}
+
+// With several replicas, a command about a sink that is sent audit events is refused with the reason, by every replica.
+func TestCommandsAboutAuditSinks(t *testing.T) {
+	f := newTestFrontend(t)
+	defer f.listener.Close()
+	f.auditing.Store(&auditing{cfg: &config.Config{Sinks: []config.Sink{{Name: "who", Events: config.EventsAudit}}}})
+	for sink, want := range map[string]string{"who": "every replica delivers", "what": "is not the leader"} {
+		for _, command := range []string{"pause", "resume", "resync"} {
+			w := httptest.NewRecorder()
+			f.commands().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/"+command+"?sink="+sink, http.NoBody))
+			if w.Code == http.StatusOK || !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s of %s: %d %s", command, sink, w.Code, w.Body)
+			}
+		}
 	}
 }
