@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -56,24 +55,7 @@ func (r *auditReloaded) create(name string) {
 }
 
 // send sends an audit event to the bridge.
-func (r *auditReloaded) send(event string) {
-	r.t.Helper()
-	body := `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":[` + event + `]}`
-	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, "http://"+r.address, bytes.NewBufferString(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+r.token)
-	request.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		r.t.Fatal(response.Status)
-	}
-}
+func (r *auditReloaded) send(event string) { sendAudit(r.t, r.address, r.token, event) }
 
 // expect waits until a stream has these events, and no others.
 func (r *auditReloaded) expect(stream string, describe func(received) string, want ...string) {
@@ -172,4 +154,24 @@ func TestReloadOfAuditEvents(t *testing.T) {
 		return ""
 	}, "d")
 	r.stop()
+}
+
+// sendAudit sends an audit event to a bridge, as an API server does.
+func sendAudit(t *testing.T, address, token, event string) {
+	t.Helper()
+	body := `{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":[` + event + `]}`
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Fatal(response.Status)
+	}
 }
