@@ -38,8 +38,11 @@ func (c *Config) Auxiliary() []Watch {
 }
 
 // Reads returns everything that the bridge reads from the API server: `watch`, Auxiliary, and the namespaces whose labels
-// filters require.
+// filters require; or nothing, if nothing uses changes.
 func (c *Config) Reads() []Watch {
+	if !c.UsesChanges() {
+		return nil
+	}
 	reads := slices.Concat(c.Watch, c.Auxiliary())
 	if c.SelectsNamespaces() {
 		reads = append(reads, Watch{Resources: []string{"namespaces"}})

@@ -89,6 +89,10 @@ func (f *frontend) commands() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST "+control.ReloadPath, f.reload)
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		if err := f.auditing.Load().refuse(r.URL.Query()["sink"]); err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+			return
+		}
 		if commands := f.task.Load().commands; commands != nil {
 			commands.ServeHTTP(w, r)
 			return

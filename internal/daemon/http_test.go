@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -235,5 +236,21 @@ func TestStatusEndpoint(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// With several replicas, a command about a sink that is sent audit events is refused with the reason, by every replica.
+func TestCommandsAboutAuditSinks(t *testing.T) {
+	f := newTestFrontend(t)
+	defer f.listener.Close()
+	f.auditing.Store(&auditing{cfg: &config.Config{Sinks: []config.Sink{{Name: "who", Events: config.EventsAudit}}}})
+	for sink, want := range map[string]string{"who": "every replica delivers", "what": "is not the leader"} {
+		for _, command := range []string{"pause", "resume", "resync"} {
+			w := httptest.NewRecorder()
+			f.commands().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/"+command+"?sink="+sink, http.NoBody))
+			if w.Code == http.StatusOK || !strings.Contains(w.Body.String(), want) {
+				t.Errorf("%s of %s: %d %s", command, sink, w.Code, w.Body)
+			}
+		}
 	}
 }

@@ -60,7 +60,7 @@ func NewKeeper(o Options) *Keeper {
 // events before Begin has returned true. It returns false if ctx ends.
 func (k *Keeper) Begin(ctx context.Context) bool {
 	for {
-		err := k.begin(ctx)
+		err := k.begin(ctx, time.Now())
 		if err == nil {
 			return true
 		}
@@ -76,22 +76,21 @@ func (k *Keeper) Begin(ctx context.Context) bool {
 	}
 }
 
-func (k *Keeper) begin(ctx context.Context) error {
+func (k *Keeper) begin(ctx context.Context, now time.Time) error {
 	all, err := k.Records.All(ctx)
 	if err != nil {
 		return err
 	}
-	since := time.Now()
+	since := now
 	if text, exists := all[k.Journal]; exists {
 		since = Parse(text).Since
 	}
 	k.mark = NewMark(since)
-	return k.renew(ctx)
+	return k.renew(ctx, now)
 }
 
-// renew renews the record.
-func (k *Keeper) renew(ctx context.Context) error {
-	now := time.Now()
+// renew renews the record. now is the time, which must be taken before.
+func (k *Keeper) renew(ctx context.Context, now time.Time) error {
 	last := k.Last()
 	delivered, ok := k.Delivered()
 	record := Record{Replica: k.Replica, Since: k.mark.Since(now, last, delivered, ok), Renewed: now}
@@ -120,7 +119,7 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // step is called once in each period.
 func (k *Keeper) step(ctx context.Context, now time.Time) error {
-	if err := k.renew(ctx); err != nil {
+	if err := k.renew(ctx, now); err != nil {
 		return err
 	}
 	all, err := k.Records.All(ctx)
@@ -163,7 +162,7 @@ func (k *Keeper) End(ctx context.Context) {
 	} else {
 		k.Logger.Error("stopping with audit events that were not delivered: if the disk of this replica is lost, they are "+
 			"lost, and the leader announces this with a gap event", "events", last-min(last, delivered))
-		err = k.renew(ctx)
+		err = k.renew(ctx, time.Now())
 	}
 	if err != nil {
 		k.Logger.Warn("cannot record which audit events were delivered, so the leader may announce a loss", "err", err)

@@ -68,11 +68,23 @@ func newReplica(m *memory, name string) *replica {
 	return r
 }
 
-func (r *replica) begin(t *testing.T) {
+// begin begins after a number of periods.
+func (r *replica) begin(t *testing.T, periods int) {
 	t.Helper()
-	if !r.Begin(t.Context()) {
-		t.Fatal("it has not begun")
+	if err := r.Keeper.begin(t.Context(), start.Add(time.Duration(periods)*period)); err != nil {
+		t.Fatal(err)
 	}
+}
+
+// newPair returns two replicas that have begun. The second one leads.
+func newPair(t *testing.T) (m *memory, a, b *replica) {
+	t.Helper()
+	m = &memory{all: map[string]string{}}
+	a, b = newReplica(m, "a"), newReplica(m, "b")
+	a.begin(t, 0)
+	b.begin(t, 0)
+	b.leads = true
+	return m, a, b
 }
 
 // steps lets time pass for replicas, beginning at a number of periods, and returns the number at which it ended.
@@ -88,7 +100,7 @@ func steps(t *testing.T, from, count int, all ...*replica) int {
 	return from + count
 }
 
-var start = time.Now()
+var start = time.Date(2026, 11, 27, 6, 0, 0, 0, time.UTC)
 
 func (r *replica) checkGaps(t *testing.T, want int) {
 	t.Helper()
@@ -107,12 +119,10 @@ func (m *memory) check(t *testing.T, want ...string) {
 // The leader announces a replica that is gone, once, and removes its record only when the gap event is delivered. If
 // the leader is lost before, the next one announces both.
 func TestGone(t *testing.T) {
-	m := &memory{all: map[string]string{}}
-	a, b, c := newReplica(m, "a"), newReplica(m, "b"), newReplica(m, "c")
-	for _, r := range []*replica{a, b, c} {
-		r.begin(t)
-	}
-	b.leads, b.sinkAway = true, true
+	m, a, b := newPair(t)
+	c := newReplica(m, "c")
+	c.begin(t, 0)
+	b.sinkAway = true
 	now := steps(t, 0, 3, a, b, c)
 	now = steps(t, now, lapsePeriods-1, b, c) // a is gone
 	m.check(t, "Ja", "Jb", "Jc")
@@ -137,16 +147,11 @@ func TestGone(t *testing.T) {
 // A replica that returns before its record has lapsed is not announced. One that returns later creates its record
 // again, so that it can be announced again.
 func TestReturns(t *testing.T) {
-	m := &memory{all: map[string]string{}}
-	a, b := newReplica(m, "a"), newReplica(m, "b")
-	a.begin(t)
-	b.begin(t)
-	b.leads = true
+	m, a, b := newPair(t)
 	now := steps(t, 0, 2, a, b)
 	now = steps(t, now, lapsePeriods-1, b)
-	<-time.After(2 * time.Millisecond) // the ids of gap events have milliseconds
 	again := newReplica(m, "a")
-	again.begin(t)
+	again.begin(t, now)
 	now = steps(t, now, lapsePeriods, b)
 	b.checkGaps(t, 0)
 	now = steps(t, now, 1, b)
@@ -161,13 +166,9 @@ func TestReturns(t *testing.T) {
 
 // A record that is renewed while it is announced stays.
 func TestRenewedMeanwhile(t *testing.T) {
-	m := &memory{all: map[string]string{}}
-	a, b := newReplica(m, "a"), newReplica(m, "b")
-	a.begin(t)
-	b.begin(t)
-	b.leads = true
+	m, a, b := newPair(t)
 	b.Announce = func(string, string) bool {
-		if err := a.renew(t.Context()); err != nil {
+		if err := a.renew(t.Context(), start.Add(period)); err != nil {
 			t.Fatal(err)
 		}
 		return true
@@ -178,11 +179,7 @@ func TestRenewedMeanwhile(t *testing.T) {
 
 // While the API server is unavailable, nobody can renew a record, and nobody is taken for gone.
 func TestNoAPIServer(t *testing.T) {
-	m := &memory{all: map[string]string{}}
-	a, b := newReplica(m, "a"), newReplica(m, "b")
-	a.begin(t)
-	b.begin(t)
-	b.leads = true
+	m, a, b := newPair(t)
 	now := steps(t, 0, 2, a, b)
 	m.down = errors.New("down")
 	for range 10 * lapsePeriods {
@@ -203,7 +200,9 @@ func TestBegin(t *testing.T) {
 	m := &memory{all: map[string]string{"Ja": Record{Replica: "a", Since: since}.String()}}
 	a := newReplica(m, "a")
 	a.last, a.delivered = 7, 5
-	a.begin(t)
+	if !a.Begin(t.Context()) {
+		t.Fatal("it has not begun")
+	}
 	if got := Parse(m.all["Ja"]); !got.Since.Equal(since) || got.Renewed.IsZero() {
 		t.Errorf("record %+v, want since %v", got, since)
 	}
@@ -255,11 +254,7 @@ func TestEnd(t *testing.T) {
 		"some spilled":  {last: 5, delivered: 5, onDisk: true, stays: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &memory{all: map[string]string{}}
-			a, b := newReplica(m, "a"), newReplica(m, "b")
-			a.begin(t)
-			b.begin(t)
-			b.leads = true
+			_, a, b := newPair(t)
 			a.last, a.delivered, a.onDisk = test.last, test.delivered, test.onDisk
 			now := steps(t, 0, 2, a, b)
 			a.End(t.Context())

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
@@ -138,5 +139,56 @@ func fillDiskOfServer(t *testing.T, dir string) {
 	}
 	if ids, lost := read(t, j, 1); len(ids) != 3*(accepted+1) || lost != nil {
 		t.Errorf("%d requests with 3 events were accepted, the journal has %d, lost %v", accepted+1, len(ids), lost)
+	}
+}
+
+// A file system without any room left: an event is refused, nothing is lost, and acknowledging events makes room again.
+func TestNoSpaceLeft(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("a small file system cannot be mounted here: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	j := openJournal(t, filepath.Join(dir, "audit"))
+	appended := 0
+	for ; ; appended++ {
+		err := j.Append(t.Context(), [][]byte{event(t, fmt.Sprint("e", appended), 200_000)})
+		if errors.Is(err, syscall.ENOSPC) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rest := bytes.NewReader(make([]byte, 16<<20))
+	file, err := os.Create(filepath.Join(dir, "rest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := rest.WriteTo(file); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if ids, lost := read(t, j, 1); len(ids) != appended || lost != nil {
+		t.Errorf("%d events were appended, the journal has %d, lost %v", appended, len(ids), lost)
+	}
+	if err := j.Ack(uint64(appended) - 1); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, j, "later")
+	id := j.ID()
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := openJournal(t, filepath.Join(dir, "audit"))
+	if ids, lost := read(t, again, uint64(appended)); len(ids) != 2 || lost != nil || again.ID() != id {
+		t.Errorf("after a restart: %v, lost %v", ids, lost)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,12 +1,14 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -28,14 +30,18 @@ const (
 	importBytes = 4 << 20
 )
 
+// Idle is the time after which a source that can be read, and has no events, says so.
+const Idle = 5 * time.Second
+
 // Source is something that holds audit events outside of the bridge, such as a file or a topic. An [Importer] copies
 // them to a journal.
 type Source interface {
 	// Name identifies the source in logs and in the stored positions.
 	Name() string
-	// Read returns what follows, and waits until there is something. after is the position of the batch that the previous
-	// call returned, or in the first call, the stored one, which is nil if there is none. Then the source begins with the
-	// first event that it has. A later call may succeed after an error.
+	// Read returns what follows, and waits until there is something. If there is nothing for the time Idle, it returns an
+	// empty batch. after is the position of the batch that the previous call returned, or in the first call, the stored
+	// one, which is nil if there is none. Then the source begins with the first event that it has. A later call may succeed
+	// after an error. With an error, the batch is nil, unless only a part of the source cannot be read.
 	Read(ctx context.Context, after json.RawMessage) (*Batch, error)
 	// Close is called when Read is not called any more.
 	Close()
@@ -48,7 +54,8 @@ type Batch struct {
 	events [][]byte // and records of losses
 	bytes  int
 	counts counts
-	last   *Loss // the last element of events, if it is a loss
+	last   *Loss  // the last element of events, if it is a loss
+	why    string // of the last loss
 }
 
 type counts struct{ events, lost int64 }
@@ -84,6 +91,7 @@ func (b *Batch) AddMessage(kind string, value []byte, what string) {
 // follow each other become one.
 func (b *Batch) Lose(events int64, why string) {
 	b.counts.lost += max(events, 1)
+	b.why = why
 	if b.last != nil && b.last.Message == why && b.last.Events > 0 && events > 0 {
 		b.last.Events += events
 		b.events[len(b.events)-1] = b.last.record()
@@ -91,6 +99,18 @@ func (b *Batch) Lose(events int64, why string) {
 	}
 	b.last = &Loss{Events: events, Message: why}
 	b.events = append(b.events, b.last.record())
+}
+
+// limit replaces events for which the journal never has room with losses. 0 means no limit.
+func (b *Batch) limit(maxBytes int64) {
+	for n, raw := range b.events {
+		if maxBytes > 0 && int64(len(raw)) > maxBytes {
+			b.why = fmt.Sprintf("an audit event has %d bytes, so the audit journal has no room for it", len(raw))
+			b.events[n] = (&Loss{Events: 1, Message: b.why}).record()
+			b.counts.events--
+			b.counts.lost++
+		}
+	}
 }
 
 // All returns the events in their order, and the losses between them.
@@ -150,7 +170,9 @@ func NewImporter(o ImporterOptions) *Importer {
 	}
 	text, err := os.ReadFile(i.path)
 	if err == nil {
-		err = json.Unmarshal(text, &i.positions)
+		var stored map[string]json.RawMessage
+		err = json.Unmarshal(text, &stored)
+		maps.Copy(i.positions, stored)
 	}
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		o.Logger.Error("cannot read up to where audit events were imported, beginning with the first ones",
@@ -184,8 +206,8 @@ func (i *Importer) run(ctx context.Context, source Source) {
 	i.mu.Unlock()
 	for failing := false; ctx.Err() == nil; {
 		batch, err := source.Read(ctx, after)
-		if ctx.Err() != nil && (err != nil || batch.Len() == 0) {
-			return
+		if ctx.Err() != nil {
+			return // what was read is read again
 		}
 		if failing != (err != nil) {
 			failing = err != nil
@@ -195,11 +217,16 @@ func (i *Importer) run(ctx context.Context, source Source) {
 			i.rarely(source.Name(), func() {
 				i.opts.Logger.Error("cannot read audit events, retrying", "source", source.Name(), "err", err)
 			})
+		}
+		if batch == nil {
 			wait(ctx, importRetry)
 			continue
 		}
 		if !i.append(ctx, source, batch) {
 			return
+		}
+		if bytes.Equal(after, batch.Position) {
+			continue
 		}
 		after = batch.Position
 		i.mu.Lock()
@@ -210,28 +237,26 @@ func (i *Importer) run(ctx context.Context, source Source) {
 
 // append appends a batch to the journal. It returns false if ctx ends first.
 func (i *Importer) append(ctx context.Context, source Source, batch *Batch) bool {
-	if batch.last != nil {
+	batch.limit(i.opts.Journal.opts.MaxBytes / 2)
+	if batch.counts.lost > 0 {
 		i.rarely("lost "+source.Name(), func() {
-			i.opts.Logger.Error("audit events are lost", "source", source.Name(), "reason", batch.last.Message)
+			i.opts.Logger.Error("audit events are lost", "source", source.Name(), "reason", batch.why)
 		})
 	}
 	begin := time.Now()
 	for events := batch.events; len(events) > 0; {
-		n, bytes := 0, 0
-		for ; n < len(events) && bytes < importBytes; n++ {
-			if limit := i.opts.Journal.opts.MaxBytes / 2; limit > 0 && int64(len(events[n])) > limit {
-				tooLarge := Loss{Events: 1, Message: fmt.Sprintf("an audit event has %d bytes, so the audit journal has no room "+
-					"for it", len(events[n]))}
-				events[n] = tooLarge.record()
-			}
-			bytes += len(events[n])
+		n, size := 0, 0
+		for ; n < len(events) && size < importBytes; n++ {
+			size += len(events[n])
 		}
 		if !i.appendPart(ctx, source, events[:n]) {
 			return false
 		}
 		events = events[n:]
 	}
-	i.opts.Observer.Imported(batch.counts.events, batch.counts.lost, time.Since(begin))
+	if batch.Len() > 0 {
+		i.opts.Observer.Imported(batch.counts.events, batch.counts.lost, time.Since(begin))
+	}
 	return true
 }
 

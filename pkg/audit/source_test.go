@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,16 +58,36 @@ func (n *numbers) Read(ctx context.Context, after json.RawMessage) (*Batch, erro
 	return batch, nil
 }
 
+// script is a source whose reads return what it says.
+type script struct {
+	batches []*Batch
+	errs    []error
+}
+
+func (s *script) Name() string { return "script" }
+func (s *script) Close()       {}
+
+func (s *script) Read(ctx context.Context, _ json.RawMessage) (*Batch, error) {
+	if len(s.batches) == 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	batch, err := s.batches[0], s.errs[0]
+	s.batches, s.errs = s.batches[1:], s.errs[1:]
+	return batch, err
+}
+
 type importCounts struct {
 	sync.Mutex
-	events, lost int64
-	failing      []bool
+	events, lost, calls int64
+	failing             []bool
+	log                 bytes.Buffer
 }
 
 func (c *importCounts) Imported(events, lost int64, _ time.Duration) {
 	c.Lock()
 	defer c.Unlock()
-	c.events, c.lost = c.events+events, c.lost+lost
+	c.events, c.lost, c.calls = c.events+events, c.lost+lost, c.calls+1
 }
 
 func (c *importCounts) Failing(_ string, failing bool) { c.failing = append(c.failing, failing) }
@@ -76,7 +97,7 @@ func importing(t *testing.T, j *Journal, source Source, d time.Duration) *import
 	t.Helper()
 	counts := new(importCounts)
 	i := NewImporter(ImporterOptions{
-		Journal: j, Sources: []Source{source}, Logger: slog.New(slog.DiscardHandler), Observer: counts,
+		Journal: j, Sources: []Source{source}, Logger: slog.New(slog.NewTextHandler(&counts.log, nil)), Observer: counts,
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
@@ -115,6 +136,9 @@ func TestImport(t *testing.T) {
 		if counts.events != 4 || counts.lost != 4 || fmt.Sprint(counts.failing) != "[true false]" {
 			t.Errorf("counted %+v", counts)
 		}
+		if !strings.Contains(counts.log.String(), "audit events are lost") {
+			t.Errorf("the loss is not logged: %s", counts.log.String())
+		}
 		importing(t, j, &numbers{last: 6}, time.Minute)
 		want := "1 2 3 lost: gone 0 lost: perhaps 3 4 5 6"
 		if got := strings.Join(contents(t, j), " "); got != want {
@@ -130,11 +154,39 @@ func TestImport(t *testing.T) {
 	})
 }
 
+// A source that fails in part is failing, and what it has is stored. It is not failing any more when it can be read, even
+// if it has no events.
+func TestImportInPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := openJournal(t, filepath.Join(t.TempDir(), "audit"))
+		batch := func(ids ...string) *Batch {
+			b := &Batch{Position: json.RawMessage("1")}
+			for _, id := range ids {
+				b.Add([][]byte{fmt.Appendf(nil, `{"auditID":%q,"stage":"Panic"}`, id)}, nil)
+			}
+			return b
+		}
+		failed := errors.New("a part")
+		counts := importing(t, j, &script{
+			batches: []*Batch{batch("a"), batch("b"), nil, batch()}, errs: []error{failed, failed, failed, nil},
+		}, time.Minute)
+		if fmt.Sprint(counts.failing) != "[true false]" || counts.events != 2 || counts.calls != 2 {
+			t.Errorf("counted %+v", counts)
+		}
+		if got := strings.Join(contents(t, j), " "); got != "a b" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
 // While the journal is full, the importer waits, and loses nothing. An event for which there is never room is lost.
 func TestImportWhileFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := openJournal(t, filepath.Join(t.TempDir(), "audit"), func(o *JournalOptions) { o.MaxBytes = 16 << 20 })
-		importing(t, j, &numbers{last: 1, size: 9 << 20}, time.Minute)
+		counts := importing(t, j, &numbers{last: 1, size: 9 << 20}, time.Minute)
+		if counts.events != 0 || counts.lost != 1 {
+			t.Errorf("counted %+v", counts)
+		}
 		importing(t, j, &numbers{last: 40, size: 1 << 20}, time.Minute)
 		waits := contents(t, j)
 		if len(waits) < 10 || len(waits) > 16 || !strings.Contains(waits[0], "no room") {

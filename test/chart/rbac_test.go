@@ -102,6 +102,18 @@ func TestRBACForReplicas(t *testing.T) {
 	}
 }
 
+// If all sinks are sent audit events, nothing in watch is granted.
+func TestRBACForAuditEvents(t *testing.T) {
+	const audit = noLog + "audit: {listen: \"127.0.0.1:1\", tokenFile: /token}\n"
+	const events = `[{resources: [events], namespaces: [a]}]`
+	sinks := "{name: a, events: audit, stdout: {}}"
+	for _, watch := range []string{``, `[{resources: ["*", secrets]}]`, events} {
+		sameRights(t, watch, sinks, audit, nil)
+	}
+	sameRights(t, events, sinks, audit+"metrics: {kubernetesEvents: true}\n", nil)
+	sameRights(t, ``, sinks+", {name: b, stdout: {}}", audit, nil)
+}
+
 // What the bridge needs to examine the tokens of viewers is granted too.
 func TestRBACForThePage(t *testing.T) {
 	for _, watch := range []string{``, `[{resources: [pods], namespaces: [streams, a]}]`} {

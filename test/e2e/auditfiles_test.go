@@ -2,13 +2,17 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/kafka"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
@@ -99,5 +103,74 @@ func awaitRotation(ctx context.Context, a *audited, before int) {
 			return
 		case <-time.After(50 * time.Millisecond):
 		}
+	}
+}
+
+// Two bridges, as on two control plane nodes, write the events of their logs to the same topic, under the same name of the
+// cluster and of the sink. Each event is there once, and after a kill of one of them, at least once.
+func TestAuditEventsOfTwoBridges(t *testing.T) {
+	t.Parallel()
+	k, topic := kafka.ForTest(t), "two-bridges-"+newNamespace(t, clientset(t, sharedCluster(t)))
+	kafka.CreateTopic(t, k.Addr(), topic, 3, nil)
+	_, want := auditMessages(scale.Of(800, 20000))
+	lines := slices.Collect(maps.Values(want))
+	third := len(lines) / 3
+	var logs, dirs []string
+	for range 2 {
+		dir := t.TempDir()
+		logs, dirs = append(logs, filepath.Join(dir, "audit.log")), append(dirs, dir)
+	}
+	write := func(lines [][]byte) {
+		t.Helper()
+		for n, line := range lines {
+			file, err := os.OpenFile(logs[n%2], os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+			if err == nil {
+				_, err = file.Write(append(line, '\n'))
+			}
+			if err = errors.Join(err, file.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	start := func(n int) *bridge {
+		return startBridgeIn(t, dirs[n], sharedCluster(t).Kubeconfig(), fmt.Sprintf(`
+audit: {files: [%q]}
+sinks: [{name: kafka, events: audit, kafka: {brokers: [%q], topic: %q}}]
+`, logs[n], k.Addr(), topic))
+	}
+	var got []received
+	await := func(n int) {
+		t.Helper()
+		eventually(t, time.Minute, func() error {
+			if got = slices.Concat(readKafka(t, k.Addr(), topic)...); len(got) < n {
+				return fmt.Errorf("%d of %d events", len(got), n)
+			}
+			return nil
+		})
+	}
+	write(lines[:third])
+	one, two := start(0), start(1)
+	await(third / 2)
+	write(lines[third : 2*third])
+	await(2 * third)
+	if len(got) != 2*third {
+		t.Errorf("%d records for %d events", len(got), 2*third)
+	}
+	one.kill()
+	write(lines[2*third:])
+	one = start(0)
+	eventually(t, time.Minute, func() error {
+		await(len(lines))
+		if waits := one.metric("deltabridge_audit_events_total") < float64(len(lines)/2-third); waits ||
+			one.metric("deltabridge_audit_journal_events")+two.metric("deltabridge_audit_journal_events") > 0 {
+			return errors.New("events wait")
+		}
+		return nil
+	})
+	one.stop()
+	two.stop()
+	await(len(lines))
+	if twice := judgeAudit(t, "Kafka", want, got); twice > third {
+		t.Errorf("%d events are there twice, but only one bridge was killed", twice)
 	}
 }

@@ -245,3 +245,42 @@ sinks:
 	}
 	r.judge("Kafka", lost, slices.Concat(readKafka(t, k.Addr(), topic)...))
 }
+
+// A replica without a sink for changes accepts and delivers audit events, also after a restart, and has no other rights
+// than those that `bridge rbac` prints. That a sink cannot be paused is said with the reason.
+func TestReplicasForAuditEventsOnly(t *testing.T) {
+	t.Parallel()
+	js, address, dir, tokenFile := startJetStream(t), freeAddress(t), t.TempDir(), filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(tokenFile, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := newReplicas(t, "", "audit-only", fmt.Sprintf("nats: {url: %q, stream: {name: STATE, create: true}}", js.url()),
+		fmt.Sprintf(`
+audit: {listen: %q, tokenFile: %q}
+sinks:
+  - {name: who, events: audit, nats: {url: %q, subject: "who.{resource}", stream: {name: WHO, create: true}}}
+`, address, tokenFile, js.url()))
+	r.kubeconfig = withRights(t, sharedCluster(t), fmt.Sprintf("state: {path: %q%s}\n", dir, r.state)+r.config)
+	for n := range 2 {
+		b := r.startIn(dir)()
+		b.waitLeader()
+		sendAudit(t, address, "secret", fmt.Sprintf(`{"level":"Metadata","auditID":"e%d","stage":"Panic"}`, n))
+		eventually(t, 20*time.Second, func() error {
+			if got := js.read("WHO"); len(got) != n+1 || auditID(got[n]) != fmt.Sprintf("e%d", n) {
+				return fmt.Errorf("%d events", len(got))
+			}
+			return nil
+		})
+		if out, errs, err := runBridge(t, "pause", "who", "--config", filepath.Join(dir, "bridge.yaml")); err == nil ||
+			!strings.Contains(errs, "every replica delivers those that it has accepted") {
+			t.Errorf("pause: %v: %s%s", err, out, errs)
+		}
+		if s := b.status(); len(s.Sinks) != 1 || s.Sinks[0].Name != "who" {
+			t.Errorf("sinks: %+v", s.Sinks)
+		}
+		if log := b.log.String(); strings.Contains(log, "orbidden") {
+			t.Error("the bridge lacks a right")
+		}
+		b.stop()
+	}
+}

@@ -129,6 +129,13 @@ func (r *reloaded) inUse() {
 // fail.
 func (r *reloaded) refused(want string) {
 	r.t.Helper()
+	r.awaitRefusal(want)
+	r.waitReady() // it may have begun to use an earlier configuration
+}
+
+// awaitRefusal is refused, if not everything is in order otherwise.
+func (r *reloaded) awaitRefusal(want string) {
+	r.t.Helper()
 	eventually(r.t, 20*time.Second, func() error {
 		_, body, err := r.get(control.StatusPath)
 		var s control.Status
@@ -143,7 +150,6 @@ func (r *reloaded) refused(want string) {
 	if r.metric("deltabridge_config_last_reload_successful") != 0 {
 		r.t.Error("the metric says that the file is in use")
 	}
-	r.waitReady() // it may have begun to use an earlier configuration
 }
 
 // connections returns the ids of the connections of a sink to a server.

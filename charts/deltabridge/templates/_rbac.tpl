@@ -123,11 +123,16 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- dict "named" $named "whole" $whole | toJson }}
 {{- end }}
 
-{{/* What is read, including what the sinks' enrich and namespaceSelector require, as a list of entries of config.watch. */}}
+{{/*
+What is read, including what the sinks' enrich and namespaceSelector require, as a list of entries of config.watch. It is
+empty if all sinks are sent audit events, and nothing else uses changes.
+*/}}
 {{- define "deltabridge.watches" -}}
 {{- $watches := .Values.config.watch | default (list (dict "resources" (list "*"))) }}
+{{- $used := dig "metrics" "kubernetesEvents" false .Values.config }}
 {{- $needs := dict }}
 {{- range include "deltabridge.sinks" . | fromJsonArray }}
+{{- $used = or $used (ne (.events | default "changes") "audit") }}
 {{- range $need, $wanted := .enrich }}
 {{- if and (kindIs "bool" $wanted) $wanted }}
 {{- $_ := set $needs $need true }}
@@ -155,7 +160,7 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 {{- if $needs.namespaceLabels }}
 {{- $auxiliary = append $auxiliary (dict "resources" (list "namespaces")) }}
 {{- end }}
-{{- concat $watches $auxiliary | toJson }}
+{{- ternary (concat $watches $auxiliary) list $used | toJson }}
 {{- end }}
 
 {{/* All rules as {NAMESPACE: [RULE]}; "" is the whole cluster. */}}

@@ -71,7 +71,8 @@ func (r *Reader) Read(ctx context.Context, after json.RawMessage) (*audit.Batch,
 	}
 	r.checked = false
 	var err error
-	for err == nil && ctx.Err() == nil && batch.Bytes() < batchBytes {
+	idle := false
+	for begin := time.Now(); err == nil && ctx.Err() == nil && batch.Bytes() < batchBytes; {
 		var atEnd bool
 		atEnd, err = r.step(batch)
 		if errors.Is(err, errMoved) {
@@ -80,7 +81,7 @@ func (r *Reader) Read(ctx context.Context, after json.RawMessage) (*audit.Batch,
 		if !atEnd {
 			continue
 		}
-		if batch.Len() > 0 {
+		if idle = r.started && time.Since(begin) >= audit.Idle; idle || batch.Len() > 0 {
 			break
 		}
 		select {
@@ -88,7 +89,7 @@ func (r *Reader) Read(ctx context.Context, after json.RawMessage) (*audit.Batch,
 		case <-time.After(r.opts.Poll):
 		}
 	}
-	if batch.Len() == 0 {
+	if batch.Len() == 0 && !idle {
 		return nil, explain(cmp.Or(err, ctx.Err()))
 	}
 	batch.Position, err = json.Marshal(r.at.position()) // if there was another error, the next call returns it

@@ -9,7 +9,10 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/audit"
 )
 
 // events returns the items of consecutive events.
@@ -184,6 +187,34 @@ func TestRead(t *testing.T) {
 	if batch, err := r.Read(ctx, at); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("at the end: %v, %v", batch, err)
 	}
+}
+
+// If nothing is written, Read says that the log can be read, with the place after everything that it has read.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWriter(t)
+		w.write(2)
+		r := newReader(t, w.path, 0)
+		batch, err := r.Read(t.Context(), nil)
+		if err != nil || batch.Len() != 2 {
+			t.Fatalf("got %v, %v", batch, err)
+		}
+		w.rotate()
+		w.append("\n")
+		begin := time.Now()
+		batch, err = r.Read(t.Context(), batch.Position)
+		if took := time.Since(begin); err != nil || batch.Len() != 0 || took < audit.Idle || took > 2*audit.Idle {
+			t.Fatalf("got %v, %v after %v", batch, err, took)
+		}
+		r.Close()
+		w.prune()
+		w.write(1)
+		again := newReader(t, w.path, 0)
+		defer again.Close()
+		if got, _ := pull(t, again, batch.Position); !reflect.DeepEqual(got, events(3, 3)) {
+			t.Errorf("got %v", got)
+		}
+	})
 }
 
 // A file that cannot be read is an error that says what to do, and is read when it can be.

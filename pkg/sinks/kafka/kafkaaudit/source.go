@@ -1,13 +1,15 @@
 package kafkaaudit
 
 import (
-	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -22,8 +24,10 @@ const (
 	fetchBytes = 1 << 20 // the maximum size of a response for one partition, unless the first batch is larger
 	batchBytes = 4 << 20 // the size of the events after which Read returns
 	pollEvery  = 100 * time.Millisecond
-	// lookEvery is how often the reader looks for new partitions and leaders.
+	// lookEvery is how often the reader looks for new partitions and leaders, and whether the topic is still the same.
 	lookEvery = 10 * time.Second
+	// partitionRetry is the pause after a failed attempt to read a partition, or longer if the attempt took longer.
+	partitionRetry = time.Second
 	// typeHeader is the header of a CloudEvent in binary mode that has its type.
 	typeHeader = "ce_type"
 )
@@ -32,9 +36,30 @@ const (
 type Source struct {
 	topic      string
 	client     *wire.Client
-	offsets    map[int32]int64 // of the next record, by partition
-	partitions []wire.Partition
-	looked     time.Time
+	places     map[int32]*place // by partition; nil before the first Read
+	partitions []*partition
+	turn       int       // of the partition that is read next
+	look       time.Time // when the reader looks for partitions again
+	idle       time.Duration
+}
+
+// place is where a partition continues. The places of all partitions are a position.
+type place struct {
+	Next int64 `json:"next"` // the offset of the next record, or -1 to begin with the oldest one
+	// Last and Sum are the offset of a record that was read, and the checksum of its value. If the partition has another
+	// record there, the topic was created again. Sum is empty if nothing was read.
+	Last int64  `json:"last,omitempty"`
+	Sum  string `json:"sum,omitempty"`
+}
+
+// partition is a partition that exists.
+type partition struct {
+	wire.Partition
+	*place
+	checked bool // the place belongs to this topic
+
+	err   error // of the last attempt to read it
+	retry time.Time
 }
 
 // New returns a source that is not connected. The configuration must be valid. New returns an error if a file that it
@@ -43,7 +68,7 @@ func New(cfg Config) (*Source, error) {
 	if err := cfg.wire().CheckFiles(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return &Source{topic: cfg.Topic, client: wire.New(cfg.wire())}, nil
+	return &Source{topic: cfg.Topic, client: wire.New(cfg.wire()), idle: audit.Idle}, nil
 }
 
 // Name implements audit.Source.
@@ -52,42 +77,42 @@ func (s *Source) Name() string { return "kafka topic " + s.topic }
 // Close implements audit.Source.
 func (s *Source) Close() { s.client.Close() }
 
-// Read implements audit.Source. A position contains the offset of the next record of each partition.
+// Read implements audit.Source. A partition that cannot be read does not hold up the others.
 func (s *Source) Read(ctx context.Context, after json.RawMessage) (*audit.Batch, error) {
-	if s.offsets == nil {
-		offsets := map[int32]int64{}
+	if s.places == nil {
+		places := map[int32]*place{}
 		if len(after) > 0 {
-			if err := json.Unmarshal(after, &offsets); err != nil {
+			if err := json.Unmarshal(after, &places); err != nil {
 				return nil, fmt.Errorf("the stored position: %w", err)
 			}
 		}
-		s.offsets = offsets
+		s.places = places
 	}
 	batch := &audit.Batch{}
-	for {
+	for begin := time.Now(); ; {
 		progress, err := s.fetch(ctx, batch)
-		if err != nil {
-			s.looked = time.Time{} // another broker may be the leader
-		}
+		idle := time.Since(begin) > s.idle
 		switch {
-		case batch.Len() > 0 && (err != nil || !progress || batch.Bytes() >= batchBytes): // the next call returns the error
-			batch.Position, err = json.Marshal(s.offsets)
-			return batch, err
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case batch.Len() > 0 || err == nil && idle:
+			var failed error
+			batch.Position, failed = json.Marshal(s.places)
+			return batch, errors.Join(err, failed)
 		case err != nil:
-			return nil, cmp.Or(ctx.Err(), err)
+			return nil, err
 		case progress:
 			continue
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
 		case <-time.After(pollEvery):
 		}
 	}
 }
 
-// look finds the partitions and their leaders.
-func (s *Source) look(ctx context.Context) error {
+// find finds the partitions and their leaders.
+func (s *Source) find(ctx context.Context) error {
 	topics, err := s.client.Topics(ctx, s.topic)
 	switch {
 	case err != nil:
@@ -97,82 +122,149 @@ func (s *Source) look(ctx context.Context) error {
 	case topics[0].Err != nil:
 		return topics[0].Err
 	}
-	s.partitions = s.partitions[:0]
-	for id, leader := range topics[0].Leaders {
-		p := wire.Partition{Topic: s.topic, ID: int32(id), Leader: leader}
-		if _, known := s.offsets[p.ID]; !known {
-			first, err := p.Offset(ctx, s.client, wire.Earliest)
-			if err != nil {
-				return err
+	isNew := len(s.places) == 0
+	leaders, now := topics[0].Leaders, time.Now()
+	for id, leader := range leaders {
+		if id == len(s.partitions) {
+			at := s.places[int32(id)]
+			if at == nil {
+				at = new(place)
+				if isNew { // there is nothing to miss before the oldest record
+					at.Next = -1
+				}
+				s.places[int32(id)] = at
 			}
-			s.offsets[p.ID] = first
+			s.partitions = append(s.partitions, &partition{Partition: wire.Partition{Topic: s.topic, ID: int32(id)}, place: at})
 		}
-		s.partitions = append(s.partitions, p)
+		p := s.partitions[id]
+		if p.checked = false; p.Leader != leader || now.After(p.retry) {
+			p.Leader, p.err = leader, nil
+		}
 	}
-	s.looked = time.Now()
+	s.partitions = s.partitions[:len(leaders)]
+	s.look = now.Add(lookEvery)
 	return nil
 }
 
-// fetch reads once from each partition. It reports whether there was something to read.
+// fetch reads once from each partition. It reports whether there was something to read. If some partitions cannot be
+// read, it returns the error of one of them.
 func (s *Source) fetch(ctx context.Context, batch *audit.Batch) (progress bool, err error) {
-	if time.Since(s.looked) > lookEvery {
-		if err := s.look(ctx); err != nil {
+	if time.Now().After(s.look) {
+		if err := s.find(ctx); err != nil {
 			return false, err
 		}
 	}
-	for i := range s.partitions {
-		p := &s.partitions[i]
-		next := s.offsets[p.ID]
-		found, err := p.Fetch(ctx, s.client, next, fetchBytes, 0)
-		switch {
-		case errors.Is(err, kafkago.OffsetOutOfRange):
-			err = s.skip(ctx, p, batch)
-		case err == nil:
-			err = s.take(p, found, batch)
+	for range s.partitions {
+		if batch.Bytes() >= batchBytes {
+			break
 		}
-		if err != nil {
-			return progress, err
+		s.turn = (s.turn + 1) % len(s.partitions)
+		p := s.partitions[s.turn]
+		if p.err == nil {
+			begin, next := time.Now(), p.Next
+			err := s.read(ctx, p, batch)
+			if ctx.Err() != nil {
+				return progress, ctx.Err()
+			}
+			if p.err = err; err != nil {
+				p.retry = time.Now().Add(max(partitionRetry, time.Since(begin)))
+				s.look = earlier(s.look, p.retry) // another broker may be the leader
+			}
+			progress = progress || p.Next != next
 		}
-		progress = progress || s.offsets[p.ID] != next
+		if p.err != nil {
+			err = p.err
+		}
 	}
-	return progress, nil
+	return progress, err
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// read reads once from a partition.
+func (s *Source) read(ctx context.Context, p *partition, batch *audit.Batch) error {
+	if !p.checked {
+		if err := s.check(ctx, p, batch); err != nil {
+			return err
+		}
+		p.checked = true
+	}
+	found, err := p.Fetch(ctx, s.client, p.Next, fetchBytes, 0)
+	switch {
+	case errors.Is(err, kafkago.OffsetOutOfRange):
+		return s.skip(ctx, p, batch)
+	case err != nil:
+		return err
+	}
+	return s.take(p, found, batch)
+}
+
+// check begins again if the topic was created again, and begins if the partition is new.
+func (s *Source) check(ctx context.Context, p *partition, batch *audit.Batch) error {
+	switch {
+	case p.Next < 0:
+		first, err := p.Offset(ctx, s.client, wire.Earliest)
+		if err == nil {
+			p.Next = first
+		}
+		return err
+	case p.Sum == "":
+		return nil
+	}
+	found, err := p.Fetch(ctx, s.client, p.Last, 1, 0) // a broker sends at least one batch
+	switch {
+	case errors.Is(err, kafkago.OffsetOutOfRange):
+		return nil // it was deleted, or the next record is not there either
+	case err != nil:
+		return err
+	}
+	for record, value := range records(found, &err) {
+		if record.Offset != p.Last || checksum(value) == p.Sum {
+			continue
+		}
+		first, err := p.Offset(ctx, s.client, wire.Earliest)
+		if err != nil {
+			return err
+		}
+		batch.Lose(0, fmt.Sprintf("%s has another record at offset %d than the one that was read: the topic was created again",
+			p, p.Last))
+		*p.place = place{Next: first}
+		return nil
+	}
+	return err
 }
 
 // skip continues with the first record of a partition that does not have the next one any more.
-func (s *Source) skip(ctx context.Context, p *wire.Partition, batch *audit.Batch) error {
+func (s *Source) skip(ctx context.Context, p *partition, batch *audit.Batch) error {
 	first, err := p.Offset(ctx, s.client, wire.Earliest)
 	if err != nil {
 		return err
 	}
-	if next := s.offsets[p.ID]; first > next {
+	if first > p.Next {
 		batch.Lose(0, fmt.Sprintf("Kafka has deleted the records from offset %d to %d of %s before they were read",
-			next, first-1, p))
+			p.Next, first-1, p))
 	} else {
-		batch.Lose(0, fmt.Sprintf("%s ends before offset %d, up to which it was read: the topic was created again", p, next))
+		batch.Lose(0, fmt.Sprintf("%s ends before offset %d, up to which it was read: the topic was created again, or Kafka "+
+			"has lost records", p, p.Next))
 	}
-	s.offsets[p.ID] = first
+	*p.place = place{Next: first}
 	return nil
 }
 
 // take adds the events of a response to the batch.
-func (s *Source) take(p *wire.Partition, found *fetch.ResponsePartition, batch *audit.Batch) error {
-	before := s.offsets[p.ID]
-	for found.RecordSet.Records != nil {
-		record, err := found.RecordSet.Records.ReadRecord()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("read %s: %w", p, err)
-		}
-		if record.Offset < s.offsets[p.ID] { // The broker sends whole batches, which can begin before the requested offset.
+func (s *Source) take(p *partition, found *fetch.ResponsePartition, batch *audit.Batch) (err error) {
+	before := p.Next
+	var last []byte
+	for record, value := range records(found, &err) {
+		if record.Offset < p.Next { // The broker sends whole batches, which can begin before the requested offset.
 			continue
 		}
-		value, err := protocol.ReadAll(record.Value)
-		if err != nil {
-			return fmt.Errorf("read %s: %w", p, err)
-		}
-		s.offsets[p.ID] = record.Offset + 1
+		p.Last, p.Next, last = record.Offset, record.Offset+1, value
 		kind := ""
 		for _, h := range record.Headers {
 			if h.Key == typeHeader {
@@ -181,8 +273,42 @@ func (s *Source) take(p *wire.Partition, found *fetch.ResponsePartition, batch *
 		}
 		batch.AddMessage(kind, value, "records of topic "+s.topic)
 	}
-	if s.offsets[p.ID] == before && found.HighWatermark > before && found.RecordSet.Version > 0 {
-		s.offsets[p.ID]++ // Skip a control batch, or the rest of a batch whose records were removed by compaction.
+	switch {
+	case p.Next > before:
+		p.Sum = checksum(last)
+	case err == nil && found.HighWatermark > before && found.RecordSet.Version > 0:
+		p.Next++ // Skip a control batch, or the rest of a batch whose records were removed by compaction.
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", p, err)
 	}
 	return nil
+}
+
+// records returns the records of a response, and their values. It sets err if the response cannot be read to its end.
+func records(found *fetch.ResponsePartition, err *error) iter.Seq2[*protocol.Record, []byte] {
+	return func(yield func(*protocol.Record, []byte) bool) {
+		for found.RecordSet.Records != nil {
+			record, failed := found.RecordSet.Records.ReadRecord()
+			if errors.Is(failed, io.EOF) {
+				return
+			}
+			var value []byte
+			if failed == nil {
+				value, failed = protocol.ReadAll(record.Value)
+			}
+			if failed != nil {
+				*err = failed
+				return
+			}
+			if !yield(record, value) {
+				return
+			}
+		}
+	}
+}
+
+func checksum(value []byte) string {
+	sum := sha256.Sum256(value)
+	return hex.EncodeToString(sum[:8])
 }

@@ -1,39 +1,39 @@
 package kafkaaudit
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/deltabridge/deltabridge/pkg/audit/audittest"
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
 // topic is a topic that a test writes to and reads.
 type topic struct {
+	audittest.Reader
+
 	t      *testing.T
 	name   string
 	addr   string
 	client *kgo.Client
-	at     json.RawMessage // the position of the last read
 }
 
 func newTopic(t *testing.T, addr string, partitions int) *topic {
 	name := fmt.Sprintf("audit-%d", time.Now().UnixNano())
 	kafka.CreateTopic(t, addr, name, partitions, nil)
-	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return &topic{t: t, name: name, addr: addr, client: client}
+	k := &topic{Reader: audittest.Reader{T: t, Unordered: true}, t: t, name: name, addr: addr}
+	k.connect()
+	return k
 }
 
 func (k *topic) write(partition int32, values ...string) {
@@ -52,8 +52,6 @@ func (k *topic) write(partition int32, values ...string) {
 	}
 }
 
-func event(id string) string { return fmt.Sprintf(`{"auditID":%q,"stage":"Panic"}`, id) }
-
 // restart returns a source that continues where the last read has ended.
 func (k *topic) restart() *Source {
 	k.t.Helper()
@@ -65,41 +63,32 @@ func (k *topic) restart() *Source {
 	return s
 }
 
-// expect reads what there is, and compares it in any order.
+// expect reads what there is. T is the name of the topic in losses.
 func (k *topic) expect(s *Source, want ...string) {
 	k.t.Helper()
-	var got []string
-	for len(got) < max(len(want), 1) {
-		ctx, cancel := context.WithTimeout(
-			k.t.Context(),
-			time.Duration(min(1, len(want)))*20*time.Second+300*time.Millisecond,
-		)
-		batch, err := s.Read(ctx, k.at)
-		cancel()
-		if errors.Is(err, context.DeadlineExceeded) {
-			break
-		}
-		if err != nil {
-			k.t.Fatal(err)
-		}
-		k.at = batch.Position
-		for raw, lost := range batch.All() {
-			if lost != nil {
-				got = append(got, fmt.Sprintf("%d lost: %s", lost.Events, strings.ReplaceAll(lost.Message, k.name, "T")))
-				continue
-			}
-			var e struct{ AuditID string }
-			if err := json.Unmarshal(raw, &e); err != nil {
-				k.t.Fatal(err)
-			}
-			got = append(got, e.AuditID)
-		}
+	for n := range want {
+		want[n] = strings.ReplaceAll(want[n], "topic T", "topic "+k.name)
 	}
-	slices.Sort(got)
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		k.t.Errorf("got  %q\nwant %q", got, want)
+	k.Expect(s, want...)
+}
+
+// create creates the topic again.
+func (k *topic) create(partitions int) {
+	k.t.Helper()
+	kafka.DeleteTopic(k.t, k.addr, k.name)
+	kafka.CreateTopic(k.t, k.addr, k.name, partitions, nil)
+	k.connect()
+}
+
+// connect makes the producer forget an earlier topic with the same name.
+func (k *topic) connect() {
+	k.t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(k.addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		k.t.Fatal(err)
 	}
+	k.t.Cleanup(client.Close)
+	k.client = client
 }
 
 // TestFake runs the test with an imitation of a broker, which is always there and fast.
@@ -120,12 +109,12 @@ func testTopic(t *testing.T, addr string) {
 	k := newTopic(t, addr, 2)
 	first := k.restart()
 	k.expect(first)
-	k.write(0, event("a"), event("b"))
-	k.write(1, event("c"), "")
+	k.write(0, audittest.Event("a"), audittest.Event("b"))
+	k.write(1, audittest.Event("c"), "")
 	k.expect(first, "a", "b", "c")
-	k.write(1, "garbage", "dev.deltabridge.audit="+event("d"), `dev.deltabridge.gap={"message":"upstream","events":2}`,
-		`{"specversion":"1.0","type":"dev.deltabridge.audit","data":`+event("e")+`}`,
-		`{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[`+event("f")+","+event("g")+`]}`)
+	k.write(1, "garbage", "dev.deltabridge.audit="+audittest.Event("d"), `dev.deltabridge.gap={"message":"upstream","events":2}`,
+		`{"specversion":"1.0","type":"dev.deltabridge.audit","data":`+audittest.Event("e")+`}`,
+		`{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[`+audittest.Event("f")+","+audittest.Event("g")+`]}`)
 	second := k.restart()
 	k.expect(second, "d", "e", "f", "g", "1 lost: records of topic T cannot be read: not valid JSON", "2 lost: upstream")
 	k.expect(k.restart())
@@ -133,9 +122,9 @@ func testTopic(t *testing.T, addr string) {
 	kafka.SetPartitions(t, addr, k.name, 3)
 	k.client.ForceMetadataRefresh()
 	k.expect(second)
-	k.write(0, event("h"))
+	k.write(0, audittest.Event("h"))
 	kafka.Purge(t, addr, k.name)
-	k.write(0, event("i"))
+	k.write(0, audittest.Event("i"))
 	k.expect(
 		second,
 		"i",
@@ -143,20 +132,111 @@ func testTopic(t *testing.T, addr string) {
 	)
 	k.expect(k.restart())
 
-	kafka.DeleteTopic(t, addr, k.name)
-	kafka.CreateTopic(t, addr, k.name, 1, nil)
-	k.client.Close()
-	var err error
-	if k.client, err = kgo.NewClient(
-		kgo.SeedBrokers(addr),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()),
-	); err != nil {
+	k.create(1)
+	k.write(0, audittest.Event("j"))
+	k.expect(k.restart(), "j", "0 lost: partition 0 of topic T ends before offset 4, up to which it was read: the topic was "+
+		"created again, or Kafka has lost records")
+
+	// The new topic has more records.
+	k.create(3)
+	k.write(0, audittest.Event("k"), audittest.Event("l"), audittest.Event("m"))
+	k.write(1, audittest.Event("n"))
+	recreated := "0 lost: partition 0 of topic T has another record at offset 0 than the one that was read: the topic was " +
+		"created again"
+	fourth := k.restart()
+	k.expect(fourth, "k", "l", "m", "n", recreated,
+		"0 lost: partition 1 of topic T ends before offset 7, up to which it was read: the topic was created again, or Kafka "+
+			"has lost records")
+	k.create(3)
+	k.write(0, audittest.Event("o"), audittest.Event("p"), audittest.Event("q"), audittest.Event("r"))
+	fourth.look = time.Time{} // as after 10 seconds
+	k.expect(fourth, "o", "p", "q", "r", strings.Replace(recreated, "offset 0", "offset 2", 1),
+		"0 lost: partition 1 of topic T ends before offset 1, up to which it was read: the topic was created again, or Kafka "+
+			"has lost records")
+	k.expect(k.restart())
+
+	testNewPartition(t, addr)
+}
+
+// testNewPartition checks that what was deleted before the first start is not lost, but what was deleted from a
+// partition that was added later is.
+func testNewPartition(t *testing.T, addr string) {
+	t.Helper()
+	k := newTopic(t, addr, 1)
+	k.write(0, audittest.Event("a"))
+	kafka.Purge(t, addr, k.name)
+	k.write(0, audittest.Event("b"))
+	k.expect(k.restart(), "b")
+	kafka.SetPartitions(t, addr, k.name, 2)
+	k.connect()
+	k.write(1, audittest.Event("c"), audittest.Event("d"))
+	kafka.Purge(t, addr, k.name)
+	k.write(1, audittest.Event("e"))
+	k.expect(k.restart(), "e",
+		"0 lost: Kafka has deleted the records from offset 0 to 1 of partition 1 of topic T before they were read")
+}
+
+// A partition that cannot be read is an error, and does not hold up the others. A source that can be read says so, even
+// if there is nothing.
+func TestPartitionFails(t *testing.T) {
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(k.client.Close)
-	k.write(0, event("j"))
-	k.expect(k.restart(), "j",
-		"0 lost: partition 0 of topic T ends before offset 4, up to which it was read: the topic was created again")
+	t.Cleanup(fake.Close)
+	var failing atomic.Bool
+	fake.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		fake.KeepControl()
+		req := r.(*kmsg.FetchRequest)
+		if !failing.Load() || req.Topics[0].Partitions[0].Partition != 0 {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.FetchResponse)
+		resp.Topics = []kmsg.FetchResponseTopic{{Topic: req.Topics[0].Topic, Partitions: []kmsg.FetchResponseTopicPartition{{
+			Partition: 0, ErrorCode: kerr.NotLeaderForPartition.Code,
+		}}}}
+		return resp, nil, true
+	})
+	k := newTopic(t, fake.ListenAddrs()[0], 2)
+	s := k.restart()
+	s.idle = 200 * time.Millisecond
+	k.write(0, audittest.Event("a"))
+	k.write(1, audittest.Event("b"))
+	k.expect(s, "a", "b")
+	failing.Store(true)
+	k.write(0, audittest.Event("c"))
+	var got []string
+	for _, id := range []string{"d", "e"} {
+		k.write(1, audittest.Event(id))
+		batch, err := s.Read(t.Context(), k.At)
+		if !errors.Is(err, kafkago.NotLeaderForPartition) || batch == nil {
+			t.Fatalf("got %v, and a batch: %v", err, batch != nil)
+		}
+		k.At, got = batch.Position, append(got, audittest.Items(t, batch)...)
+	}
+	if fmt.Sprint(got) != "[d e]" {
+		t.Errorf("got %v", got)
+	}
+	if batch, err := s.Read(t.Context(), k.At); batch != nil || err == nil {
+		t.Errorf("a partition cannot be read, and the others have nothing: got %v, %v", batch, err)
+	}
+	failing.Store(false)
+	for deadline := time.Now().Add(20 * time.Second); ; { // the partition is tried again after a second
+		batch, err := s.Read(t.Context(), k.At)
+		if err == nil {
+			if got := audittest.Items(t, batch); fmt.Sprint(got) != "[c]" {
+				t.Errorf("got %v", got)
+			}
+			k.At = batch.Position
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+	if batch, err := s.Read(t.Context(), k.At); err != nil || batch.Len() > 0 {
+		t.Errorf("without events: got %v, %v", batch, err)
+	}
 }
 
 // A topic that does not exist is an error, and is read when it does.

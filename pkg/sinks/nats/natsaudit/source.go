@@ -23,10 +23,8 @@ const (
 	batchBytes     = 1 << 20 // the size of the events after which Read returns
 	// pullMessages and pullBytes limit what a server sends ahead of the reader.
 	pullMessages, pullBytes = 1024, 16 << 20
-	// lingering is how long Read waits for further messages when it has some.
+	// lingering is how long Read collects messages after the first one.
 	lingering = 20 * time.Millisecond
-	// idle is how long no message may arrive until the stream is looked up again.
-	idle = 5 * time.Second
 	// consumerKept is the time after which the server removes the consumer of a process that was killed.
 	consumerKept = time.Minute
 	// typeHeader is the header of a CloudEvent in binary mode that has its type.
@@ -47,6 +45,8 @@ type Source struct {
 	client  natsconn.Client
 	at      position
 	started bool
+	idle    time.Duration
+	linger  time.Duration
 
 	messages jetstream.MessagesContext // nil if there is no consumer
 	consumer string
@@ -56,7 +56,7 @@ type Source struct {
 // New returns a source that is not connected. The configuration must be valid.
 func New(cfg Config) *Source {
 	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
-	s := &Source{stream: cfg.Stream}
+	s := &Source{stream: cfg.Stream, idle: audit.Idle, linger: lingering}
 	s.client.Access, s.client.Prober = cfg.Access, new(reach.Prober)
 	return s
 }
@@ -94,19 +94,15 @@ func (s *Source) Read(ctx context.Context, after json.RawMessage) (*audit.Batch,
 	}
 	s.started = true
 	batch := &audit.Batch{}
-	for {
-		err := s.read(ctx, batch)
-		if batch.Len() > 0 { // the next call returns the error
-			batch.Position, err = json.Marshal(s.at)
-			return batch, err
-		}
-		if err = cmp.Or(ctx.Err(), err); err != nil {
-			return nil, err
-		}
+	err := s.read(ctx, batch)
+	if batch.Len() > 0 || err == nil { // the next call returns the error
+		batch.Position, err = json.Marshal(s.at)
+		return batch, err
 	}
+	return nil, cmp.Or(ctx.Err(), err)
 }
 
-// read reads what there is. If nothing arrives for a while, it returns nothing.
+// read reads what there is. If nothing arrives for the time audit.Idle, it reads nothing.
 func (s *Source) read(ctx context.Context, batch *audit.Batch) (err error) {
 	defer func() {
 		if err != nil {
@@ -118,24 +114,26 @@ func (s *Source) read(ctx context.Context, batch *audit.Batch) (err error) {
 			return err
 		}
 	}
-	wait := idle
-	for batch.Bytes() < batchBytes {
-		m, err := s.next(ctx, wait)
+	end := time.Now().Add(s.idle)
+	for n := 0; batch.Bytes() < batchBytes; n++ {
+		m, err := s.next(ctx, time.Until(end))
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err == nil && m == nil && wait == idle:
-			s.stop(ctx) // and look whether the stream is still the same
-			return nil
-		case err == nil && m == nil:
-			return nil
 		case err != nil:
 			return fmt.Errorf("read stream %s: %w", s.stream, err)
+		case m == nil && n == 0:
+			s.stop(ctx) // and look whether the stream is still the same
+			return nil
+		case m == nil:
+			return nil
+		}
+		if n == 0 {
+			end = time.Now().Add(s.linger)
 		}
 		if err := s.take(m, batch); err != nil {
 			return err
 		}
-		wait = lingering
 	}
 	return nil
 }

@@ -2,11 +2,9 @@ package natsaudit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"github.com/deltabridge/deltabridge/pkg/audit/audittest"
 	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
@@ -22,15 +21,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // stream is a stream that a test publishes to and reads.
 type stream struct {
+	audittest.Reader
+
 	t    *testing.T
 	opts *server.Options
 	stop func()
 	js   jetstream.JetStream
-	at   json.RawMessage // the position of the last read
 }
 
 func newStream(t *testing.T) *stream {
-	s := &stream{t: t, opts: &server.Options{
+	s := &stream{Reader: audittest.Reader{T: t}, t: t, opts: &server.Options{
 		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(),
 	}}
 	_, s.stop = natsserver.Start(t, s.opts)
@@ -85,77 +85,40 @@ func (s *stream) restart() *Source {
 	return source
 }
 
-func event(id string) string { return fmt.Sprintf(`{"auditID":%q,"stage":"Panic"}`, id) }
-
-// expect reads what there is.
-func (s *stream) expect(source *Source, want ...string) {
-	s.t.Helper()
-	var got []string
-	for len(got) < max(len(want), 1) {
-		ctx, cancel := context.WithTimeout(
-			s.t.Context(),
-			time.Duration(min(1, len(want)))*20*time.Second+200*time.Millisecond,
-		)
-		batch, err := source.Read(ctx, s.at)
-		cancel()
-		if errors.Is(err, context.DeadlineExceeded) {
-			break
-		}
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		s.at = batch.Position
-		for raw, lost := range batch.All() {
-			if lost != nil {
-				got = append(got, fmt.Sprintf("%d lost: %s", lost.Events, lost.Message))
-				continue
-			}
-			var e struct{ AuditID string }
-			if err := json.Unmarshal(raw, &e); err != nil {
-				s.t.Fatal(err)
-			}
-			got = append(got, e.AuditID)
-		}
-	}
-	if !slices.Equal(got, want) {
-		s.t.Errorf("got  %q\nwant %q", got, want)
-	}
-}
-
 // All messages are read once, over restarts, and everything that is missing is a loss.
 func TestStream(t *testing.T) {
 	s := newStream(t)
 	created := s.create()
 	first := s.restart()
-	s.expect(first)
-	s.publish(event("a"), event("b"))
-	s.expect(first, "a", "b")
-	s.publish("garbage", "dev.deltabridge.audit="+event("d"), `dev.deltabridge.gap={"message":"upstream","events":2}`,
-		`{"specversion":"1.0","type":"dev.deltabridge.audit","data":`+event("e")+`}`)
+	s.Expect(first)
+	s.publish(audittest.Event("a"), audittest.Event("b"))
+	s.Expect(first, "a", "b")
+	s.publish("garbage", "dev.deltabridge.audit="+audittest.Event("d"), `dev.deltabridge.gap={"message":"upstream","events":2}`,
+		`{"specversion":"1.0","type":"dev.deltabridge.audit","data":`+audittest.Event("e")+`}`)
 	second := s.restart()
-	s.expect(second, "1 lost: messages of stream AUDIT cannot be read: not valid JSON", "d", "2 lost: upstream", "e")
-	s.expect(s.restart())
+	s.Expect(second, "1 lost: messages of stream AUDIT cannot be read: not valid JSON", "d", "2 lost: upstream", "e")
+	s.Expect(s.restart())
 
-	s.publish(event("f"), event("g"), event("h"))
+	s.publish(audittest.Event("f"), audittest.Event("g"), audittest.Event("h"))
 	if err := created.DeleteMsg(t.Context(), 8); err != nil {
 		t.Fatal(err)
 	}
 	third := s.restart()
-	s.expect(third, "f", "1 lost: messages 8 to 8 of stream AUDIT were removed before they were read", "h")
+	s.Expect(third, "f", "1 lost: messages 8 to 8 of stream AUDIT were removed before they were read", "h")
 	third.Close()
-	s.publish(event("i"), event("j"))
+	s.publish(audittest.Event("i"), audittest.Event("j"))
 	if err := created.Purge(t.Context(), jetstream.WithPurgeSequence(11)); err != nil {
 		t.Fatal(err)
 	}
 	fourth := s.restart()
-	s.expect(fourth, "0 lost: messages 10 to 10 of stream AUDIT were removed before they were read", "j")
+	s.Expect(fourth, "0 lost: messages 10 to 10 of stream AUDIT were removed before they were read", "j")
 
 	if err := s.js.DeleteStream(t.Context(), "AUDIT"); err != nil {
 		t.Fatal(err)
 	}
 	s.create()
-	s.publish(event("k"))
-	s.expect(s.restart(), "0 lost: stream AUDIT was created again after it was read up to message 11", "k")
+	s.publish(audittest.Event("k"))
+	s.Expect(s.restart(), "0 lost: stream AUDIT was created again after it was read up to message 11", "k")
 }
 
 // The source reads on when the server is back, and loses and repeats nothing.
@@ -163,29 +126,66 @@ func TestServerRestart(t *testing.T) {
 	s := newStream(t)
 	s.create(func(c *jetstream.StreamConfig) { c.Storage = jetstream.FileStorage })
 	source := s.restart()
-	s.publish(event("a"))
-	s.expect(source, "a")
+	s.publish(audittest.Event("a"))
+	s.Expect(source, "a")
 	s.stop()
 	_, s.stop = natsserver.Start(t, s.opts)
 	for s.js.Conn().Status() != natsgo.CONNECTED {
 		<-time.After(5 * time.Millisecond)
 	}
-	s.publish(event("b"), event("c"))
-	for deadline := time.Now().Add(20 * time.Second); ; { // the first calls may return errors
-		batch, err := source.Read(t.Context(), s.at)
-		if err == nil {
+	s.publish(audittest.Event("b"), audittest.Event("c"))
+	for deadline := time.Now().Add(20 * time.Second); ; { // the first calls may return errors, or nothing
+		batch, err := source.Read(t.Context(), s.At)
+		if err == nil && batch.Len() > 0 {
 			n := batch.Len()
-			s.at = batch.Position
+			s.At = batch.Position
 			if n == 1 {
-				s.expect(source, "c")
+				s.Expect(source, "c")
 			}
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal(err)
+			t.Fatalf("after the restart: %v", err)
 		}
 	}
-	s.expect(source)
+	s.Expect(source)
+}
+
+// A steady flow of messages does not hold up those that are there. A source that can be read says so, even if there is
+// nothing.
+func TestDelay(t *testing.T) {
+	s := newStream(t)
+	s.create(func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage })
+	source := s.restart()
+	source.idle, source.linger = 200*time.Millisecond, 300*time.Millisecond // longer than pauses of the machine
+	ctx, stop := context.WithCancel(t.Context())
+	var publishing sync.WaitGroup
+	publishing.Go(func() {
+		for ctx.Err() == nil {
+			_ = s.js.Conn().Publish("a.b", []byte(audittest.Event("a")))
+			_ = s.js.Conn().Flush()
+			<-time.After(time.Millisecond)
+		}
+	})
+	for range 3 {
+		begin := time.Now()
+		batch, err := source.Read(t.Context(), s.At)
+		if took := time.Since(begin); err != nil || batch.Len() == 0 || took > 3*time.Second {
+			t.Fatalf("got %v, and %d events after %v", err, batch.Len(), took)
+		}
+		s.At = batch.Position
+	}
+	stop()
+	publishing.Wait()
+	for {
+		batch, err := source.Read(t.Context(), s.At)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if batch.Len() == 0 {
+			break
+		}
+	}
 }
 
 // A stream that does not exist, or from which consumers remove messages, is an error.
