@@ -5,7 +5,7 @@
 // resources that they use, which hardly depends on the machine. CPU is the user and system time of the process from the
 // start of the load until the broker has all messages and the checkpoint is written.
 //
-// Scenarios (-scenario): replay, snapshot, churn, outage, kill, many, grow, cel,
+// Scenarios (-scenario): replay, snapshot, churn, outage, kill, start, many, grow, cel,
 // replicas, audit.
 package main
 
@@ -64,6 +64,7 @@ func scenarios() []scenario {
 		{"churn", churn},
 		{"outage", outage},
 		{"kill", kill},
+		{"start", coldStart},
 		{"many", many},
 		{"grow", grow},
 		{"cel", cel},

@@ -36,7 +36,7 @@ func built(t *testing.T, dir, pkg string) string {
 	return binary
 }
 
-// TestReplay: a small replay and a kill, from the command line to the written results. It fails unless the floor and the
+// TestReplay: a small replay, a kill and a start, from the command line to the written results. It fails unless the floor and the
 // bridge deliver everything.
 func TestReplay(t *testing.T) {
 	dir := t.TempDir()
@@ -44,7 +44,7 @@ func TestReplay(t *testing.T) {
 	var out bytes.Buffer
 	err := run(t.Context(), []string{
 		"-bridge", built(t, dir, "cmd/bridge"), "-floor", built(t, dir, "bench/floor"), "-tmp", dir,
-		"-scenario", "replay,kill", "-brokers", jetStreamName, "-runs", "1", "-quick", "-results", results,
+		"-scenario", "replay,kill,start", "-brokers", jetStreamName, "-runs", "1", "-quick", "-results", results,
 	}, &out)
 	t.Logf("%s", out.String())
 	if err != nil {
@@ -54,7 +54,7 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"- Go: 1.", "| replay: CPU per event ", "| JetStream ", "## kill"} {
+	for _, want := range []string{"- Go: 1.", "| replay: CPU per event ", "| JetStream ", "## kill", "## start"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the results do not hold %q", want)
 		}

@@ -85,6 +85,9 @@ func (b *bench) growObjects(ctx context.Context, to broker) error {
 		heap := of(runs, func(s sample) float64 { return perObject(s.liveHeap) })
 		resident := of(runs, func(s sample) float64 { return perObject(float64(s.resident)) })
 		peak := of(runs, func(s sample) float64 { return megabytes(s.peak) })
+		if !b.quick {
+			b.report.measure("grow/peak", peak) // the last value, with the most objects, is reported
+		}
 		t.row(fmt.Sprint(load.Objects), fmt.Sprint(load.Events), fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.1f", cpu),
 			fmt.Sprintf("%.2f", heap), fmt.Sprintf("%.2f", resident), fmt.Sprintf("%.0f", peak))
 		b.say(
@@ -187,6 +190,9 @@ func outage(ctx context.Context, b *bench) error {
 			p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }),
 			p.compared("%.1f", sample.cpuPerEvent),
 		)
+		if _, _, ratio := p.each(sample.cpuPerEvent); !b.quick {
+			b.report.measure("outage/cpu/"+name, ratio)
+		}
 	}
 	return nil
 }
