@@ -214,11 +214,12 @@ const (
 // minS2 is the minimum size for compression, in bytes. Compressing less would not save a page.
 const minS2 = 256
 
-// rowCodec encodes and decodes the rows of one resource. It reuses a buffer and is not safe for concurrent use.
+// rowCodec encodes and decodes the rows of one resource. It reuses memory and is not safe for concurrent use.
 type rowCodec struct {
 	privacy  Privacy
 	resource schema.GroupVersionResource
 	buffer   []byte
+	parser   object.Parser
 }
 
 // encode returns the sealed row of an object in newly allocated memory.
@@ -248,11 +249,12 @@ func (c *rowCodec) compress(raw []byte) (kind byte, body []byte) {
 	return bodyRaw, raw
 }
 
-// expand reverses compress.
+// expand reverses compress. The result is in the codec's buffer.
 func (c *rowCodec) expand(kind byte, body []byte) ([]byte, error) {
 	switch kind {
 	case bodyRaw, bodyNone:
-		return body, nil
+		c.buffer = append(c.buffer[:0], body...)
+		return c.buffer, nil
 	case bodyS2:
 		raw, err := s2.Decode(c.buffer[:cap(c.buffer)], body)
 		if err == nil {
@@ -264,8 +266,8 @@ func (c *rowCodec) expand(kind byte, body []byte) ([]byte, error) {
 	}
 }
 
-// decode returns the object of a sealed row. The object shares no memory with the row. Its Raw is nil if the row
-// contains only the identity.
+// decode returns the object of a sealed row. Its Raw is valid until the codec is used again. It is nil if the row contains
+// only the identity.
 func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	content, err := unseal(key, sealed)
 	if err != nil {
@@ -293,7 +295,7 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: row %q: %w", boltfile.ErrDamaged, key, err)
 	}
-	o, err := object.New(body) // object.New copies body
+	o, err := c.parser.Parse(body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: row %q: %w", boltfile.ErrDamaged, key, err)
 	}

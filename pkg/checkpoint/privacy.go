@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"crypto/cipher"
 	"encoding/binary"
 	"errors"
@@ -125,6 +126,7 @@ func (s *Store) rewriteSource(name string) error {
 					return err
 				}
 				if o.Raw != nil {
+					o.Raw = bytes.Clone(o.Raw)
 					u.Upserts = append(u.Upserts, o)
 				}
 				s.release(tx, len(sealed))

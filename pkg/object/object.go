@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"unique"
 
-	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -60,12 +59,16 @@ var (
 // metadata.managedFields. If raw is not one JSON object, the error wraps ErrMalformed.
 func New(raw []byte) (*Object, error) {
 	var p parser
-	start := jsonscan.Space(raw, 0)
-	end := p.parse(raw, start)
-	if !isObject(raw, start, end) {
-		return nil, malformed("not one complete JSON object", len(raw))
-	}
-	return p.object(raw, start, end, nil), nil
+	return p.document(raw)
+}
+
+// Parser parses stored objects. The zero value is ready to use, and faster if it is used for many objects.
+type Parser struct{ parser }
+
+// Parse is like New, but Raw may share memory with raw instead of being a copy.
+func (p *Parser) Parse(raw []byte) (*Object, error) {
+	p.share = true
+	return p.document(raw)
 }
 
 // Slots is the number of decisions that an object can store.

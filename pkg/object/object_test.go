@@ -46,6 +46,10 @@ func checkObject(t *testing.T, b []byte) {
 	if diff := cmp.Diff(want, found(o)); diff != "" {
 		t.Fatalf("New(%q): -model +found\n%s", b, diff)
 	}
+	var p Parser
+	if stored, err := p.Parse(b); err != nil || !cmp.Equal(found(o), found(stored)) {
+		t.Fatalf("Parse(%q): %v, -New +Parse\n%s", b, err, cmp.Diff(found(o), found(stored)))
+	}
 	if cap(o.Raw) != len(o.Raw) {
 		t.Errorf("Raw has %d spare bytes", cap(o.Raw)-len(o.Raw))
 	}
@@ -127,6 +131,34 @@ func TestNewKeepsNothingOfItsInput(t *testing.T) {
 	clear(o.Raw) // an identity must not keep Raw alive
 	if identity.Name != before.Name || identity.UID != before.UID || o.Owners[0] != before.Owners[0] {
 		t.Error("the identity points into Raw")
+	}
+}
+
+// A stored object of which nothing is cut is not copied. Only its Raw may change with the memory in which it was.
+func TestParserSharesOnlyRaw(t *testing.T) {
+	var p Parser
+	buffer, parsed := make([]byte, 0, 64<<10), []*Object(nil)
+	for _, name := range []string{"widget.json", "pod.json", "configmap.json"} {
+		want := mustNew(t, read(t, name))
+		want.Manager = "" // comes from managedFields, which Raw does not contain
+		buffer = append(buffer[:0], want.Raw...)
+		o, err := p.Parse(buffer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if &o.Raw[0] != &buffer[0] || cap(o.Raw) != len(o.Raw) {
+			t.Errorf("%s: Raw is a copy, or has spare bytes", name)
+		}
+		if diff := cmp.Diff(found(want), found(o)); diff != "" {
+			t.Errorf("%s: -New +Parse\n%s", name, diff)
+		}
+		parsed = append(parsed, o)
+	}
+	clear(buffer)
+	for _, o := range parsed {
+		if strings.Contains(o.Key()+string(o.UID)+o.ResourceVersion+o.Manager+o.APIVersion()+o.Kind(), "\x00") {
+			t.Errorf("the identity of %s points into the buffer", o.Key())
+		}
 	}
 }
 

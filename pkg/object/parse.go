@@ -33,6 +33,7 @@ type span struct{ start, end int }
 // ready to use.
 type parser struct {
 	keepManaged              bool // keep the managedFields of objects
+	share                    bool // do not copy the JSON of an object of which nothing is cut
 	hasType                  bool // the object has a kind or an apiVersion
 	apiVersion, kind         []byte
 	namespace, name, uid     []byte
@@ -172,6 +173,19 @@ func (p *parser) newestManager(b []byte, i int) int {
 	return w.End()
 }
 
+// textSize is the size for which all strings of most objects are small enough, in bytes.
+const textSize = 256
+
+// document returns the Object of a document that consists of one object.
+func (p *parser) document(b []byte) (*Object, error) {
+	start := jsonscan.Space(b, 0)
+	end := p.parse(b, start)
+	if !isObject(b, start, end) {
+		return nil, malformed("not one complete JSON object", len(b))
+	}
+	return p.object(b, start, end, nil), nil
+}
+
 // object returns an Object for the data that parse found in b[start:end]. If prefix is not empty, it replaces the
 // opening brace.
 func (p *parser) object(b []byte, start, end int, prefix []byte) *Object {
@@ -180,7 +194,8 @@ func (p *parser) object(b []byte, start, end int, prefix []byte) *Object {
 		o.managed = new(bytes.Clone(b[p.managed.start:p.managed.end]))
 	}
 	// All strings share one allocation, because they have the same lifetime. None of them points into Raw.
-	p.text = append(append(append(p.text[:0], p.namespace...), '/'), p.name...)
+	p.text = slices.Grow(p.text[:0], textSize)
+	p.text = append(append(append(p.text, p.namespace...), '/'), p.name...)
 	key := len(p.text)
 	for _, part := range [...][]byte{p.uid, p.resourceVersion, p.manager} {
 		p.text = append(p.text, part...)
@@ -209,6 +224,9 @@ func (p *parser) object(b []byte, start, end int, prefix []byte) *Object {
 
 // raw returns a copy of b[start:end] without managedFields. If prefix is not empty, it replaces the opening brace.
 func (p *parser) raw(b []byte, start, end int, prefix []byte) []byte {
+	if p.share && len(prefix)+len(p.managedFields) == 0 {
+		return b[start:end:end]
+	}
 	parts := p.parts[:0]
 	if len(prefix) > 0 {
 		parts = append(parts, prefix)
