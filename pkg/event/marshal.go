@@ -50,13 +50,17 @@ func (s *stored) message(data []byte) *Message {
 // AppendStored appends the message in its stored form: the length of the header in four bytes, the header as JSON, and
 // the data. The sequence number for settling is not stored, because it is valid only within the process.
 func (m *Message) AppendStored(dst []byte) ([]byte, error) {
-	head, err := json.Marshal(m.stored())
-	if err != nil {
-		return dst, fmt.Errorf("store event %s: %w", m.ID, err)
+	start, s := len(dst), m.stored()
+	whole, ok := s.appendTo(append(dst, 0, 0, 0, 0))
+	if !ok {
+		head, err := json.Marshal(s)
+		if err != nil {
+			return dst, fmt.Errorf("store event %s: %w", m.ID, err)
+		}
+		whole = append(whole[:start+4], head...)
 	}
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(head)))
-	dst = append(dst, head...)
-	return append(dst, m.Data...), nil
+	binary.BigEndian.PutUint32(whole[start:], uint32(len(whole)-start-4))
+	return append(whole, m.Data...), nil
 }
 
 var errStored = errors.New("not a stored event")
@@ -68,8 +72,11 @@ func ParseStored(data []byte) (*Message, error) {
 	}
 	end := 4 + int(binary.BigEndian.Uint32(data))
 	var s stored
-	if err := json.Unmarshal(data[4:end], &s); err != nil {
-		return nil, fmt.Errorf("%w: %w", errStored, err)
+	if !s.parse(data[4:end]) {
+		s = stored{}
+		if err := json.Unmarshal(data[4:end], &s); err != nil {
+			return nil, fmt.Errorf("%w: %w", errStored, err)
+		}
 	}
 	return s.message(data[end:]), nil
 }

@@ -2,7 +2,12 @@ package event
 
 import (
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"maps"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,13 +98,60 @@ func FuzzParseStored(f *testing.F) {
 	}
 	f.Add(data)
 	f.Add(data[:7])
+	for _, head := range []string{
+		`{"t":2,"at":"2026-03-04T05:06:07.089Z","rd":"2026-03-04T05:06:08Z","c":"prod","cu":"c-1","i":true,"f":true,"l":true,` +
+			`"ep":"e","h":"9","d":"again","if":true,"fi":true,"id":"u.1","pk":"key","pl":"change","s":true,"g":"apps","v":"v1",` +
+			`"r":"deployments","av":"apps/v1","k":"Deployment","ns":"shop","n":"web","u":"u","rv":"1","m":"kubectl","src":"x","pos":"9"}`,
+		`{"t":1,"at":"2026-03-04T05:06:07Z","id":"u.\u003c","r":"pods","x":{"n":"a=b"}}`,
+	} {
+		f.Add(append(binary.BigEndian.AppendUint32(nil, uint32(len(head))), head+"{}"...))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if m, err := ParseStored(data); err == nil {
-			if _, err := m.AppendStored(nil); err != nil {
-				t.Error(err)
-			}
+		m, err := ParseStored(data)
+		if err != nil {
+			return
+		}
+		written, err := m.AppendStored(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := written[4 : len(written)-len(m.Data)]
+		byJSON, err := json.Marshal(m.stored())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, read, found stored
+		if err := errors.Join(json.Unmarshal(byJSON, &want), json.Unmarshal(head, &read)); err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(read, want) {
+			t.Errorf("written as %s, expected %s", head, byJSON)
+		}
+		if found.parse(head) && !reflect.DeepEqual(found, want) {
+			t.Errorf("%s is read as\n%+v, expected\n%+v", head, found, want)
 		}
 	})
+}
+
+// TestAllFieldsAreStored: what is stored without encoding/json has all fields. A field that is added to Message must be
+// added there, or to the exceptions here.
+func TestAllFieldsAreStored(t *testing.T) {
+	exceptions := []string{"x", "by", "gap", "del", "-"}
+	var names func(reflect.Type)
+	names = func(of reflect.Type) {
+		for i := range of.NumField() {
+			field := of.Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			switch {
+			case field.Anonymous:
+				names(field.Type)
+			case !field.IsExported() || slices.Contains(exceptions, name):
+			case new(stored).field(name) == nil || !slices.Contains(storedNames[:], name):
+				t.Errorf("the field %s is not stored", name)
+			}
+		}
+	}
+	names(reflect.TypeFor[stored]())
 }
 
 // TestStoredForm: what one version of the bridge leaves on disk is read by another one.
@@ -139,5 +191,26 @@ func TestStoredForm(t *testing.T) {
 	}
 	if diff := cmp.Diff(head+"{}", string(stored[4:])); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// BenchmarkStored writes an event in its stored form and reads it back.
+func BenchmarkStored(b *testing.B) {
+	key, err := ParseTemplate("{resource}/{name}", EscapeNone)
+	if err != nil {
+		b.Fatal(err)
+	}
+	e := &Encoder{Cluster: "prod", PartitionKey: key}
+	m := encode(b, e, Event{Type: Updated, Resource: pods, Object: podAt(b, "17"), Old: podAt(b, "16")})
+	m.Origin = Origin{Source: "pods", Position: "16"}
+	b.ReportAllocs()
+	var data []byte
+	for b.Loop() {
+		if data, err = m.AppendStored(data[:0]); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := ParseStored(data); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
