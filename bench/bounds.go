@@ -18,10 +18,10 @@ func bounds() []bound {
 	const ratio, mb, percent = "%.2f x", "%.0f MB", "%.2f %%"
 	js, kafka := jetStreamName, kafkaName
 	return []bound{
-		{"replay/rate/" + js, "replay: events/s, floor / bridge", ratio, 1.9, 1.4},
-		{"replay/rate/" + kafka, "replay: events/s, floor / bridge", ratio, 2, 1.2},
-		{"replay/cpu/" + js, "replay: CPU per event", ratio, 1.7, 1.1},
-		{"replay/cpu/" + kafka, "replay: CPU per event", ratio, 2, 1.2},
+		{"replay/rate/" + js, "replay: events/s, floor / bridge", ratio, 1.4, 1.2},
+		{"replay/rate/" + kafka, "replay: events/s, floor / bridge", ratio, 1.3, 1.1},
+		{"replay/cpu/" + js, "replay: CPU per event", ratio, 1.35, 1.15},
+		{"replay/cpu/" + kafka, "replay: CPU per event", ratio, 1.25, 1.1},
 		{"churn/cpu/" + js, "churn: CPU per event", ratio, 1.6, 1.0},
 		{"churn/cpu/" + kafka, "churn: CPU per event", ratio, 2, 1.4},
 		{"churn/p99/" + js, "churn: p99 latency", ratio, 1.8, 1.2},
@@ -38,10 +38,12 @@ func bounds() []bound {
 		{"snapshot/100000/peak/" + kafka, "snapshot 100,000 x 8 KB: peak memory", mb, 500, 250},
 		{"snapshot/100000/heap/" + js, "live heap per known object of 8 KB, at rest", "%.2f KB", 1.5, 0.7},
 		{"cel/cpu", "a CEL filter on every event: CPU per event, to without", ratio, 2, 1.5},
+		{"change/cpu", "payload change with patch: CPU per event, to object", ratio, 2, 1.5},
 		{"many/memory", "at rest, 300 resources, 3,000 objects: memory", mb, 96, 64},
 		{"many/cpu", "at rest, 300 resources, 3,000 objects: CPU of a core", percent, 0.5, 0.2},
 		{"page/cpu", "ten viewers of the page: CPU of a core", percent, 1, 0.5},
 		{"page/memory", "ten viewers of the page: memory", mb, 5, 2},
+		{"grow/four", "replay: events/s, one sink / four sinks", ratio, 2, 1.4},
 		{"grow/sinks", "CPU per event and sink: 16 sinks to 1", ratio, 1, 1},
 	}
 }

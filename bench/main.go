@@ -5,7 +5,7 @@
 // resources that they use, which hardly depends on the machine. CPU is the user and system time of the process from the
 // start of the load until the broker has all messages and the checkpoint is written.
 //
-// Scenarios (-scenario): replay, snapshot, churn, outage, kill, many, grow, cel,
+// Scenarios (-scenario): replay, snapshot, churn, outage, kill, many, grow, cel, change,
 // replicas, audit.
 package main
 
@@ -67,6 +67,7 @@ func scenarios() []scenario {
 		{"many", many},
 		{"grow", grow},
 		{"cel", cel},
+		{"change", change},
 		{"replicas", replicas},
 		{"audit", audit},
 	}
