@@ -1,9 +1,9 @@
 package event
 
 import (
+	"bytes"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
@@ -67,47 +67,49 @@ func ownersOf(managedFields []byte, changes []jsonpatch.Change) []manager {
 	return slices.DeleteFunc(managers, func(m manager) bool { return len(m.Paths) == 0 })
 }
 
-// owns reports whether the fields contain the path, a descendant of the path, or an ancestor that is owned as a whole,
+// owns reports whether the tree at the start of fields contains the path, a descendant of the path, or an ancestor that is owned as a whole,
 // which has no fields below it.
 func owns(fields []byte, path []jsonpatch.Segment) bool {
 	if len(path) == 0 || !hasFields(fields) {
 		return true
 	}
 	w := jsonscan.Open(fields, 0, '{')
-	for field, below := range w.All {
-		if standsFor(string(field), &path[0]) && owns(below, path[1:]) {
+	for w.Next() {
+		if standsFor(w.Key, &path[0]) && owns(fields[w.Pos:], path[1:]) {
 			return true
 		}
+		w.Skip()
 	}
 	return false
 }
 
-// hasFields reports whether there are fields in addition to ".", which stands for the parent.
+// hasFields reports whether the tree at the start of fields has fields in addition to ".", which stands for the parent.
 func hasFields(fields []byte) bool {
 	w := jsonscan.Open(fields, 0, '{')
-	for field := range w.All {
-		if string(field) != "." {
+	for w.Next() {
+		if string(w.Key) != "." {
 			return true
 		}
+		w.Skip()
 	}
 	return false
 }
 
 // standsFor reports whether a field of FieldsV1 stands for a member by its name, or for a list element by its keys,
 // value or index. Source: structured-merge-diff, fieldpath/serialize-pe.go.
-func standsFor(field string, step *jsonpatch.Segment) bool {
-	kind, text, _ := strings.Cut(field, ":")
+func standsFor(field []byte, step *jsonpatch.Segment) bool {
+	kind, text, _ := bytes.Cut(field, []byte(":"))
 	if step.Element == nil {
-		return kind == "f" && text == step.Name
+		return string(kind) == "f" && string(text) == step.Name
 	}
-	switch kind {
+	switch string(kind) {
 	case "i":
-		index, err := strconv.Atoi(text)
+		index, err := strconv.Atoi(string(text))
 		return err == nil && index == step.Index
 	case "v":
-		return equals([]byte(text), step.Element)
+		return equals(text, step.Element)
 	case "k":
-		w := jsonscan.Open([]byte(text), 0, '{')
+		w := jsonscan.Open(text, 0, '{')
 		for key, want := range w.All {
 			if !equals(want, jsonscan.Member(step.Element, string(key))) {
 				return false
