@@ -38,7 +38,9 @@ func (b *bench) compare(ctx context.Context, name, note string, setup bridgeSetu
 	return b.onFirstBroker(ctx, func(to broker) error {
 		p, err := b.inTurn(
 			func() (sample, error) { return b.replayBridge(ctx, to, load, plain, name+"-without") },
-			func(n int) (sample, error) { return b.replayBridge(ctx, to, load, setup, fmt.Sprintf("%s-%d", name, n)) },
+			func(n int) (sample, error) {
+				return b.replayBridge(ctx, to, load, setup, fmt.Sprintf("%s-%d", name, n))
+			},
 			func(without, with sample) {
 				b.say("%s: %.1f us CPU/event without, %.1f with", name, without.cpuPerEvent(), with.cpuPerEvent())
 			})
