@@ -43,6 +43,7 @@ func bounds() []bound {
 		{"many/cpu", "at rest, 300 resources, 3,000 objects: CPU of a core", percent, 0.5, 0.2},
 		{"page/cpu", "ten viewers of the page: CPU of a core", percent, 1, 0.5},
 		{"page/memory", "ten viewers of the page: memory", mb, 5, 2},
+		{"headers/cpu", "headers: minimal: CPU per event, to full", ratio, 1, 0.9},
 		{"grow/four", "replay: events/s, one sink / four sinks", ratio, 2, 1.4},
 		{"grow/sinks", "CPU per event and sink: 16 sinks to 1", ratio, 1, 1},
 	}

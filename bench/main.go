@@ -6,7 +6,7 @@
 // start of the load until the broker has all messages and the checkpoint is written.
 //
 // Scenarios (-scenario): replay, snapshot, churn, outage, kill, many, grow, cel, change,
-// replicas, audit.
+// headers, replicas, audit.
 package main
 
 import (
@@ -68,6 +68,7 @@ func scenarios() []scenario {
 		{"grow", grow},
 		{"cel", cel},
 		{"change", change},
+		{"headers", headers},
 		{"replicas", replicas},
 		{"audit", audit},
 	}

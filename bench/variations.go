@@ -27,7 +27,12 @@ func cel(ctx context.Context, b *bench) error {
 
 // change compares the payload change, whose patch is computed from the old and the new state, with the payload object.
 func change(ctx context.Context, b *bench) error {
-	return b.compare(ctx, "change", "The replay, with `payload: change` / `object`.", bridgeSetup{payload: "change"})
+	return b.compare(ctx, "change", "The replay, with `payload: change` / `object`.", bridgeSetup{keys: "payload: change"})
+}
+
+// headers compares minimal headers with all headers.
+func headers(ctx context.Context, b *bench) error {
+	return b.compare(ctx, "headers", "The replay, with `headers: minimal` / `full`.", bridgeSetup{keys: "headers: minimal"})
 }
 
 // compare runs the replay with the setup and with the default settings in turn.
