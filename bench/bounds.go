@@ -18,10 +18,10 @@ func bounds() []bound {
 	const ratio, mb, percent = "%.2f x", "%.0f MB", "%.2f %%"
 	js, kafka := jetStreamName, kafkaName
 	return []bound{
-		{"replay/rate/" + js, "replay: events/s, floor / bridge", ratio, 1.9, 1.4},
-		{"replay/rate/" + kafka, "replay: events/s, floor / bridge", ratio, 2, 1.2},
-		{"replay/cpu/" + js, "replay: CPU per event", ratio, 1.7, 1.1},
-		{"replay/cpu/" + kafka, "replay: CPU per event", ratio, 2, 1.2},
+		{"replay/rate/" + js, "replay: events/s, floor / bridge", ratio, 1.4, 1.2},
+		{"replay/rate/" + kafka, "replay: events/s, floor / bridge", ratio, 1.3, 1.1},
+		{"replay/cpu/" + js, "replay: CPU per event", ratio, 1.35, 1.15},
+		{"replay/cpu/" + kafka, "replay: CPU per event", ratio, 1.25, 1.1},
 		{"churn/cpu/" + js, "churn: CPU per event", ratio, 1.6, 1.0},
 		{"churn/cpu/" + kafka, "churn: CPU per event", ratio, 2, 1.4},
 		{"churn/p99/" + js, "churn: p99 latency", ratio, 1.8, 1.2},
@@ -41,11 +41,14 @@ func bounds() []bound {
 		{"outage/cpu/" + kafka, "an outage that spills: CPU per event, to without", ratio, 1.5, 1.3},
 		{"start/seconds", "from the start until ready, with 100,000 known objects", "%.2f s", 2, 0.5},
 		{"cel/cpu", "a CEL filter on every event: CPU per event, to without", ratio, 2, 1.5},
+		{"change/cpu", "payload change with patch: CPU per event, to object", ratio, 2, 1.5},
 		{"many/memory", "at rest, 300 resources, 3,000 objects: memory", mb, 64, 48},
 		{"many/cpu", "at rest, 300 resources, 3,000 objects: CPU of a core", percent, 0.2, 0.1},
 		{"page/cpu", "ten viewers of the page: CPU of a core", percent, 1, 0.5},
 		{"page/memory", "ten viewers of the page: memory", mb, 5, 2},
 		{"grow/peak", "replay over 125,000 objects: peak memory", mb, 300, 200},
+		{"headers/cpu", "headers: minimal: CPU per event, to full", ratio, 1, 0.9},
+		{"grow/four", "replay: events/s, one sink / four sinks", ratio, 2, 1.4},
 		{"grow/sinks", "CPU per event and sink: 16 sinks to 1", ratio, 1, 1},
 	}
 }

@@ -31,6 +31,7 @@ type bridgeSetup struct {
 	watch      string   // entries of `watch`, in YAML; if empty, configmaps
 	sinks      []string // destinations; each sink has two filters
 	when       string   // CEL condition of the second filter
+	keys       string   // another key of all sinks, as in headers: minimal
 	log        string   // another key of `state`, as in to.log
 	more       string   // other keys, as lines of YAML
 }
@@ -51,11 +52,15 @@ func (s bridgeSetup) config(dir string, to broker) string {
 	if s.when != "" {
 		when = fmt.Sprintf(", when: %q", s.when)
 	}
+	keys := ""
+	if s.keys != "" {
+		keys = s.keys + "\n    "
+	}
 	for _, name := range s.sinks {
 		// Nothing passes the first filter, so that both filters are evaluated for each event.
 		fmt.Fprintf(&b, "  - name: %s\n    filters:\n      - {resources: [\"*\", \"*.*\"], namespaces: [\"team-*\"]%s}\n"+
-			"      - {resources: [\"*\", \"*.*\"], namespaces: [\"bench*\"], operations: [added, updated, deleted]%s}\n    %s\n",
-			strings.ToLower(name), when, when, to.sink(name))
+			"      - {resources: [\"*\", \"*.*\"], namespaces: [\"bench*\"], operations: [added, updated, deleted]%s}\n    %s%s\n",
+			strings.ToLower(name), when, when, keys, to.sink(name))
 	}
 	return b.String()
 }

@@ -6,7 +6,7 @@
 // start of the load until the broker has all messages and the checkpoint is written.
 //
 // Scenarios (-scenario): replay, snapshot, churn, outage, kill, start, many, grow, cel,
-// replicas, audit.
+// change, headers, replicas, audit.
 package main
 
 import (
@@ -68,6 +68,8 @@ func scenarios() []scenario {
 		{"many", many},
 		{"grow", grow},
 		{"cel", cel},
+		{"change", change},
+		{"headers", headers},
 		{"replicas", replicas},
 		{"audit", audit},
 	}

@@ -22,24 +22,40 @@ const celFilter = "object.metadata.?labels['tier'].orValue('') == 'backend' && o
 
 // cel compares a CEL filter on every event with no filter.
 func cel(ctx context.Context, b *bench) error {
+	return b.compare(ctx, "cel", "The replay, with the filter `"+celFilter+"` / without.", bridgeSetup{when: celFilter})
+}
+
+// change compares the payload change, whose patch is computed from the old and the new state, with the payload object.
+func change(ctx context.Context, b *bench) error {
+	return b.compare(ctx, "change", "The replay, with `payload: change` / `object`.", bridgeSetup{keys: "payload: change"})
+}
+
+// headers compares minimal headers with all headers.
+func headers(ctx context.Context, b *bench) error {
+	return b.compare(ctx, "headers", "The replay, with `headers: minimal` / `full`.", bridgeSetup{keys: "headers: minimal"})
+}
+
+// compare runs the replay with the setup and with the default settings in turn.
+func (b *bench) compare(ctx context.Context, name, note string, setup bridgeSetup) error {
 	load := listwatch.Options{Events: b.scaled(100_000), Keys: 5000, Size: smallObject}
+	plain := bridgeSetup{sinks: []string{"bench"}}
+	setup.sinks = plain.sinks
 	return b.onFirstBroker(ctx, func(to broker) error {
-		setup := bridgeSetup{sinks: []string{"bench"}}
-		with := setup
-		with.when = celFilter
 		p, err := b.inTurn(
-			func() (sample, error) { return b.replayBridge(ctx, to, load, setup, "cel-without") },
-			func(n int) (sample, error) { return b.replayBridge(ctx, to, load, with, fmt.Sprintf("cel-%d", n)) },
+			func() (sample, error) { return b.replayBridge(ctx, to, load, plain, name+"-without") },
+			func(n int) (sample, error) {
+				return b.replayBridge(ctx, to, load, setup, fmt.Sprintf("%s-%d", name, n))
+			},
 			func(without, with sample) {
-				b.say("cel: %.1f us CPU/event without, %.1f with", without.cpuPerEvent(), with.cpuPerEvent())
+				b.say("%s: %.1f us CPU/event without, %.1f with", name, without.cpuPerEvent(), with.cpuPerEvent())
 			})
 		if err != nil {
 			return err
 		}
-		t := b.report.table("cel", "The replay, with the filter `"+celFilter+"` / without.", "events/s", "CPU us/event")
+		t := b.report.table(name, note, "events/s", "CPU us/event")
 		t.row(p.compared("%.0f", sample.rate), p.compared("%.1f", sample.cpuPerEvent))
 		_, _, ratio := p.each(sample.cpuPerEvent)
-		b.report.measure("cel/cpu", ratio)
+		b.report.measure(name+"/cpu", ratio)
 		return nil
 	})
 }
@@ -106,7 +122,7 @@ func (b *bench) growSinks(ctx context.Context, to broker) error {
 	t := b.report.table("grow: sinks", "The replay with 20,000 events, each to every sink.",
 		"sinks", "events/s", "CPU us/event", "CPU us/event and sink", "resident MB at the peak")
 	load := listwatch.Options{Events: b.scaled(20_000), Keys: 5000, Size: smallObject}
-	one := 0.0
+	one, alone := 0.0, 0.0 // CPU per event, and events/s
 	for _, count := range []int{1, 4, 16} {
 		setup := bridgeSetup{}
 		for n := range count {
@@ -118,20 +134,23 @@ func (b *bench) growSinks(ctx context.Context, to broker) error {
 		if err != nil {
 			return err
 		}
-		cpu := of(runs, sample.cpuPerEvent)
+		rate, cpu := of(runs, sample.rate), of(runs, sample.cpuPerEvent)
 		each := cpu / float64(count)
-		if count == 1 {
-			one = each
+		switch count {
+		case 1:
+			one, alone = each, rate
+		case 4:
+			b.report.measure("grow/four", alone/rate)
 		}
 		b.report.measure("grow/sinks", each/one) // the last value, with the most sinks, is reported
 		t.row(
 			fmt.Sprint(count),
-			fmt.Sprintf("%.0f", of(runs, sample.rate)),
+			fmt.Sprintf("%.0f", rate),
 			fmt.Sprintf("%.1f", cpu),
 			fmt.Sprintf("%.1f", each),
 			fmt.Sprintf("%.0f", of(runs, func(s sample) float64 { return megabytes(s.peak) })),
 		)
-		b.say("grow: %d sinks: %.1f us CPU/event, %.1f for each sink", count, cpu, each)
+		b.say("grow: %d sinks: %.0f events/s, %.1f us CPU/event, %.1f for each sink", count, rate, cpu, each)
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 		NoSynced: s.ControlEvents != nil && s.ControlEvents.None != nil, Progress: s.Progress,
 		Enrich: s.Enrich.Needs, Rules: s.Filters, Audit: s.IsAudit(), Actor: s.Actor,
 		Encoder: &event.Encoder{
-			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Redactor: r.ForSink(s),
+			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Headers: s.Headers, Redactor: r.ForSink(s),
 			ContextInData: s.Enrich.As == config.EnrichData, Patch: s.Patch, PartitionKey: d.Key,
 		},
 		Buffer: delivery.Buffer{

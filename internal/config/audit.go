@@ -213,7 +213,7 @@ func (s *Sink) validateEvents(at *strictyaml.Section) {
 		return
 	}
 	for _, key := range []string{
-		"payload", "patch", "resync", "progress", "controlEvents", "enrich", "actor", "kafka.tombstones",
+		"payload", "patch", "headers", "resync", "progress", "controlEvents", "enrich", "actor", "kafka.tombstones",
 		"nats.stream.lastPerSubject", "nats.bucket",
 	} {
 		if at.Has(key) {

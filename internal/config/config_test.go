@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
@@ -45,6 +46,7 @@ func TestDefault(t *testing.T) {
 				Payload:  "object",
 				Patch:    "json",
 				Content:  "binary",
+				Headers:  "full",
 				Secrets:  SecretsFingerprint,
 				Oversize: sinks.OutcomeMetadata,
 				Enrich:   Enrich{As: EnrichAttributes},
@@ -173,6 +175,9 @@ func merged(sinks reflect.Value) reflect.Value {
 		other := sinks.Index(i).Interface().(Sink)
 		if other.IsAudit() {
 			s.Events = other.Events
+		}
+		if other.Headers == event.HeadersMinimal {
+			s.Headers = other.Headers
 		}
 		if other.Kafka != nil && other.Kafka.SASL.OAuth != nil {
 			s.Kafka.SASL.OAuth = other.Kafka.SASL.OAuth

@@ -129,26 +129,60 @@ func same(a, b []byte) bool {
 
 // members contains the members of an object in document order.
 type members struct {
-	names  []string
-	values map[string][]byte
+	list  []member
+	index map[string]int // index in list by name; nil if there are few members
 }
+
+// member is a member of an object. Its fields alias the document.
+type member struct{ name, value []byte }
+
+// few is the number of members up to which a loop costs less than a map.
+const few = 16
 
 // membersOf returns the members of an object. ok is false if the value is not a valid object or has duplicate keys.
 func membersOf(object []byte) (m members, ok bool) {
 	if !bytes.HasPrefix(object, []byte("{")) {
 		return m, false
 	}
-	m.values = map[string][]byte{}
+	m.list = make([]member, 0, few)
 	w := jsonscan.Open(object, 0, '{')
 	for key, value := range w.All {
 		if key == nil {
 			return m, false
 		}
-		name := string(key)
-		m.names = append(m.names, name)
-		m.values[name] = value
+		m.list = append(m.list, member{key, value})
 	}
-	return m, !w.Bad && len(m.values) == len(m.names)
+	if len(m.list) > few {
+		m.index = make(map[string]int, len(m.list))
+	}
+	for n := range m.list {
+		if m.find(m.list[:n], m.list[n].name) >= 0 {
+			return m, false
+		}
+		if m.index != nil {
+			m.index[string(m.list[n].name)] = n
+		}
+	}
+	return m, !w.Bad
+}
+
+// get returns the value of a member, or nil if there is none.
+func (m *members) get(name []byte) []byte {
+	if n := m.find(m.list, name); n >= 0 {
+		return m.list[n].value
+	}
+	return nil
+}
+
+// find returns the index of a member, or -1 if there is none. Without an index, it searches a part of the list.
+func (m *members) find(in []member, name []byte) int {
+	if m.index == nil {
+		return slices.IndexFunc(in, func(other member) bool { return bytes.Equal(other.name, name) })
+	}
+	if n, ok := m.index[string(name)]; ok {
+		return n
+	}
+	return -1
 }
 
 // elementsOf returns the elements of a list. ok is false if the value is not a valid list.
@@ -164,17 +198,17 @@ func elementsOf(list []byte) (elements [][]byte, ok bool) {
 }
 
 func (d *differ) object(path []Segment, before, after members) {
-	for _, name := range before.names {
-		if _, stays := after.values[name]; !stays {
-			d.emit(Remove, append(path, Segment{Name: name}), before.values[name], nil, -1)
+	for _, m := range before.list {
+		if after.get(m.name) == nil {
+			d.emit(Remove, append(path, Segment{Name: string(m.name)}), m.value, nil, -1)
 		}
 	}
-	for _, name := range after.names {
-		below := append(path, Segment{Name: name})
-		if old, was := before.values[name]; was {
-			d.value(below, old, after.values[name])
-		} else {
-			d.emit(Add, below, nil, after.values[name], -1)
+	for _, m := range after.list {
+		switch old := before.get(m.name); {
+		case old == nil:
+			d.emit(Add, append(path, Segment{Name: string(m.name)}), nil, m.value, -1)
+		case !bytes.Equal(old, m.value):
+			d.value(append(path, Segment{Name: string(m.name)}), old, m.value)
 		}
 	}
 }

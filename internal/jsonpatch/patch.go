@@ -33,18 +33,17 @@ func appendMerge(dst, before, after []byte, depth int) []byte {
 		return append(dst, after...)
 	}
 	dst = append(dst, '{')
-	for _, name := range a.names {
-		if _, stays := b.values[name]; !stays {
-			dst = append(AppendKey(dst, name), "null"...)
+	for _, m := range a.list {
+		if b.get(m.name) == nil {
+			dst = append(AppendKey(dst, string(m.name)), "null"...)
 		}
 	}
-	for _, name := range b.names {
-		old, was := a.values[name]
-		switch value := b.values[name]; {
-		case !was:
-			dst = append(AppendKey(dst, name), value...)
-		case !same(old, value):
-			dst = appendMerge(AppendKey(dst, name), old, value, depth+1)
+	for _, m := range b.list {
+		switch old := a.get(m.name); {
+		case old == nil:
+			dst = append(AppendKey(dst, string(m.name)), m.value...)
+		case !same(old, m.value):
+			dst = appendMerge(AppendKey(dst, string(m.name)), old, m.value, depth+1)
 		}
 	}
 	return append(dst, '}')

@@ -21,8 +21,8 @@ func line(r *diagnose.Record, style console.Style) string {
 		text := fmt.Sprintf("%-7s  %s", word, console.Clean(control(r)))
 		return at + "  " + style.Paint(color, text) + "\n"
 	}
-	name := r.Attributes["name"]
-	if namespace := r.Attributes["namespace"]; namespace != "" {
+	namespace, name := r.Object()
+	if namespace != "" {
 		name = namespace + "/" + name
 	}
 	text := fmt.Sprintf("%s%*s  %-20s  %-32s  %-8s  %s  %s", style.Paint(color, word), len("updated")-len(word), "",

@@ -90,7 +90,10 @@ func (p *Printer) Print(r *diagnose.Record) error {
 
 // selects reports whether the options select a record.
 func (p *Printer) selects(r *diagnose.Record, s *states) bool {
-	version := r.Attributes["apiversion"]
+	version, ok := r.Attributes["apiversion"]
+	if !ok {
+		version = s.apiVersion()
+	}
 	gvr := schema.ParseGroupResource(r.Resource()).WithVersion(version[strings.LastIndexByte(version, '/')+1:])
 	if len(p.Resources) > 0 && !p.Resources.Match(gvr) {
 		return false
@@ -98,7 +101,8 @@ func (p *Printer) selects(r *diagnose.Record, s *states) bool {
 	if r.Type().IsControl() {
 		return true
 	}
-	return p.Namespaces.Matches(r.Attributes["namespace"]) && (p.Selector == nil || p.Selector.Matches(s.labels()))
+	namespace, _ := r.Object()
+	return p.Namespaces.Matches(namespace) && (p.Selector == nil || p.Selector.Matches(s.labels()))
 }
 
 // printForeign prints a note about a message that is not a known event. If Options.JSON is set, it prints nothing.
@@ -153,10 +157,14 @@ func statesOf(r *diagnose.Record) *states {
 	return s
 }
 
-func (s *states) labels() labels.Set {
-	var object metav1.PartialObjectMetadata
-	if err := json.Unmarshal(s.object, &object); err != nil {
-		return nil
+func (s *states) labels() labels.Set { return s.metadata().Labels }
+
+// apiVersion returns the apiVersion in the data. Events with minimal headers have no attribute with it.
+func (s *states) apiVersion() string { return s.metadata().APIVersion }
+
+func (s *states) metadata() (object metav1.PartialObjectMetadata) {
+	if json.Unmarshal(s.object, &object) != nil {
+		return metav1.PartialObjectMetadata{}
 	}
-	return object.Labels
+	return object
 }

@@ -52,28 +52,17 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		}
 		return ""
 	}
-	var operation, apiVersion string
-	if m.Type.IsControl() || m.Type == Audit {
-		apiVersion = m.Resource.GroupVersion().String()
-	} else {
-		operation, apiVersion = m.Type.String(), id.APIVersion()
-	}
 	_ = yieldSet(yield, "specversion", "1.0") &&
 		yieldSet(yield, "id", m.ID) &&
 		yieldSet(yield, "source", "/clusters/"+m.Cluster) &&
 		yieldSet(yield, "type", m.Type.CloudEventsType()) &&
 		yieldSet(yield, "subject", m.Subject()) &&
 		yieldSet(yield, "time", m.Time.UTC().Format(time.RFC3339Nano)) &&
-		yieldSet(yield, "datacontenttype", dataContentType) &&
+		(m.Minimal || yieldSet(yield, "datacontenttype", dataContentType)) &&
 		yieldSet(yield, "dataschema", m.dataSchema()) &&
-		yieldSet(yield, "cluster", m.Cluster) &&
+		(m.Minimal || yieldSet(yield, "cluster", m.Cluster)) &&
 		yieldSet(yield, "clusteruid", m.ClusterUID) &&
-		yieldSet(yield, "operation", operation) &&
-		yieldSet(yield, "apiversion", apiVersion) &&
-		yieldSet(yield, "kind", id.Kind()) &&
-		yieldSet(yield, "resource", m.Resource.Resource) &&
-		yieldSet(yield, "namespace", id.Namespace) &&
-		yieldSet(yield, "name", id.Name) &&
+		(m.Minimal || m.description(yield)) &&
 		yieldSet(yield, "uid", string(id.UID)) &&
 		yieldSet(yield, "resourceversion", id.ResourceVersion) &&
 		yieldSet(yield, "changedby", id.Manager) &&
@@ -85,6 +74,23 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		(m.Context == nil || m.Context.attributes(yield)) &&
 		(m.Actors == nil || m.Actors.attributes(yield)) &&
 		yieldSet(yield, "partitionkey", m.PartitionKey)
+}
+
+// description yields the operation and the parts of the subject.
+func (m *Message) description(yield func(name, value string) bool) bool {
+	id := &m.Identity
+	var operation, apiVersion string
+	if m.Type.IsControl() || m.Type == Audit {
+		apiVersion = m.Resource.GroupVersion().String()
+	} else {
+		operation, apiVersion = m.Type.String(), id.APIVersion()
+	}
+	return yieldSet(yield, "operation", operation) &&
+		yieldSet(yield, "apiversion", apiVersion) &&
+		yieldSet(yield, "kind", id.Kind()) &&
+		yieldSet(yield, "resource", m.Resource.Resource) &&
+		yieldSet(yield, "namespace", id.Namespace) &&
+		yieldSet(yield, "name", id.Name)
 }
 
 // dataSchema returns the URL of the JSON Schema of Data. It is empty for an object, because Kubernetes defines its form

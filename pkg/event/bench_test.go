@@ -20,22 +20,26 @@ func BenchmarkEncode(b *testing.B) {
 		b.Fatal(err)
 	}
 	redactor := redact.New([]byte(strings.Repeat("k", 32)))
+	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	before, after := mustObject(b, deploymentBefore), withManagers(b, deploymentAfter)
 	for _, bench := range []struct {
 		name     string
 		encoder  *Encoder
 		resource schema.GroupVersionResource
 		object   *object.Object
+		old      *object.Object
 	}{
-		{"object", &Encoder{Redactor: redactor}, configMaps, plain},
-		{"object with a key", &Encoder{Redactor: redactor, PartitionKey: key}, configMaps, plain},
-		{"metadata", &Encoder{Redactor: redactor, Payload: PayloadMetadata}, configMaps, plain},
-		{"secret", &Encoder{Redactor: redactor}, secrets, secret},
-		{"change", &Encoder{Redactor: redactor, Payload: PayloadChange}, configMaps, plain},
-		{"debezium", &Encoder{Redactor: redactor, Payload: PayloadDebezium}, configMaps, plain},
+		{"object", &Encoder{Redactor: redactor}, configMaps, plain, plain},
+		{"object with a key", &Encoder{Redactor: redactor, PartitionKey: key}, configMaps, plain, plain},
+		{"metadata", &Encoder{Redactor: redactor, Payload: PayloadMetadata}, configMaps, plain, plain},
+		{"secret", &Encoder{Redactor: redactor}, secrets, secret, secret},
+		{"change", &Encoder{Redactor: redactor, Payload: PayloadChange}, configMaps, plain, plain},
+		{"change with a patch", &Encoder{Redactor: redactor, Payload: PayloadChange}, deployments, after, before},
+		{"debezium", &Encoder{Redactor: redactor, Payload: PayloadDebezium}, configMaps, plain, plain},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			bench.encoder.Cluster = "prod-eu-1"
-			ev := Event{Type: Updated, Time: seen, Resource: bench.resource, Object: bench.object, Old: bench.object}
+			ev := Event{Type: Updated, Time: seen, Resource: bench.resource, Object: bench.object, Old: bench.old}
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := bench.encoder.Encode(ev); err != nil {

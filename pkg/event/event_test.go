@@ -77,6 +77,33 @@ func TestAttributesOfAChange(t *testing.T) {
 	}
 }
 
+// Minimal headers leave out only what the source, the type, the subject and the data repeat, and only for changes.
+func TestMinimalAttributes(t *testing.T) {
+	full, minimal := &Encoder{Cluster: "prod"}, &Encoder{Cluster: "prod", Headers: HeadersMinimal}
+	change := Event{Type: Updated, Resource: deployments, Object: podAt(t, "17")}
+	want := attributes(encode(t, full, change))
+	for _, name := range []string{
+		"datacontenttype", "cluster", "operation", "apiversion", "kind", "resource", "namespace", "name",
+	} {
+		if want[name] == "" {
+			t.Errorf("there is no %s to leave out", name)
+		}
+		delete(want, name)
+	}
+	m := encode(t, minimal, change)
+	if diff := cmp.Diff(want, attributes(m)); diff != "" {
+		t.Error(diff)
+	}
+	r := Received{Attributes: attributes(m)}
+	if namespace, name := r.Object(); namespace != "shop" || name != "web-0" || r.Resource() != "deployments.apps" {
+		t.Errorf("%s of %q/%q", r.Resource(), namespace, name)
+	}
+	gap := Event{Type: Gap, Resource: deployments, GapInfo: &GapInfo{Resource: "deployments.apps"}}
+	if diff := cmp.Diff(attributes(encode(t, full, gap)), attributes(encode(t, minimal, gap))); diff != "" {
+		t.Errorf("a gap event: %s", diff)
+	}
+}
+
 func TestIDs(t *testing.T) {
 	resyncedSince := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	gone := podAt(t, "18")

@@ -2,12 +2,11 @@ package event
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
+	"strconv"
 
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 	"github.com/deltabridge/deltabridge/internal/jsonscan"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
@@ -19,7 +18,7 @@ type manager struct {
 	Time        string   `json:"time,omitempty"`
 	Paths       []string `json:"paths"`
 
-	leaves *fieldpath.Set // the owned fields that contain no other owned field
+	fields []byte // fieldsV1: a tree of the owned fields as JSON objects
 }
 
 // managersOf parses managedFields. It returns managers without paths, and omits invalid entries.
@@ -27,14 +26,27 @@ func managersOf(managedFields []byte) []manager {
 	managers := []manager{}
 	w := jsonscan.Open(managedFields, 0, '[')
 	for _, entry := range w.All {
-		var m manager
-		if json.Unmarshal(entry, &m) != nil {
-			continue
+		m := manager{Paths: []string{}}
+		e := jsonscan.Open(entry, 0, '{')
+		for e.Next() {
+			switch string(e.Key) {
+			case "manager":
+				m.Name = string(e.Text())
+			case "operation":
+				m.Operation = string(e.Text())
+			case "subresource":
+				m.Subresource = string(e.Text())
+			case "time":
+				m.Time = string(e.Text())
+			case "fieldsV1":
+				m.fields = e.Value()
+			default:
+				e.Skip()
+			}
 		}
-		var fields fieldpath.Set
-		_ = fields.FromJSON(bytes.NewReader(jsonscan.Member(entry, "fieldsV1"))) // invalid fieldsV1 owns no fields
-		m.Paths, m.leaves = []string{}, fields.Leaves()
-		managers = append(managers, m)
+		if entry[0] == '{' && !e.Bad {
+			managers = append(managers, m)
+		}
 	}
 	return managers
 }
@@ -47,7 +59,7 @@ func ownersOf(managedFields []byte, changes []jsonpatch.Change) []manager {
 	for i := range managers {
 		m := &managers[i]
 		for n := range changes {
-			if c := &changes[n]; owns(m.leaves, c.Path) {
+			if c := &changes[n]; hasFields(m.fields) && owns(m.fields, c.Path) {
 				m.Paths = append(m.Paths, c.Pointer())
 			}
 		}
@@ -55,39 +67,65 @@ func ownersOf(managedFields []byte, changes []jsonpatch.Change) []manager {
 	return slices.DeleteFunc(managers, func(m manager) bool { return len(m.Paths) == 0 })
 }
 
-// owns reports whether one of the leaves is the path, a descendant of the path, or an ancestor, which is owned as a
-// whole.
-func owns(leaves *fieldpath.Set, path []jsonpatch.Segment) (owned bool) {
-	leaves.Iterate(func(leaf fieldpath.Path) { // All panics if a loop over it ends early
-		for n := range min(len(leaf), len(path)) {
-			if !standsFor(&leaf[n], &path[n]) {
-				return
-			}
+// owns reports whether the tree at the start of fields contains the path, a descendant of the path, or an ancestor that is owned as a whole,
+// which has no fields below it.
+func owns(fields []byte, path []jsonpatch.Segment) bool {
+	if len(path) == 0 || !hasFields(fields) {
+		return true
+	}
+	w := jsonscan.Open(fields, 0, '{')
+	for w.Next() {
+		if standsFor(w.Key, &path[0]) && owns(fields[w.Pos:], path[1:]) {
+			return true
 		}
-		owned = true
-	})
-	return owned
-}
-
-// standsFor reports whether an element of a set stands for a member by its name, or for a list element by its keys,
-// value or index.
-func standsFor(element *fieldpath.PathElement, step *jsonpatch.Segment) bool {
-	switch {
-	case step.Element == nil:
-		return element.FieldName != nil && *element.FieldName == step.Name
-	case element.Index != nil:
-		return *element.Index == step.Index
-	case element.Value != nil:
-		return equals(*element.Value, step.Element)
-	case element.Key != nil:
-		return !slices.ContainsFunc(*element.Key, func(key value.Field) bool {
-			return !equals(key.Value, jsonscan.Member(step.Element, key.Name))
-		})
+		w.Skip()
 	}
 	return false
 }
 
-func equals(want value.Value, raw []byte) bool {
-	got, err := value.FromJSON(raw)
-	return err == nil && value.Equals(want, got)
+// hasFields reports whether the tree at the start of fields has fields in addition to ".", which stands for the parent.
+func hasFields(fields []byte) bool {
+	w := jsonscan.Open(fields, 0, '{')
+	for w.Next() {
+		if string(w.Key) != "." {
+			return true
+		}
+		w.Skip()
+	}
+	return false
+}
+
+// standsFor reports whether a field of FieldsV1 stands for a member by its name, or for a list element by its keys,
+// value or index. Source: structured-merge-diff, fieldpath/serialize-pe.go.
+func standsFor(field []byte, step *jsonpatch.Segment) bool {
+	kind, text, _ := bytes.Cut(field, []byte(":"))
+	if step.Element == nil {
+		return string(kind) == "f" && string(text) == step.Name
+	}
+	switch string(kind) {
+	case "i":
+		index, err := strconv.Atoi(string(text))
+		return err == nil && index == step.Index
+	case "v":
+		return equals(text, step.Element)
+	case "k":
+		w := jsonscan.Open(text, 0, '{')
+		for key, want := range w.All {
+			if !equals(want, jsonscan.Member(step.Element, string(key))) {
+				return false
+			}
+		}
+		return !w.Bad
+	}
+	return false
+}
+
+// equals reports whether two JSON values are equal.
+func equals(a, b []byte) bool {
+	x, err := value.FromJSON(a)
+	if err != nil {
+		return false
+	}
+	y, err := value.FromJSON(b)
+	return err == nil && value.Equals(x, y)
 }

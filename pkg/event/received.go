@@ -54,6 +54,14 @@ func (r *Received) Resource() string {
 	return resource
 }
 
+// Object returns the namespace and the name of the object, which the attribute "subject" contains. A cluster-scoped
+// object has no namespace, and a control event neither.
+func (r *Received) Object() (namespace, name string) {
+	_, object, _ := strings.Cut(r.Attributes["subject"], "/")
+	namespace, name, _ = strings.Cut(object, "/")
+	return namespace, name
+}
+
 // AppendStructured appends the event as a JSON object to dst. The result is like that of Message.AppendStructured, but
 // the attributes are sorted by name.
 func (r *Received) AppendStructured(dst []byte) []byte {

@@ -43,6 +43,20 @@ func ev(kind string, version int, change string) *event.Message {
 	return m
 }
 
+// Minimal headers contain everything by which a record is found again.
+func TestMinimalHeadersIdentify(t *testing.T) {
+	full := ev("unknown", 7, "")
+	full.Resource.Resource, full.Identity.Namespace, full.Identity.Name = "pods", "shop", "web-0"
+	minimal := *full
+	minimal.Minimal = true
+	var want, got sinks.FoundRecord
+	full.Attributes(func(name, value string) bool { want.Set(name, value); return true })
+	minimal.Attributes(func(name, value string) bool { got.Set(name, value); return true })
+	if got != want || got.UID == "" || got.Subject == "" || !got.Unknown {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
 func with(m *event.Message, change func(*event.Message)) *event.Message {
 	change(m)
 	return m
