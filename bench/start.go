@@ -9,8 +9,8 @@ import (
 	"github.com/deltabridge/deltabridge/bench/listwatch"
 )
 
-// coldStart starts a bridge that has ended in an orderly way, with the checkpoint of 100,000 objects, and measures until
-// it is ready. Nothing has changed meanwhile.
+// coldStart starts a bridge that has ended in an orderly way, with the checkpoint of 100,000 objects, and measures
+// until it is ready. Nothing has changed meanwhile.
 func coldStart(ctx context.Context, b *bench) error {
 	return b.onFirstBroker(ctx, func(to broker) error {
 		load := listwatch.Options{Objects: b.scaled(100_000), Size: smallObject}

@@ -32,7 +32,12 @@ func change(ctx context.Context, b *bench) error {
 
 // headers compares minimal headers with all headers.
 func headers(ctx context.Context, b *bench) error {
-	return b.compare(ctx, "headers", "The replay, with `headers: minimal` / `full`.", bridgeSetup{keys: "headers: minimal"})
+	return b.compare(
+		ctx,
+		"headers",
+		"The replay, with `headers: minimal` / `full`.",
+		bridgeSetup{keys: "headers: minimal"},
+	)
 }
 
 // compare runs the replay with the setup and with the default settings in turn.

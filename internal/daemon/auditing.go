@@ -193,15 +193,19 @@ func (a *auditing) lead(leads bool) {
 	}
 }
 
-// refuse returns an error if a command is about an audit sink. Only the leader gets commands, and every replica has one.
+// refuse returns an error if a command is about an audit sink. Only the leader gets commands, and every replica has
+// one.
 func (a *auditing) refuse(sinks []string) error {
 	if a == nil {
 		return nil
 	}
 	for _, sink := range a.cfg.AuditSinks() {
 		if slices.Contains(sinks, sink) {
-			return fmt.Errorf("sink %s is sent audit events: with state.log, every replica delivers those that it has accepted, "+
-				"so that the sink can be neither paused nor resynced", sink)
+			return fmt.Errorf(
+				"sink %s is sent audit events: with state.log, every replica delivers those that it has accepted, "+
+					"so that the sink can be neither paused nor resynced",
+				sink,
+			)
 		}
 	}
 	return nil

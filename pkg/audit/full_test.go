@@ -145,7 +145,8 @@ func fillDiskOfServer(t *testing.T, dir string) {
 // A file system without any room left: an event is refused, nothing is lost, and acknowledging events makes room again.
 func TestNoSpaceLeft(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", dir).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", dir).
+		CombinedOutput(); err != nil {
 		t.Skipf("a small file system cannot be mounted here: %v: %s", err, out)
 	}
 	t.Cleanup(func() {

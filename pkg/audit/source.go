@@ -40,8 +40,8 @@ type Source interface {
 	Name() string
 	// Read returns what follows, and waits until there is something. If there is nothing for the time Idle, it returns an
 	// empty batch. after is the position of the batch that the previous call returned, or in the first call, the stored
-	// one, which is nil if there is none. Then the source begins with the first event that it has. A later call may succeed
-	// after an error. With an error, the batch is nil, unless only a part of the source cannot be read.
+	// one, which is nil if there is none. Then the source begins with the first event that it has. A later call may
+	// succeed after an error. With an error, the batch is nil, unless only a part of the source cannot be read.
 	Read(ctx context.Context, after json.RawMessage) (*Batch, error)
 	// Close is called when Read is not called any more.
 	Close()

@@ -266,8 +266,8 @@ func (c *rowCodec) expand(kind byte, body []byte) ([]byte, error) {
 	}
 }
 
-// decode returns the object of a sealed row. Its Raw is valid until the codec is used again. It is nil if the row contains
-// only the identity.
+// decode returns the object of a sealed row. Its Raw is valid until the codec is used again. It is nil if the row
+// contains only the identity.
 func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	content, err := unseal(key, sealed)
 	if err != nil {

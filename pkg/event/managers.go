@@ -67,8 +67,8 @@ func ownersOf(managedFields []byte, changes []jsonpatch.Change) []manager {
 	return slices.DeleteFunc(managers, func(m manager) bool { return len(m.Paths) == 0 })
 }
 
-// owns reports whether the tree at the start of fields contains the path, a descendant of the path, or an ancestor that is owned as a whole,
-// which has no fields below it.
+// owns reports whether the tree at the start of fields contains the path, a descendant of the path, or an ancestor
+// that is owned as a whole, which has no fields below it.
 func owns(fields []byte, path []jsonpatch.Segment) bool {
 	if len(path) == 0 || !hasFields(fields) {
 		return true

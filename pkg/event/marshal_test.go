@@ -139,8 +139,7 @@ func TestAllFieldsAreStored(t *testing.T) {
 	exceptions := []string{"x", "by", "gap", "del", "-"}
 	var names func(reflect.Type)
 	names = func(of reflect.Type) {
-		for i := range of.NumField() {
-			field := of.Field(i)
+		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			switch {
 			case field.Anonymous:

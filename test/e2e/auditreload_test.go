@@ -46,12 +46,21 @@ func (r *auditReloaded) create(name string) {
 		r.t.Fatal(err)
 	}
 	now := time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")
-	r.send(fmt.Sprintf(`{"level":"RequestResponse","auditID":%q,"stage":"ResponseComplete","verb":"create","user":{"username":"jane"},`+
-		`"requestURI":"/api/v1/namespaces/%[2]s/configmaps","objectRef":{"resource":"configmaps","namespace":%[2]q,"name":%[1]q,"apiVersion":"v1"},`+
-		`"responseStatus":{"metadata":{},"code":201},"requestObject":{},"responseObject":{"kind":"ConfigMap","apiVersion":"v1",`+
-		`"metadata":{"name":%[1]q,"namespace":%[2]q,"uid":%[3]q,"resourceVersion":%[4]q,"creationTimestamp":%[5]q}},`+
-		`"requestReceivedTimestamp":%[6]q,"stageTimestamp":%[6]q}`,
-		name, r.namespace, cm.UID, cm.ResourceVersion, cm.CreationTimestamp.UTC().Format(time.RFC3339), now))
+	r.send(
+		fmt.Sprintf(
+			`{"level":"RequestResponse","auditID":%q,"stage":"ResponseComplete","verb":"create","user":{"username":"jane"},`+
+				`"requestURI":"/api/v1/namespaces/%[2]s/configmaps","objectRef":{"resource":"configmaps","namespace":%[2]q,"name":%[1]q,"apiVersion":"v1"},`+
+				`"responseStatus":{"metadata":{},"code":201},"requestObject":{},"responseObject":{"kind":"ConfigMap","apiVersion":"v1",`+
+				`"metadata":{"name":%[1]q,"namespace":%[2]q,"uid":%[3]q,"resourceVersion":%[4]q,"creationTimestamp":%[5]q}},`+
+				`"requestReceivedTimestamp":%[6]q,"stageTimestamp":%[6]q}`,
+			name,
+			r.namespace,
+			cm.UID,
+			cm.ResourceVersion,
+			cm.CreationTimestamp.UTC().Format(time.RFC3339),
+			now,
+		),
+	)
 }
 
 // send sends an audit event to the bridge.
@@ -89,7 +98,13 @@ func changeBy(m received) string {
 func TestReloadOfAuditEvents(t *testing.T) {
 	t.Parallel()
 	r := &auditReloaded{
-		reloaded: &reloaded{c: sharedCluster(t), live: startJetStream(t), dir: t.TempDir()}, address: freeAddress(t), token: "secret",
+		reloaded: &reloaded{
+			c:    sharedCluster(t),
+			live: startJetStream(t),
+			dir:  t.TempDir(),
+		},
+		address: freeAddress(t),
+		token:   "secret",
 	}
 	r.cs, r.file, r.tokenFile = clientset(t, r.c), filepath.Join(r.dir, "bridge.yaml"), filepath.Join(r.dir, "token")
 	r.namespace = newNamespace(t, r.cs)

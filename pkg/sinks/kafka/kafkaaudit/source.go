@@ -231,8 +231,11 @@ func (s *Source) check(ctx context.Context, p *partition, batch *audit.Batch) er
 		if err != nil {
 			return err
 		}
-		batch.Lose(0, fmt.Sprintf("%s has another record at offset %d than the one that was read: the topic was created again",
-			p, p.Last))
+		batch.Lose(
+			0,
+			fmt.Sprintf("%s has another record at offset %d than the one that was read: the topic was created again",
+				p, p.Last),
+		)
 		*p.place = place{Next: first}
 		return nil
 	}

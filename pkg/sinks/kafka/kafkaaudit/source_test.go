@@ -112,9 +112,14 @@ func testTopic(t *testing.T, addr string) {
 	k.write(0, audittest.Event("a"), audittest.Event("b"))
 	k.write(1, audittest.Event("c"), "")
 	k.expect(first, "a", "b", "c")
-	k.write(1, "garbage", "dev.deltabridge.audit="+audittest.Event("d"), `dev.deltabridge.gap={"message":"upstream","events":2}`,
+	k.write(
+		1,
+		"garbage",
+		"dev.deltabridge.audit="+audittest.Event("d"),
+		`dev.deltabridge.gap={"message":"upstream","events":2}`,
 		`{"specversion":"1.0","type":"dev.deltabridge.audit","data":`+audittest.Event("e")+`}`,
-		`{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[`+audittest.Event("f")+","+audittest.Event("g")+`]}`)
+		`{"kind":"EventList","apiVersion":"audit.k8s.io/v1","items":[`+audittest.Event("f")+","+audittest.Event("g")+`]}`,
+	)
 	second := k.restart()
 	k.expect(second, "d", "e", "f", "g", "1 lost: records of topic T cannot be read: not valid JSON", "2 lost: upstream")
 	k.expect(k.restart())
@@ -134,8 +139,12 @@ func testTopic(t *testing.T, addr string) {
 
 	k.create(1)
 	k.write(0, audittest.Event("j"))
-	k.expect(k.restart(), "j", "0 lost: partition 0 of topic T ends before offset 4, up to which it was read: the topic was "+
-		"created again, or Kafka has lost records")
+	k.expect(
+		k.restart(),
+		"j",
+		"0 lost: partition 0 of topic T ends before offset 4, up to which it was read: the topic was "+
+			"created again, or Kafka has lost records",
+	)
 
 	// The new topic has more records.
 	k.create(3)
@@ -144,15 +153,29 @@ func testTopic(t *testing.T, addr string) {
 	recreated := "0 lost: partition 0 of topic T has another record at offset 0 than the one that was read: the topic was " +
 		"created again"
 	fourth := k.restart()
-	k.expect(fourth, "k", "l", "m", "n", recreated,
+	k.expect(
+		fourth,
+		"k",
+		"l",
+		"m",
+		"n",
+		recreated,
 		"0 lost: partition 1 of topic T ends before offset 7, up to which it was read: the topic was created again, or Kafka "+
-			"has lost records")
+			"has lost records",
+	)
 	k.create(3)
 	k.write(0, audittest.Event("o"), audittest.Event("p"), audittest.Event("q"), audittest.Event("r"))
 	fourth.look = time.Time{} // as after 10 seconds
-	k.expect(fourth, "o", "p", "q", "r", strings.Replace(recreated, "offset 0", "offset 2", 1),
+	k.expect(
+		fourth,
+		"o",
+		"p",
+		"q",
+		"r",
+		strings.Replace(recreated, "offset 0", "offset 2", 1),
 		"0 lost: partition 1 of topic T ends before offset 1, up to which it was read: the topic was created again, or Kafka "+
-			"has lost records")
+			"has lost records",
+	)
 	k.expect(k.restart())
 
 	testNewPartition(t, addr)

@@ -93,8 +93,12 @@ func TestStream(t *testing.T) {
 	s.Expect(first)
 	s.publish(audittest.Event("a"), audittest.Event("b"))
 	s.Expect(first, "a", "b")
-	s.publish("garbage", "dev.deltabridge.audit="+audittest.Event("d"), `dev.deltabridge.gap={"message":"upstream","events":2}`,
-		`{"specversion":"1.0","type":"dev.deltabridge.audit","data":`+audittest.Event("e")+`}`)
+	s.publish(
+		"garbage",
+		"dev.deltabridge.audit="+audittest.Event("d"),
+		`dev.deltabridge.gap={"message":"upstream","events":2}`,
+		`{"specversion":"1.0","type":"dev.deltabridge.audit","data":`+audittest.Event("e")+`}`,
+	)
 	second := s.restart()
 	s.Expect(second, "1 lost: messages of stream AUDIT cannot be read: not valid JSON", "d", "2 lost: upstream", "e")
 	s.Expect(s.restart())
