@@ -91,12 +91,12 @@ func isPlain(s string) bool {
 
 // storedNames are the names of the fields that parse can read.
 var storedNames = [...]string{ //nolint:gochecknoglobals // constant in all but name
-	"t", "at", "rd", "c", "cu", "i", "f", "l", "ep", "h", "d", "if", "fi", "id", "pk", "pl", "s", "mi", "g", "v", "r", "av", "k",
-	"ns", "n", "u", "rv", "m", "src", "pos",
+	"t", "at", "rd", "c", "cu", "i", "f", "l", "ep", "h", "d", "if", "fi", "id", "pk", "pl", "s", "mi", "g", "v", "r",
+	"av", "k", "ns", "n", "u", "rv", "m", "src", "pos",
 }
 
 // field returns a pointer to the field with a name in the stored form, or nil if it is not one of storedNames.
-func (s *stored) field(name string) any {
+func (s *stored) field(name string) any { //nolint:funlen // a table
 	switch name {
 	case "t":
 		return &s.Type
