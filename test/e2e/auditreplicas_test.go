@@ -215,6 +215,9 @@ sinks:
 		if leader.metric("deltabridge_audit_events_total") == 0 {
 			return errors.New("the leader has accepted nothing")
 		}
+		if leader.metric("deltabridge_events_acknowledged_total", "sink=jetstream") == 0 {
+			return errors.New("the leader has not noticed that JetStream is back")
+		}
 		return nil
 	})
 	leader.stop() // refuses events, and delivers what it has
