@@ -170,7 +170,8 @@ sinks: [{name: kafka, events: audit, kafka: {brokers: [%q], topic: %q}}]
 	one.stop()
 	two.stop()
 	await(len(lines))
-	if twice := judgeAudit(t, "Kafka", want, got); twice > third {
-		t.Errorf("%d events are there twice, but only one bridge was killed", twice)
+	// The killed one may have imported its events (half of two thirds) twice, and delivered the first copies twice.
+	if repeated := judgeAudit(t, "Kafka", want, got); repeated > 2*third {
+		t.Errorf("%d repetitions, but only one bridge was killed", repeated)
 	}
 }

@@ -85,7 +85,7 @@ func (r *auditReloaded) expect(stream string, describe func(received) string, wa
 
 func auditID(m received) string { id, _, _ := strings.Cut(m.id(), "."); return id }
 
-// changeBy returns the name of the object that was added, and who has added it.
+// changeBy returns the name of the object that a change is about, and the grade and name of its actor, or an empty string.
 func changeBy(m received) string {
 	if name := m.attributes["name"]; m.object() && name != "kube-root-ca.crt" {
 		return strings.TrimRight(name+" "+m.attributes["actorgrade"]+" "+m.attributes["actor"], " ")
