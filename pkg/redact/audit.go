@@ -69,7 +69,9 @@ func (r *Redactor) Audit(of Reference, raw []byte) ([]byte, error) {
 // auditObject redacts the object in a request or response.
 func (r *Redactor) auditObject(of Reference, raw []byte) []byte {
 	paths := r.auditPaths(of, raw)
-	deep := bytes.Contains(raw, []byte("last-applied-configuration")) || mayHoldApplied(raw)
+	// A JSON patch names the annotation in a value, where mayHoldApplied ignores escapes.
+	deep := bytes.Contains(raw, []byte("last-applied-configuration")) || bytes.Contains(raw, []byte(`\u`)) ||
+		mayHoldApplied(raw)
 	if len(paths) == 0 && !deep {
 		return raw
 	}

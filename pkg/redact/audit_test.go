@@ -33,6 +33,11 @@ func TestAudit(t *testing.T) {
 			`{"requestObject":[{"op":"add","path":"/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration","value":"x"}]}`,
 			`{"requestObject":[{"op":"add","path":"/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration","value":#}]}`,
 		},
+		{
+			Reference{Resource: maps},
+			`{"requestObject":[{"op":"add","path":"/metadata/annotations/kubectl.kubernetes.io~1last\u002dapplied-configuration","value":"x"}]}`,
+			`{"requestObject":[{"op":"add","path":"/metadata/annotations/kubectl.kubernetes.io~1last\u002dapplied-configuration","value":#}]}`,
+		},
 		{ // a list, and the kind without a reference
 			Reference{},
 			`{"responseObject":{"kind":"SecretList","items":[{"data":{"a":"x"}},{"stringData":{"b":"x"}}],"x":"x"}}`,

@@ -15,6 +15,10 @@ func BenchmarkRedact(b *testing.B) {
 		}
 		return `{"kind":"` + kind + `","apiVersion":"v1","metadata":{"name":"settings-0","namespace":"shop","annotations":{"` + annotation + `":"x"}},"data":{` + data[1:] + `}}`
 	}
+	file := func(line string) string {
+		return `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"settings-0"},"data":{"file":"` +
+			strings.Repeat(line, 2200/len(line)) + `"}}`
+	}
 	maps := resource("", "v1", "configmaps")
 	for _, bench := range []struct {
 		name, raw string
@@ -22,6 +26,8 @@ func BenchmarkRedact(b *testing.B) {
 	}{
 		{"nothing", document("ConfigMap", "configuration", "team"), nil},
 		{"nothing, with escapes", document("ConfigMap", "a\nb", "team"), nil},
+		{"nothing, a file", file(`server.client.cache=12345\n`), nil},
+		{"nothing, escaped HTML", file(`server.client.cache=12345\u003e`), nil},
 		{"last applied", document("ConfigMap", "configuration", lastApplied), nil},
 		{"a path", document("ConfigMap", "configuration", "team"), []Rule{{Paths: mustPaths(b, "data.key-0")}}},
 		{"secret", document("Secret", strings.Repeat("c2VjcmV0", 8), "team"), nil},

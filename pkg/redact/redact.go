@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/deltabridge/deltabridge/internal/jsonscan"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -132,20 +133,26 @@ func (r *Redactor) pathsOf(resource schema.GroupVersionResource, secret bool) (p
 	return paths
 }
 
-// mayHoldApplied reports whether raw may contain lastApplied. It searches for the part of the name that begins with the
-// slash, because a slash is rare in objects. It also searches for escapes that can stand for a character of the name.
+// mayHoldApplied reports whether a key in raw can be lastApplied. It searches for the part of the name that begins with
+// the slash, because a slash is rare in objects, and for keys with escapes, which can stand for any character. It
+// ignores escapes in values, for example line breaks.
 func mayHoldApplied(raw []byte) bool {
 	if bytes.Contains(raw, []byte("/last-applied-configuration")) {
 		return true
 	}
-	for {
-		at := bytes.IndexByte(raw, '\\')
-		if at < 0 || at+1 == len(raw) {
+	for at := 0; ; {
+		n := bytes.IndexByte(raw[at:], '\\')
+		if n < 0 {
 			return false
 		}
-		if escaped := raw[at+1]; escaped == '/' || escaped == 'u' {
+		if at += n; at == 0 {
+			return true // not JSON
+		}
+		if at = jsonscan.String(raw, at-1); at < 0 { // the rest of the string, which can have more escapes
 			return true
 		}
-		raw = raw[at+2:]
+		if next := jsonscan.Space(raw, at); next < len(raw) && raw[next] == ':' {
+			return true
+		}
 	}
 }

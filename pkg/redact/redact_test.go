@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -101,6 +102,22 @@ func TestWhatIsHidden(t *testing.T) {
 				t.Errorf("a second time (-once +twice): %v\n%s", err, diff)
 			}
 		})
+	}
+}
+
+// Whichever character of lastApplied is escaped, and whatever values precede it, the annotation is hidden.
+func TestEscapedLastApplied(t *testing.T) {
+	r, gvr := New(testKey()), resource("", "v1", "configmaps")
+	for at := range lastApplied {
+		key := fmt.Sprintf(`%s\u%04x%s`, lastApplied[:at], lastApplied[at], lastApplied[at+1:])
+		for _, before := range []string{"", `"a":"\\",`, `"a":"\"\n\\\"\\",`, `"a":":\n","b":"{\"c\":\"d\"}" , `} {
+			const form = `{"metadata":{"annotations":{%s"%s" : %s,"z":"\t"}}}`
+			o := mustObject(t, fmt.Sprintf(form, before, key, `"x"`))
+			got, err := r.Redact(gvr, o, o.Raw)
+			if want := fmt.Sprintf(form, before, key, "#"); err != nil || shape(got) != want {
+				t.Errorf("got %s, %v\nwant %s", got, err, want)
+			}
+		}
 	}
 }
 
