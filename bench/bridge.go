@@ -30,7 +30,7 @@ type bridgeSetup struct {
 	kubeconfig string
 	watch      string   // entries of `watch`, in YAML; if empty, configmaps
 	sinks      []string // destinations; each sink has two filters
-	when       string   // CEL condition of the second filter
+	filter     string   // another key of both filters, as in debounce: 1s
 	keys       string   // another key of all sinks, as in headers: minimal
 	log        string   // another key of `state`, as in to.log
 	more       string   // other keys, as lines of YAML
@@ -48,9 +48,9 @@ func (s bridgeSetup) config(dir string, to broker) string {
 	fmt.Fprintf(&b, "cluster: bench-%s\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\", ui: true}\nstate: {path: %q%s}\n",
 		cluster, s.kubeconfig, filepath.Join(dir, "state"), s.log)
 	fmt.Fprintf(&b, "%swatch: [%s]\nsinks:\n", s.more, watch)
-	when := ""
-	if s.when != "" {
-		when = fmt.Sprintf(", when: %q", s.when)
+	filter := ""
+	if s.filter != "" {
+		filter = ", " + s.filter
 	}
 	keys := ""
 	if s.keys != "" {
@@ -60,7 +60,7 @@ func (s bridgeSetup) config(dir string, to broker) string {
 		// Nothing passes the first filter, so that both filters are evaluated for each event.
 		fmt.Fprintf(&b, "  - name: %s\n    filters:\n      - {resources: [\"*\", \"*.*\"], namespaces: [\"team-*\"]%s}\n"+
 			"      - {resources: [\"*\", \"*.*\"], namespaces: [\"bench*\"], operations: [added, updated, deleted]%s}\n    %s%s\n",
-			strings.ToLower(name), when, when, keys, to.sink(name))
+			strings.ToLower(name), filter, filter, keys, to.sink(name))
 	}
 	return b.String()
 }

@@ -5,8 +5,7 @@
 // resources that they use, which hardly depends on the machine. CPU is the user and system time of the process from the
 // start of the load until the broker has all messages and the checkpoint is written.
 //
-// Scenarios (-scenario): replay, snapshot, churn, outage, kill, start, many, grow, cel,
-// change, headers, replicas, audit.
+// Scenarios (-scenario): replay, snapshot, churn, outage, kill, start, many, grow, variations, replicas, audit.
 package main
 
 import (
@@ -67,9 +66,7 @@ func scenarios() []scenario {
 		{"start", coldStart},
 		{"many", many},
 		{"grow", grow},
-		{"cel", cel},
-		{"change", change},
-		{"headers", headers},
+		{"variations", variations},
 		{"replicas", replicas},
 		{"audit", audit},
 	}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/deltabridge/deltabridge/bench/listwatch"
 )
@@ -20,49 +23,76 @@ func (b *bench) onFirstBroker(ctx context.Context, run func(to broker) error) er
 // celFilter reads two fields of the object. All objects of the load pass it.
 const celFilter = "object.metadata.?labels['tier'].orValue('') == 'backend' && object.data['revision'] != ''"
 
-// cel compares a CEL filter on every event with no filter.
-func cel(ctx context.Context, b *bench) error {
-	return b.compare(ctx, "cel", "The replay, with the filter `"+celFilter+"` / without.", bridgeSetup{when: celFilter})
+// variation is a setting whose cost is measured.
+type variation struct {
+	name  string // in the identifier of its bound
+	what  string
+	setup bridgeSetup
+	log   bool // add a state log in the broker of the sink
+	keys  int  // the number of objects; if 0, 5,000
 }
 
-// change compares the payload change, whose patch is computed from the old and the new state, with the payload object.
-func change(ctx context.Context, b *bench) error {
-	return b.compare(ctx, "change", "The replay, with `payload: change` / `object`.", bridgeSetup{keys: "payload: change"})
-}
-
-// headers compares minimal headers with all headers.
-func headers(ctx context.Context, b *bench) error {
-	return b.compare(
-		ctx,
-		"headers",
-		"The replay, with `headers: minimal` / `full`.",
-		bridgeSetup{keys: "headers: minimal"},
-	)
-}
-
-// compare runs the replay with the setup and with the default settings in turn.
-func (b *bench) compare(ctx context.Context, name, note string, setup bridgeSetup) error {
-	load := listwatch.Options{Events: b.scaled(100_000), Keys: 5000, Size: smallObject}
-	plain := bridgeSetup{sinks: []string{"bench"}}
-	setup.sinks = plain.sinks
+// variations compares settings with the default settings.
+func variations(ctx context.Context, b *bench) error {
+	if err := os.WriteFile(b.path("key"), []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+		return err
+	}
+	all := []variation{
+		{
+			name:  "cel",
+			what:  "a filter with `when: " + celFilter + "`",
+			setup: bridgeSetup{filter: fmt.Sprintf("when: %q", celFilter)},
+		},
+		{name: "change", what: "`payload: change`", setup: bridgeSetup{keys: "payload: change"}},
+		{name: "headers", what: "`headers: minimal`", setup: bridgeSetup{keys: "headers: minimal"}},
+		{
+			// Each object changes once, since a later change replaces an earlier one.
+			name: "debounce", what: "`debounce: 1s`, each object changes once", setup: bridgeSetup{filter: "debounce: 1s"},
+			keys: 100_000,
+		},
+		{
+			name: "log", what: "`state.log` in the same broker, with fences and positions that are read back", log: true,
+			setup: bridgeSetup{more: fmt.Sprintf(
+				"redactionKeyFile: %q\nelection: {lease: {name: bench, namespace: %s}}\n", b.path("key"), listwatch.Namespace)},
+		},
+	}
 	return b.onFirstBroker(ctx, func(to broker) error {
-		p, err := b.inTurn(
-			func() (sample, error) { return b.replayBridge(ctx, to, load, plain, name+"-without") },
-			func(n int) (sample, error) {
-				return b.replayBridge(ctx, to, load, setup, fmt.Sprintf("%s-%d", name, n))
-			},
-			func(without, with sample) {
-				b.say("%s: %.1f us CPU/event without, %.1f with", name, without.cpuPerEvent(), with.cpuPerEvent())
-			})
-		if err != nil {
-			return err
+		for _, v := range all {
+			if err := b.compare(ctx, to, v); err != nil {
+				return fmt.Errorf("%s: %w", v.name, err)
+			}
 		}
-		t := b.report.table(name, note, "events/s", "CPU us/event")
-		t.row(p.compared("%.0f", sample.rate), p.compared("%.1f", sample.cpuPerEvent))
-		_, _, ratio := p.each(sample.cpuPerEvent)
-		b.report.measure(name+"/cpu", ratio)
 		return nil
 	})
+}
+
+// compare runs the replay with a variation and with the default settings in turn.
+func (b *bench) compare(ctx context.Context, to broker, v variation) error {
+	load := listwatch.Options{Events: b.scaled(100_000), Keys: b.scaled(cmp.Or(v.keys, 5000)), Size: smallObject}
+	plain := bridgeSetup{sinks: []string{"bench"}}
+	v.setup.sinks = plain.sinks
+	p, err := b.inTurn(
+		func() (sample, error) { return b.replayBridge(ctx, to, load, plain, v.name+"-without") },
+		func(n int) (sample, error) {
+			setup := v.setup
+			if v.log {
+				setup.log = to.log(fmt.Sprintf("log-%d", n))
+			}
+			return b.replayBridge(ctx, to, load, setup, fmt.Sprintf("%s-%d", v.name, n))
+		},
+		func(without, with sample) {
+			b.say("%s: %.1f us CPU/event without, %.1f with", v.name, without.cpuPerEvent(), with.cpuPerEvent())
+		})
+	if err != nil {
+		return err
+	}
+	t := b.report.table("variations", "The replay, with a setting / with the default settings.",
+		"setting", "events/s", "CPU us/event", "peak memory MB")
+	t.row(v.what, p.compared("%.0f", sample.rate), p.compared("%.1f", sample.cpuPerEvent),
+		p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }))
+	_, _, ratio := p.each(sample.cpuPerEvent)
+	b.report.measure(v.name+"/cpu", ratio)
+	return nil
 }
 
 // grow measures how the cost grows with the number of known objects and of sinks.

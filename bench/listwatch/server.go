@@ -35,15 +35,16 @@ func New(options Options) *Server {
 		options.Keys = max(1, options.Objects)
 	}
 	s := &Server{options: options, corpus: newCorpus(options.Size), mux: http.NewServeMux(), released: make(chan struct{})}
+	all := &leases{}
+	s.mux.HandleFunc("POST "+leasesPath, all.write)
+	s.mux.HandleFunc("PUT "+leasesPath+"/{name}", all.write)
+	s.mux.HandleFunc("GET "+leasesPath+"/{name}", all.read)
 	s.mux.HandleFunc("GET "+Path, s.configMaps)
 	s.mux.HandleFunc("GET /api/v1/namespaces/"+Namespace+"/configmaps", s.configMaps)
 	for path, document := range documents() {
 		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, document) })
 	}
-	s.mux.HandleFunc("GET /", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, http.StatusNotFound, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
-			`"message":"%s is not served","reason":"NotFound","code":404}`, r.URL.Path))
-	})
+	s.mux.HandleFunc("GET /", notFound)
 	s.mux.HandleFunc("POST "+ReleasePath, func(w http.ResponseWriter, _ *http.Request) {
 		s.Release()
 		w.WriteHeader(http.StatusNoContent)
@@ -55,6 +56,7 @@ func New(options Options) *Server {
 const (
 	Path        = "/api/v1/configmaps" // path of all objects
 	ReleasePath = "/bench/release"     // POST: see Server.Release
+	leasesPath  = "/apis/coordination.k8s.io/v1/namespaces/" + Namespace + "/leases"
 )
 
 // documents are the constant answers, by path.
@@ -68,6 +70,11 @@ func documents() map[string]string {
 		"/api/v1/namespaces/kube-system": `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system",` +
 			`"uid":"9b2f6a1c-0000-4000-8000-000000000001","resourceVersion":"4"}}`,
 	}
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	answer(w, http.StatusNotFound, fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
+		`"message":"%s does not exist","reason":"NotFound","code":404}`, r.URL.Path))
 }
 
 func answer(w http.ResponseWriter, code int, document string) {
