@@ -28,7 +28,8 @@
 //   - An unavailable broker never ends the loop, neither at startup nor after hours. The loop tries again at least
 //     every RetryInterval, or with exponential back-off up to ten seconds if the broker answers with errors. It logs
 //     that the destination is unavailable, again at most once a minute if the cause changes, and that it is available
-//     again. While there is nothing to send, it checks the destination every 15 seconds.
+//     again. While there is nothing to send, it checks the destination every 15 seconds. It tries an unavailable one as
+//     often as if there were something to send.
 //
 //   - A part of the destination (a topic, a partition, a subject) that takes no events does not delay the other parts
 //     if its events can be parked (Drain.Parked). Parked events wait on disk, in order. All later events for the same

@@ -27,7 +27,7 @@ const (
 	// MaxBackoff is the longest pause before the next attempt if the destination answers with errors.
 	MaxBackoff = 10 * time.Second
 	minBackoff = 100 * time.Millisecond
-	// checkInterval is the interval between checks of the destination while there is nothing to send.
+	// checkInterval is the interval between checks of a working destination while there is nothing to send.
 	checkInterval = 15 * time.Second
 )
 
@@ -173,13 +173,21 @@ func (d *Drain) connect(ctx context.Context) error {
 }
 
 // check records whether the destination is available, unless the sink is paused. The next message is sent in any case.
-func (d *Drain) check(ctx context.Context) {
+// It returns the time until the next check. If the destination is unavailable, this is the pause of any other attempt:
+// audit events are pushed only when the destination is available again.
+func (d *Drain) check(ctx context.Context) time.Duration {
 	if !d.gate.tryEnter() { // the queue can be closed during a pause
-		return
+		return checkInterval
 	}
 	defer d.gate.leave()
 	d.Hooks.between()
-	d.report(ctx, attempted{err: d.Sink.Connect(ctx)})
+	err := d.Sink.Connect(ctx)
+	d.report(ctx, attempted{err: err})
+	if err != nil {
+		return d.backoff(err)
+	}
+	d.resetBackoff()
+	return checkInterval
 }
 
 // upToControl returns how many messages at the front of batch may be sent together. A control event is sent alone.
@@ -254,17 +262,19 @@ var errNotLeading = errors.New("another process may be the leader")
 
 func (d *Drain) leads() bool { return d.Leads == nil || d.Leads() }
 
-// pause waits before the next attempt. The duration depends on the cause of the last failure. cause is nil if only
+// backoff returns the pause before the next attempt. It depends on the cause of the last failure. cause is nil if only
 // parts of the destination failed.
-func (d *Drain) pause(ctx context.Context, cause error) error {
-	var pause time.Duration
+func (d *Drain) backoff(cause error) time.Duration {
 	if IsRejected(cause) {
-		pause = d.rejected.NextBackOff()
-	} else {
-		d.rejected.Reset()
-		pause = min(d.away.NextBackOff(), RetryInterval)
+		return d.rejected.NextBackOff()
 	}
-	timer := time.NewTimer(pause)
+	d.rejected.Reset()
+	return min(d.away.NextBackOff(), RetryInterval)
+}
+
+// pause waits before the next attempt.
+func (d *Drain) pause(ctx context.Context, cause error) error {
+	timer := time.NewTimer(d.backoff(cause))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

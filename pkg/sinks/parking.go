@@ -173,8 +173,8 @@ func (d *Drain) park() error {
 }
 
 // take takes a batch from the queue. It returns without messages when parked events have to be tried again, when
-// progress events may be due, and after a check of the destination. While there are no messages at all, it checks the
-// destination every checkInterval.
+// progress events may be due, and after a check of the destination. While there are no messages at all, it checks a
+// working destination every checkInterval.
 func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
 	at, waiting := d.nextRetry()
 	if d.Queue.Stats().Items > 0 {
@@ -200,8 +200,7 @@ func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
 	case ctx.Err() != nil: // err can be that of short, which ended at the same moment
 		return batch, ctx.Err()
 	case !waiting:
-		d.check(ctx)
-		d.checkAt = time.Time{}
+		d.checkAt = time.Now().Add(d.check(ctx))
 	}
 	return batch, nil
 }
