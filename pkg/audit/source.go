@@ -40,8 +40,8 @@ type Source interface {
 	Name() string
 	// Read returns what follows, and waits until there is something. If there is nothing for the time Idle, it returns an
 	// empty batch. after is the position of the batch that the previous call returned, or in the first call, the stored
-	// one, which is nil if there is none. Then the source begins with the first event that it has. A later call may
-	// succeed after an error. With an error, the batch is nil, unless only a part of the source cannot be read.
+	// one, which is nil if there is none. Then the source begins with the first event that it has. If Read returns an
+	// error, the batch is nil, and a later call may succeed.
 	Read(ctx context.Context, after json.RawMessage) (*Batch, error)
 	// Close is called when Read is not called any more.
 	Close()
@@ -50,6 +50,7 @@ type Source interface {
 // Batch is a part of what a source has.
 type Batch struct {
 	Position json.RawMessage // of the end of the batch
+	Err      error           // why a part of the source cannot be read; nil if all of it can
 
 	events [][]byte // and records of losses
 	bytes  int
@@ -208,6 +209,9 @@ func (i *Importer) run(ctx context.Context, source Source) {
 		batch, err := source.Read(ctx, after)
 		if ctx.Err() != nil {
 			return // what was read is read again
+		}
+		if err == nil {
+			err = batch.Err
 		}
 		if failing != (err != nil) {
 			failing = err != nil

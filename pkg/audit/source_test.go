@@ -60,8 +60,7 @@ func (n *numbers) Read(ctx context.Context, after json.RawMessage) (*Batch, erro
 
 // script is a source whose reads return what it says.
 type script struct {
-	batches []*Batch
-	errs    []error
+	batches []*Batch // nil for an error
 }
 
 func (s *script) Name() string { return "script" }
@@ -72,9 +71,11 @@ func (s *script) Read(ctx context.Context, _ json.RawMessage) (*Batch, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	batch, err := s.batches[0], s.errs[0]
-	s.batches, s.errs = s.batches[1:], s.errs[1:]
-	return batch, err
+	batch := s.batches[0]
+	if s.batches = s.batches[1:]; batch == nil {
+		return nil, errors.New("all of it")
+	}
+	return batch, nil
 }
 
 type importCounts struct {
@@ -159,17 +160,17 @@ func TestImport(t *testing.T) {
 func TestImportInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := openJournal(t, filepath.Join(t.TempDir(), "audit"))
-		batch := func(ids ...string) *Batch {
-			b := &Batch{Position: json.RawMessage("1")}
+		batch := func(err error, ids ...string) *Batch {
+			b := &Batch{Position: json.RawMessage("1"), Err: err}
 			for _, id := range ids {
 				b.Add([][]byte{fmt.Appendf(nil, `{"auditID":%q,"stage":"Panic"}`, id)}, nil)
 			}
 			return b
 		}
 		failed := errors.New("a part")
-		counts := importing(t, j, &script{
-			batches: []*Batch{batch("a"), batch("b"), nil, batch()}, errs: []error{failed, failed, failed, nil},
-		}, time.Minute)
+		counts := importing(
+			t, j, &script{batches: []*Batch{batch(failed, "a"), batch(failed, "b"), nil, batch(nil)}}, time.Minute,
+		)
 		if fmt.Sprint(counts.failing) != "[true false]" || counts.events != 2 || counts.calls != 2 {
 			t.Errorf("counted %+v", counts)
 		}

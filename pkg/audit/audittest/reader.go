@@ -45,6 +45,9 @@ func (r *Reader) Expect(s audit.Source, want ...string) {
 		if errors.Is(err, context.DeadlineExceeded) {
 			break
 		}
+		if err == nil {
+			err = batch.Err
+		}
 		if err != nil {
 			r.T.Fatal(err)
 		}

@@ -96,9 +96,9 @@ func (s *Source) Read(ctx context.Context, after json.RawMessage) (*audit.Batch,
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case batch.Len() > 0 || err == nil && idle:
-			var failed error
-			batch.Position, failed = json.Marshal(s.places)
-			return batch, errors.Join(err, failed)
+			batch.Err = err
+			batch.Position, err = json.Marshal(s.places)
+			return batch, err
 		case err != nil:
 			return nil, err
 		case progress:
