@@ -38,7 +38,7 @@ type Source struct {
 	client     *wire.Client
 	places     map[int32]*place // by partition; nil before the first Read
 	partitions []*partition
-	turn       int       // of the partition that is read next
+	turn       int       // the partition that was read last
 	look       time.Time // when the reader looks for partitions again
 	idle       time.Duration
 }

@@ -231,9 +231,10 @@ func TestPartitionFails(t *testing.T) {
 	var got []string
 	for _, id := range []string{"d", "e"} {
 		k.write(1, audittest.Event(id))
+		s.turn = 1 // the partition that fails is the first one that is read
 		batch, err := s.Read(t.Context(), k.At)
 		if err != nil || !errors.Is(batch.Err, kafkago.NotLeaderForPartition) {
-			t.Fatalf("got %+v, %v", batch, err)
+			t.Fatalf("got a batch: %t, %v", batch != nil, err)
 		}
 		k.At, got = batch.Position, append(got, audittest.Items(t, batch)...)
 	}
