@@ -31,7 +31,10 @@ const (
 	typeHeader = "ce-type"
 )
 
-var errMissed = errors.New("messages were lost on their way")
+var (
+	errMissed   = errors.New("messages were lost on their way")
+	errReplaced = errors.New("the stream was just created again")
+)
 
 // position is a place in a stream.
 type position struct {
@@ -193,6 +196,12 @@ func (s *Source) consume(ctx context.Context, batch *audit.Batch) error {
 		})
 		if err != nil {
 			return fmt.Errorf("create a consumer of stream %s: %w", s.stream, err)
+		}
+		switch now, err := stream.Info(ctx); {
+		case err != nil:
+			return fmt.Errorf("stream %s: %w", s.stream, err)
+		case !now.Created.Equal(s.at.Created): // the consumer would begin in the middle of the new stream
+			return fmt.Errorf("stream %s: %w", s.stream, errReplaced)
 		}
 		s.messages, err = consumer.Messages(
 			natscheck.RepeatPull(jetstream.PullMaxMessagesWithBytesLimit(pullMessages, pullBytes))...)

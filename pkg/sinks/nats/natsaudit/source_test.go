@@ -125,6 +125,39 @@ func TestStream(t *testing.T) {
 	s.Expect(s.restart(), "0 lost: stream AUDIT was created again after it was read up to message 11", "k")
 }
 
+// If the stream is created again between the lookup of the stream and the creation of the consumer, the source does not
+// continue in the middle of the new stream.
+func TestCreatedAgainMeanwhile(t *testing.T) {
+	s := newStream(t)
+	s.create()
+	s.publish(audittest.Event("a"), audittest.Event("b"))
+	s.Expect(s.restart(), "a", "b")
+	replaced := false
+	forward := func(m *natsgo.Msg) {
+		api := strings.TrimPrefix(m.Subject, "FORWARDED")
+		if strings.HasPrefix(api, ".CONSUMER.CREATE") && !replaced {
+			replaced = true
+			if err := s.js.DeleteStream(t.Context(), "AUDIT"); err != nil {
+				t.Error(err)
+			}
+			s.create()
+			s.publish(audittest.Event("k"), audittest.Event("l"), audittest.Event("m"))
+		}
+		if err := s.js.Conn().PublishRequest("$JS.API"+api, m.Reply, m.Data); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := s.js.Conn().Subscribe("FORWARDED.>", forward); err != nil {
+		t.Fatal(err)
+	}
+	source := s.restart()
+	source.client.APIPrefix = "FORWARDED"
+	if batch, err := source.Read(t.Context(), s.At); !errors.Is(err, errReplaced) {
+		t.Errorf("got a batch: %t, %v", batch != nil, err)
+	}
+	s.Expect(source, "0 lost: stream AUDIT was created again after it was read up to message 2", "k", "l", "m")
+}
+
 // The source reads on when the server is back, and loses and repeats nothing.
 func TestServerRestart(t *testing.T) {
 	s := newStream(t)
