@@ -43,7 +43,7 @@ func NewAuditIntake(journal func() audit.JournalStatus) *AuditIntake {
 		}),
 		failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: Namespace, Name: "audit_source_failing",
-			Help: "Whether a file or topic with audit events cannot be read at the moment.",
+			Help: "Whether a file, topic or stream with audit events cannot be read at the moment.",
 		}, []string{"source"}),
 	}
 	a.requests.WithLabelValues(acceptedRequest)

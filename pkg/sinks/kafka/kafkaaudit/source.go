@@ -17,6 +17,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/fetch"
 
 	"github.com/deltabridge/deltabridge/pkg/audit"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
@@ -91,6 +92,7 @@ func (s *Source) Read(ctx context.Context, after json.RawMessage) (*audit.Batch,
 	batch := &audit.Batch{}
 	for begin := time.Now(); ; {
 		progress, err := s.fetch(ctx, batch)
+		err = s.explain(err)
 		idle := time.Since(begin) > s.idle
 		switch {
 		case ctx.Err() != nil:
@@ -109,6 +111,22 @@ func (s *Source) Read(ctx context.Context, after json.RawMessage) (*audit.Batch,
 		case <-time.After(pollEvery):
 		}
 	}
+}
+
+// explain returns err with the remedy for a topic that is only read.
+func (s *Source) explain(err error) error {
+	e, ok := errors.AsType[*sinks.ConnectError](err)
+	if !ok {
+		return err
+	}
+	switch code, _ := errors.AsType[kafkago.Error](err); code {
+	case kafkago.UnknownTopicOrPartition:
+		e.Key, e.Remedy = "audit.kafka.topic", "create it, or correct audit.kafka.topic"
+	case kafkago.TopicAuthorizationFailed:
+		e.Key = "audit.kafka.topic"
+		e.Remedy = fmt.Sprintf("give %s the permissions Describe and Read on the topic", s.client.Config.SASL.Who())
+	}
+	return err
 }
 
 // find finds the partitions and their leaders.

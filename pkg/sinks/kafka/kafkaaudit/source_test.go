@@ -179,6 +179,7 @@ func testTopic(t *testing.T, addr string) {
 	k.expect(k.restart())
 
 	testNewPartition(t, addr)
+	testUnusable(t, addr)
 }
 
 // testNewPartition checks that what was deleted before the first start is not lost, but what was deleted from a
@@ -263,15 +264,21 @@ func TestPartitionFails(t *testing.T) {
 	}
 }
 
-// A topic that does not exist is an error, and is read when it does.
-func TestNoTopic(t *testing.T) {
-	broker := kafka.ForTest(t)
-	s, err := New(Config{Brokers: []string{broker.Addr()}, Topic: "there-is-none"})
+// testUnusable checks the errors for a topic that does not exist, and for one that the bridge is not allowed to read.
+func testUnusable(t *testing.T, addr string) {
+	t.Helper()
+	s, err := New(Config{Brokers: []string{addr}, Topic: "there-is-none"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if _, err := s.Read(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "there-is-none") {
+	_, err = s.Read(t.Context(), nil)
+	const missing = "topic: topic there-is-none does not exist; create it, or correct audit.kafka.topic"
+	if err == nil || err.Error() != missing {
+		t.Errorf("got %v", err)
+	}
+	err = s.explain(s.client.CodeError("topic t", kafkago.TopicAuthorizationFailed, ""))
+	if !strings.Contains(err.Error(), "the permissions Describe and Read on the topic (see audit.kafka.topic)") {
 		t.Errorf("got %v", err)
 	}
 }
