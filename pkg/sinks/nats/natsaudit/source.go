@@ -183,7 +183,13 @@ func (s *Source) consume(ctx context.Context, batch *audit.Batch) error {
 	defer cancel()
 	return s.client.Ask(ctx, func(ctx context.Context) error {
 		stream, err := s.client.JetStream().Stream(ctx, s.stream)
-		if err == nil {
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			return &sinks.ConnectError{
+				Step: sinks.StepStream, Key: "audit.nats.stream", Rejected: true,
+				Remedy: "create it, or correct audit.nats.stream", Err: fmt.Errorf("%s does not exist", s.stream),
+			}
+		case err == nil:
 			err = s.check(stream.CachedInfo(), batch)
 		}
 		if err != nil {
