@@ -137,6 +137,9 @@ func (l *listener) pushWaiting(u *waitingUpdate) {
 func (l *listener) pushDue(all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.succeeds != nil {
+		l.succeeds.pushDue(all)
+	}
 	if l.inList && !all {
 		return
 	}

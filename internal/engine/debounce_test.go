@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
@@ -211,6 +212,30 @@ func TestListsWhileAnUpdateWaits(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
+		stop()
+		s.kill()
+	})
+}
+
+// If the API server serves another version of a resource, an informer succeeds the one that has passed on the changes
+// that wait. They are sent, and what the successor passes on does not overtake them.
+func TestDebounceOfAFormerListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, stop := startDebouncing(t, t.TempDir(), false, filter.Rule{When: "object.inside", Debounce: 10 * time.Second})
+		s.must(s.informer.Store().Replace([]any{box(t, "a", "a", 1, true)}, "1"))
+		s.change(box(t, "a", "a", 2, true), false)
+		successor := informer.New(informer.Config{Source: s.informer.Source()})
+		s.engine.attach(successor)
+		s.change(box(t, "b", "b", 3, true), false) // the predecessor has not ended yet
+		s.change(box(t, "b", "b", 4, true), false)
+		time.Sleep(time.Minute)
+		expectTaken(t, s.pipeline, "added a.1 initial", "synced synced.c.pods.1", "added b.3", "updated a.2", "updated b.4")
+		s.change(box(t, "a", "a", 5, true), false)
+		successor.Succeed(s.informer)
+		s.must(successor.Store().Replace([]any{box(t, "a", "a", 5, true), box(t, "b", "b", 6, true)}, "6"))
+		expectTaken(t, s.pipeline, "updated a.5", "gap gap.c.pods.relist.5.6")
+		time.Sleep(time.Minute)
+		expectTaken(t, s.pipeline, "updated b.6")
 		stop()
 		s.kill()
 	})

@@ -282,12 +282,20 @@ func TestSettledBehindTheLine(t *testing.T) {
 	})
 }
 
-// What the watch of a successor brings does not overtake what waits.
+// What an informer passes on does not overtake what waits since its predecessor has passed it on.
 func TestLineOfAFormerListener(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *lined) {
-		s.ask("a", 2)
-		s.engine.attach(informer.New(informer.Config{Source: s.informer.Source()}))
-		s.expect("added a.2 by unknown ")
+		a := s.ask("a", 2)
+		successor := informer.New(informer.Config{Source: s.informer.Source()})
+		s.engine.attach(successor)
+		s.ask("b", 3) // the predecessor has not ended yet
+		s.answer(a, "ann")
+		s.expect("added a.2 by proven ann")
+		successor.Succeed(s.informer)
+		s.must(successor.Store().Replace([]any{
+			box(t, "z", "z", 1, true), box(t, "a", "a", 2, true), box(t, "b", "b", 4, true),
+		}, "4"))
+		s.expect("added b.3 by unknown ", "gap gap.c.pods.relist.3.4", "updated b.4")
 	})
 }
 

@@ -28,6 +28,9 @@ type listener struct {
 	mu    sync.Mutex
 	waits waitingUpdates
 	line  line
+	// succeeds is the listener of the informer's predecessor, which can still run while the informer does not. It is nil
+	// if there is none, and when everything that has waited in it was sent.
+	succeeds *listener
 
 	// ctx ends when the process stops reading changes. Informers then pass on no more changes, and queues accept the
 	// changes that are still being pushed (see fifo.Queue.Lift).
@@ -83,8 +86,26 @@ func newListener(ctx context.Context, p *pipeline, source informer.Source, to *l
 	}
 }
 
-func (l *listener) OnAdd(obj any, initial bool) {
+// begin locks mu for a call of the informer. If the informer has a predecessor, it has ended, so what still waits is sent
+// before anything that follows.
+func (l *listener) begin() {
 	l.mu.Lock()
+	if l.succeeds != nil {
+		l.succeeds.finish()
+		l.succeeds = nil
+	}
+}
+
+// finish sends everything that waits.
+func (l *listener) finish() {
+	l.begin()
+	l.mu.Unlock()
+	l.pushDue(true)
+	l.advance(true)
+}
+
+func (l *listener) OnAdd(obj any, initial bool) {
+	l.begin()
 	defer l.mu.Unlock()
 	o := obj.(*object.Object)
 	switch {
@@ -102,7 +123,7 @@ func (l *listener) OnAdd(obj any, initial bool) {
 }
 
 func (l *listener) OnUpdate(oldObj, newObj any) {
-	l.mu.Lock()
+	l.begin()
 	defer l.mu.Unlock()
 	old, now := oldObj.(*object.Object), newObj.(*object.Object)
 	l.pass(func() {
@@ -132,7 +153,7 @@ func (l *listener) OnLeave(last, now *object.Object) { l.remove(last, now) }
 // remove sends the event for an object that was deleted or that left the watched scope. now is the object's new state,
 // or nil if the object was deleted.
 func (l *listener) remove(last, now *object.Object) {
-	l.mu.Lock()
+	l.begin()
 	defer l.mu.Unlock()
 	l.pass(func() {
 		switch {
@@ -159,7 +180,7 @@ func (l *listener) pass(change func()) {
 // OnSynced sends the synced event that ends the initial list of the resource, or of the namespace that the informer
 // watches.
 func (l *listener) OnSynced(resourceVersion string, objects int) {
-	l.mu.Lock()
+	l.begin()
 	defer l.mu.Unlock()
 	l.partial = false
 	if l.refilter != nil {
@@ -182,7 +203,7 @@ func (l *listener) synced(resourceVersion string, objects int) {
 
 // OnPosition implements informer.Positioner.
 func (l *listener) OnPosition(resourceVersion string) {
-	l.mu.Lock()
+	l.begin()
 	defer l.mu.Unlock()
 	if l.former != nil && l.CaughtUp() && l.pipeline.tracker.HasCaughtUp() {
 		l.former = nil
@@ -214,7 +235,7 @@ func (l *listener) CaughtUp() bool {
 // OnGap sends a gap event, which announces that states may be missing at this place in the stream. If the list is not
 // newer than the floor, nothing is missing, and nothing of the list is sent.
 func (l *listener) OnGap(from, to, why string) {
-	l.mu.Lock()
+	l.begin()
 	defer l.mu.Unlock()
 	l.inList, l.listed = true, to
 	switch {

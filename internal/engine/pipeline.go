@@ -190,11 +190,8 @@ func (p *pipeline) attach(
 		return
 	}
 	p.progress.attach(i.Source())
-	if former := p.attached[i.Source().Name]; former != nil {
-		former.advance(true) // what follows must not overtake it
-	}
 	l := newListener(ctx, p, i.Source(), ledger, i.ResumesAt())
-	p.attached[i.Source().Name] = l
+	l.succeeds, p.attached[i.Source().Name] = p.attached[i.Source().Name], l
 	if p.Actor {
 		l.asker = asker
 	}
