@@ -31,6 +31,9 @@ type Metrics struct {
 	gaps    gaps
 	state   stateReader
 
+	mu    sync.Mutex
+	sinks map[string]*Sink // by name
+
 	registerEvents sync.Once
 	events         KubernetesEvents // see the method KubernetesEvents
 }
@@ -72,7 +75,7 @@ func New(version, commit string) *Metrics {
 
 // NewPart returns a Metrics with a new registry, without the metrics of the build and of the process, for Metrics.Part.
 func NewPart() *Metrics {
-	m := &Metrics{Registry: prometheus.NewRegistry(), started: time.Now()}
+	m := &Metrics{Registry: prometheus.NewRegistry(), started: time.Now(), sinks: map[string]*Sink{}}
 	m.Registry.MustRegister(&m.state)
 	return m
 }
@@ -144,8 +147,17 @@ type Sink struct {
 	resources map[schema.GroupResource]*Resource
 }
 
-// ForSink creates and registers the metrics of one sink. Call it once per sink.
+// ForSink returns the metrics of one sink. All engines of a process count in the same ones.
 func (m *Metrics) ForSink(name string) *Sink {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.sinks[name] == nil {
+		m.sinks[name] = m.newSink(name)
+	}
+	return m.sinks[name]
+}
+
+func (m *Metrics) newSink(name string) *Sink {
 	f := factory{m.Registry, prometheus.Labels{"sink": name}}
 	s := &Sink{
 		all:       m,
