@@ -59,6 +59,9 @@ func listen(
 // serve answers all requests from now on about this task.
 func (f *frontend) serve(t task) {
 	t.since = time.Now()
+	if last := f.task.Load(); last != nil && last.role == t.role { // a changed configuration is loaded, for example
+		t.since = last.since
+	}
 	f.task.Store(&t)
 }
 

@@ -114,6 +114,21 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// A process has its role since the role has changed, and not since its configuration was changed.
+func TestSinceOfARole(t *testing.T) {
+	f := newTestFrontend(t)
+	defer f.listener.Close()
+	lead := *f.task.Load()
+	lead.role = control.Leader
+	standby := f.status().Replica.Since
+	f.serve(lead)
+	since := f.status().Replica.Since
+	f.serve(lead)
+	if again := f.status().Replica.Since; !since.After(standby) || !again.Equal(since) {
+		t.Errorf("standby since %v, leader since %v, and then since %v", standby, since, again)
+	}
+}
+
 // The page shows the status. An open stream ends with the bridge, which does not wait for its viewers.
 func TestPage(t *testing.T) {
 	f := newTestFrontend(t)
