@@ -184,10 +184,7 @@ func (d *Delivery) Start() {
 func (d *Delivery) settle(m *event.Message) { d.user.Load().Settle(m) }
 
 // SpilledEvents returns the number of events in the spill.
-func (d *Delivery) SpilledEvents() int64 {
-	events, _, _, _, _ := d.Queue.SpillStats()
-	return events
-}
+func (d *Delivery) SpilledEvents() int64 { return d.Queue.SpillStats().Items }
 
 // Left returns the number of undelivered events that are on disk, and the number of undelivered events that are not
 // stored anywhere.

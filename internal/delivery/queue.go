@@ -146,10 +146,7 @@ func (d *Delivery) openParked() (*parked.Store, error) {
 	}
 	return parked.Open(parked.Options{
 		Dir: d.options.State, Sink: d.options.Sink, Storage: storage, MaxBytes: d.options.Buffer.DiskBytes, Logger: d.Log,
-		Used: func() int64 {
-			_, bytes, _, _, _ := d.Queue.SpillStats()
-			return bytes
-		},
+		Used: func() int64 { return d.Queue.SpillStats().Bytes },
 		OnLost: func() {
 			select {
 			case d.ParkedLost <- struct{}{}:

@@ -174,7 +174,7 @@ func (e *Engine) Readiness() (reasons, notes []string) {
 		if p.OutsideLog {
 			reasons = append(reasons, "sink "+p.Name+": events that wait on disk are not in state.log: "+delivery.WhyOutside)
 		}
-		if _, _, _, _, err := p.Queue.SpillStats(); err != "" {
+		if err := p.Queue.SpillStats().LastErr; err != "" {
 			reasons = append(reasons, "sink "+p.Name+": its spill can't be written: "+err)
 		}
 	}

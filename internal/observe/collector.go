@@ -157,11 +157,11 @@ func (r rows) collectParked(s *Sink) {
 }
 
 func (r rows) collectSpill(s *Sink) {
-	items, bytes, fileBytes, errs, _ := s.Queue.SpillStats()
-	r.gauge("spill_events", "Events in the sink's spill.", float64(items))
-	r.gauge("spill_bytes", "Bytes of the events in the sink's spill.", float64(bytes))
-	r.gauge("spill_file_bytes", "Size of the files of the sink's spill.", float64(fileBytes))
-	r.counter("spill_errors_total", "Writes to the spill that failed and were tried again.", errs)
+	spill := s.Queue.SpillStats()
+	r.gauge("spill_events", "Events in the sink's spill.", float64(spill.Items))
+	r.gauge("spill_bytes", "Bytes of the events in the sink's spill.", float64(spill.Bytes))
+	r.gauge("spill_file_bytes", "Size of the files of the sink's spill.", float64(spill.FileBytes))
+	r.counter("spill_errors_total", "Writes to the spill that failed and were tried again.", spill.Errors)
 	r.counter("spill_lost_events_total", "Spilled events that were lost because files were damaged.", s.Unreadable.Load())
 }
 

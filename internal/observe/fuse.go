@@ -124,22 +124,22 @@ func (o *Observer) outage(s *Sink, now time.Time) *outage {
 		return o.auditOutage(s, now)
 	}
 	stats := s.Queue.Stats()
-	spilled, spilledBytes, _, _, _ := s.Queue.SpillStats()
+	spill := s.Queue.SpillStats()
 	waiting, parkedBytes := s.waiting(stats)
 	blocked, age := s.Queue.BlockedSince(), s.Queue.Age()
-	onDisk := spilled + waiting - int64(stats.Items)
+	onDisk := spill.Items + waiting - int64(stats.Items)
 	delivering := s.Drain.Delivering()
 	if waiting == 0 || delivering && blocked.IsZero() && onDisk == 0 && age < lingering {
 		return nil
 	}
 	out := &outage{waiting: waiting, overflow: s.Buffer.Overflow, memory: s.Queue.Room(), eventOnDisk: storedHeader}
-	if inMemory := int64(stats.Items) - spilled; inMemory > 0 {
+	if inMemory := int64(stats.Items) - spill.Items; inMemory > 0 {
 		out.eventOnDisk += float64(stats.Bytes) / float64(inMemory)
 	}
 	if onDisk > 0 {
-		out.eventOnDisk = float64(spilledBytes+parkedBytes) / float64(onDisk)
+		out.eventOnDisk = float64(spill.Bytes+parkedBytes) / float64(onDisk)
 	}
-	out.diskEvents = float64(max(0, s.Buffer.DiskBytes-spilledBytes-parkedBytes)) / out.eventOnDisk
+	out.diskEvents = float64(max(0, s.Buffer.DiskBytes-spill.Bytes-parkedBytes)) / out.eventOnDisk
 	if delivering {
 		out.growth = o.rates.highest("waiting "+s.Name, now, waiting)
 	} else {

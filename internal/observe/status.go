@@ -95,7 +95,7 @@ func (o *Observer) sinkStatus(s *Sink, fuse *control.Fuse, now time.Time) contro
 
 func (s *Sink) queueStatus() control.Queue {
 	stats := s.Queue.Stats()
-	spilled, bytes, _, _, _ := s.Queue.SpillStats()
+	spill := s.Queue.SpillStats()
 	waiting, parkedBytes := s.waiting(stats)
 	journal := int64(0)
 	if s.Audit != nil {
@@ -103,7 +103,7 @@ func (s *Sink) queueStatus() control.Queue {
 	}
 	return control.Queue{
 		Events: int64(stats.Items), Bytes: stats.Bytes, MemoryBytes: s.Buffer.Bytes,
-		DiskEvents: spilled + waiting - int64(stats.Items), DiskBytes: bytes + parkedBytes, MaxDisk: s.Buffer.DiskBytes,
+		DiskEvents: spill.Items + waiting - int64(stats.Items), DiskBytes: spill.Bytes + parkedBytes, MaxDisk: s.Buffer.DiskBytes,
 		Overflow: s.Buffer.Overflow, Blocked: !s.Queue.BlockedSince().IsZero(), Journal: journal,
 	}
 }
@@ -111,7 +111,7 @@ func (s *Sink) queueStatus() control.Queue {
 // problem returns why the sink does not deliver some or all of its events, or nil. lasting means that the problem does
 // not go away by itself.
 func (s *Sink) problem(parts []sinks.UnavailablePart) (problem *control.Problem, lasting bool) {
-	if _, _, _, _, err := s.Queue.SpillStats(); err != "" {
+	if err := s.Queue.SpillStats().LastErr; err != "" {
 		return &control.Problem{
 			Text:   "its spill can't be written: " + err,
 			Remedy: "make room on the volume of state.path, or replace the volume: see DeltabridgeSpillFailing in docs/operations.md",

@@ -305,20 +305,28 @@ func (q *Queue[T]) openPath() (damage, err error) {
 // positions are not valid if the queue was opened without items on disk. The caller may change the map.
 func (q *Queue[T]) Positions() map[string]string { return q.log.Positions() }
 
-// SpillStats returns the number of unacknowledged items on disk, their size in bytes (including acknowledged items that
-// are not removed yet), the size of the files in Path, the number of failed reads and writes, and the last error. The
-// error is empty again after a success.
-func (q *Queue[T]) SpillStats() (items, bytes, fileBytes, errors int64, lastErr string) {
-	bytes = q.log.Size()
+// SpillStats describes what a queue has on disk.
+type SpillStats struct {
+	Items     int64  // items that are not acknowledged
+	Bytes     int64  // size of the items, including acknowledged ones that are not removed yet
+	FileBytes int64  // size of the files in Options.Path
+	Errors    int64  // failed reads and writes
+	LastErr   string // the last error; empty after a success
+}
+
+// SpillStats returns what is on disk.
+func (q *Queue[T]) SpillStats() SpillStats {
+	s := SpillStats{Bytes: q.log.Size()}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if acked := q.ackedUpTo(); q.spilling && q.durable > acked {
-		items = int64(q.durable - acked)
+		s.Items = int64(q.durable - acked)
 	}
 	if q.opts.Log == nil {
-		fileBytes = bytes + segment.StateBytes
+		s.FileBytes = s.Bytes + segment.StateBytes
 	}
-	return items, bytes, fileBytes, q.errs, q.lastErr
+	s.Errors, s.LastErr = q.errs, q.lastErr
+	return s
 }
 
 // Peek returns the number of items on disk of a queue that is not open. It does not change any file.

@@ -18,7 +18,7 @@ func TestRoom(t *testing.T) {
 				s := openSpill(t, path, func(o *Options[item]) { o.MaxDiskBytes, o.MaxBytes = bound, maxBytes }).start()
 				var predicted []int
 				for id := 0; ; id++ {
-					_, bytes, _, _, _ := s.SpillStats()
+					bytes := s.SpillStats().Bytes
 					predicted = append(predicted, int(bound-bytes)/3100+s.Room())
 					done := atomic.Bool{}
 					go func() {

@@ -73,7 +73,7 @@ func BenchmarkSpill(b *testing.B) {
 	}
 	b.ReportMetric(float64(cpuTime(b)-cpu)/float64(b.N), "write-cpu-ns/op")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "written/s")
-	_, _, fileBytes, _, _ := s.SpillStats()
+	fileBytes := s.SpillStats().FileBytes
 	b.ReportMetric(float64(fileBytes)/1e6, "file-MB")
 
 	cpu = cpuTime(b)

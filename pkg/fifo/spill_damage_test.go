@@ -471,7 +471,7 @@ func TestSpillDamagedInUse(t *testing.T) {
 		if s.lostItems() < 3 || s.lostItems() > 6 || len(setAside(t, path)) != 3 || s.isSpilling() {
 			t.Errorf("%d items, %d lost, renamed %v\n%s", got, s.lostItems(), setAside(t, path), s.logged())
 		}
-		if _, _, _, _, lastErr := s.SpillStats(); lastErr != "" {
+		if lastErr := s.SpillStats().LastErr; lastErr != "" {
 			t.Error(lastErr)
 		}
 	})
@@ -490,7 +490,7 @@ func TestSpillFileGone(t *testing.T) {
 		if _, err := s.Take(ctx, nil, 1, 1); err == nil {
 			t.Fatal("took something")
 		}
-		if _, _, _, _, lastErr := s.SpillStats(); s.lostItems() != 40 || lastErr != "" || s.isSpilling() {
+		if lastErr := s.SpillStats().LastErr; s.lostItems() != 40 || lastErr != "" || s.isSpilling() {
 			t.Errorf("%d lost, %q\n%s", s.lostItems(), lastErr, s.logged())
 		}
 		for id := 41; id <= 60; id++ {

@@ -251,8 +251,8 @@ func TestSpillDiskFullChild(t *testing.T) {
 				}
 			}()
 			for { // until it failed, more than once
-				if _, _, _, errs, lastErr := s.SpillStats(); errs >= 2 {
-					t.Logf("%d of %d pushed: %s", len(pushed), n, lastErr)
+				if spill := s.SpillStats(); spill.Errors >= 2 {
+					t.Logf("%d of %d pushed: %s", len(pushed), n, spill.LastErr)
 					break
 				}
 				pause(t.Context(), 5*time.Millisecond)
@@ -276,7 +276,7 @@ func TestSpillDiskFullChild(t *testing.T) {
 			if err := s.end(); err != nil {
 				t.Error(err)
 			}
-			if _, _, _, _, lastErr := s.SpillStats(); lastErr != "" {
+			if lastErr := s.SpillStats().LastErr; lastErr != "" {
 				t.Error(lastErr)
 			}
 		})

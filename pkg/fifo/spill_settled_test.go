@@ -146,7 +146,7 @@ func TestSpillFailsAtTheEnd(t *testing.T) {
 			t.Errorf("Run = %v", err)
 		}
 		s.wantIDs("settled", s.settledIDs(), 1, 2)
-		if _, _, _, errs, _ := s.SpillStats(); errs != 1 || strings.Count(s.logged(), "level=ERROR") != 1 {
+		if errs := s.SpillStats().Errors; errs != 1 || strings.Count(s.logged(), "level=ERROR") != 1 {
 			t.Errorf("%d errors; log:\n%s", errs, s.logged())
 		}
 	})

@@ -241,9 +241,9 @@ func TestSpillAndComeBack(t *testing.T) {
 		); diff != "" {
 			t.Error(diff)
 		}
-		items, bytes, fileBytes, errs, lastErr := s.SpillStats()
-		if items != 100 || bytes < 5000 || fileBytes < bytes || errs != 0 || lastErr != "" {
-			t.Errorf("SpillStats: %d items, %d bytes, file %d, %d errors, %q", items, bytes, fileBytes, errs, lastErr)
+		spill := s.SpillStats()
+		if spill.Items != 100 || spill.Bytes < 5000 || spill.FileBytes < spill.Bytes || spill.Errors != 0 || spill.LastErr != "" {
+			t.Errorf("%+v", spill)
 		}
 		if got := s.Stats(); got.Items != 100 || got.Pushed != 100 {
 			t.Errorf("%+v", got)
@@ -253,8 +253,8 @@ func TestSpillAndComeBack(t *testing.T) {
 		if s.isSpilling() {
 			t.Error("still spilling, although everything was acknowledged")
 		}
-		if items, bytes, _, _, _ := s.SpillStats(); items != 0 || bytes != 0 {
-			t.Errorf("%d items, %d bytes on disk", items, bytes)
+		if spill := s.SpillStats(); spill.Items != 0 || spill.Bytes != 0 {
+			t.Errorf("%+v", spill)
 		}
 		s.push(101, 108)
 		time.Sleep(time.Second)
@@ -425,9 +425,9 @@ func TestSpillDiskBound(t *testing.T) {
 			t.Errorf("%d pushes were let in", got)
 		}
 		for id := 0; id < n; {
-			_, bytes, _, errs, _ := s.SpillStats()
-			if bytes > bound || errs > 0 {
-				t.Fatalf("%d bytes on disk, %d errors", bytes, errs)
+			spill := s.SpillStats()
+			if spill.Bytes > bound || spill.Errors > 0 {
+				t.Fatalf("%+v", spill)
 			}
 			for _, got := range s.takeIDs(1) {
 				if got != id {
@@ -456,14 +456,14 @@ func TestSpillDiskBoundLargeItem(t *testing.T) {
 			}
 		}()
 		time.Sleep(time.Minute)
-		if items, bytes, _, _, _ := s.SpillStats(); items != 1 || bytes < 20000 || bytes > 21000 {
-			t.Errorf("%d items, %d bytes on disk", items, bytes)
+		if spill := s.SpillStats(); spill.Items != 1 || spill.Bytes < 20000 || spill.Bytes > 21000 {
+			t.Errorf("%+v", spill)
 		}
 		var got []int
 		for range n {
 			got = append(got, s.takeIDs(1)...)
 			time.Sleep(time.Second)
-			if _, bytes, _, _, _ := s.SpillStats(); bytes > 21000 {
+			if bytes := s.SpillStats().Bytes; bytes > 21000 {
 				t.Errorf("%d bytes on disk", bytes)
 			}
 		}
@@ -534,13 +534,13 @@ func TestSpillEncodeFails(t *testing.T) {
 		}()
 		time.Sleep(time.Minute)
 		s.wantIDs("settled", s.settledIDs(), 1, 4)
-		if _, _, _, errs, lastErr := s.SpillStats(); errs == 0 || !strings.Contains(lastErr, "not this one") {
-			t.Errorf("%d errors, %q", errs, lastErr)
+		if spill := s.SpillStats(); spill.Errors == 0 || !strings.Contains(spill.LastErr, "not this one") {
+			t.Errorf("%+v", spill)
 		}
 		got := s.takeIDs(5) // then it need not be written any more
 		time.Sleep(time.Minute)
 		<-done
-		if _, _, _, _, lastErr := s.SpillStats(); lastErr != "" {
+		if lastErr := s.SpillStats().LastErr; lastErr != "" {
 			t.Errorf("still %q", lastErr)
 		}
 		got = append(got, s.takeIDs(15)...)
@@ -565,13 +565,13 @@ func TestSpillGivesRoomBack(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		_, _, before, _, _ := s.SpillStats()
+		before := s.SpillStats().FileBytes
 		s.takeIDs(50)
 		time.Sleep(time.Second)
-		_, _, half, _, _ := s.SpillStats()
+		half := s.SpillStats().FileBytes
 		s.takeIDs(50)
 		time.Sleep(time.Second)
-		_, _, after, _, _ := s.SpillStats()
+		after := s.SpillStats().FileBytes
 		if segments := segmentsOf(t, path); before < 2000000 || half > before*6/10 || after > 5000 || len(segments) > 0 {
 			t.Errorf("on disk were %d bytes, then %d, then %d: %v", before, half, after, segments)
 		}
@@ -664,8 +664,8 @@ func TestSpillToALog(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		if items, bytes, fileBytes, _, _ := s.SpillStats(); items != 250 || bytes < 5_000_000 || fileBytes != 0 {
-			t.Errorf("%d items, %d bytes, %d bytes of files", items, bytes, fileBytes)
+		if spill := s.SpillStats(); spill.Items != 250 || spill.Bytes < 5_000_000 || spill.FileBytes != 0 {
+			t.Errorf("%+v", spill)
 		}
 		if err := s.end(); err != nil || !log.closed {
 			t.Errorf("%v, closed: %t", err, log.closed)
