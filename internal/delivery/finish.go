@@ -21,17 +21,6 @@ const (
 // Finish ends deliveries: it lets the drains deliver the queued events until the timeout, and writes the rest to disk.
 // A drain whose destination does not accept events is stopped at once.
 func Finish(all []*Delivery, timeout time.Duration) error {
-	finishDrains(all, timeout)
-	var failures []error
-	for _, d := range all {
-		d.stopSpilling()
-		failures = append(failures, d.failure, <-d.written)
-	}
-	return errors.Join(failures...)
-}
-
-// finishDrains lets the drains deliver until the timeout.
-func finishDrains(all []*Delivery, timeout time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var group sync.WaitGroup
@@ -40,6 +29,12 @@ func finishDrains(all []*Delivery, timeout time.Duration) {
 		group.Go(func() { d.finishDrain(ctx) })
 	}
 	group.Wait()
+	var failures []error
+	for _, d := range all {
+		d.stopSpilling()
+		failures = append(failures, d.failure, <-d.written)
+	}
+	return errors.Join(failures...)
 }
 
 // finishDrain waits until the drain has ended. It stops the drain if ctx ends or the destination accepts no events.

@@ -53,8 +53,8 @@ func (s *slowSink) Send(ctx context.Context, batch []*event.Message, results []e
 	}
 }
 
-// open opens a delivery.
-func open(t *testing.T, sink sinks.Sink) *Delivery {
+// open opens a delivery, which the test closes.
+func open(t *testing.T, sink sinks.Sink, disconnect func(context.Context) error) *Delivery {
 	t.Helper()
 	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	store, err := checkpoint.Open(checkpoint.Options{Path: dir, ClusterName: "c", NoSync: true})
@@ -63,7 +63,7 @@ func open(t *testing.T, sink sinks.Sink) *Delivery {
 	}
 	d := New(Options{
 		Sink: "test", Cluster: "c", State: dir, Buffer: Buffer{Events: 100, Bytes: 1 << 20, Overflow: Block},
-		Destination: sink, Store: store, Metrics: metrics.New("", "").ForSink("test"), Logger: log,
+		Destination: sink, Disconnect: disconnect, Store: store, Metrics: metrics.New("", "").ForSink("test"), Logger: log,
 	})
 	positions := tracker.New(tracker.Options{Store: store, Reading: t.Context(), Logger: log})
 	d.Use(User{
@@ -73,13 +73,8 @@ func open(t *testing.T, sink sinks.Sink) *Delivery {
 	if err := d.Open(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	written := make(chan error, 1)
-	go func() { written <- d.Queue.Run(ctx) }()
 	t.Cleanup(func() {
-		cancel()
-		d.stop()
-		if err := errors.Join(<-written, d.Drain.Parked.Close(), store.Close()); err != nil {
+		if err := store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -89,7 +84,7 @@ func open(t *testing.T, sink sinks.Sink) *Delivery {
 // withTenEvents returns a delivery that delivers ten events to a sink.
 func withTenEvents(t *testing.T, sink sinks.Sink, paused bool) *Delivery {
 	t.Helper()
-	d := open(t, sink)
+	d := open(t, sink, func(context.Context) error { return nil })
 	d.Drain.MaxBatch = 1
 	if paused {
 		d.Drain.Pause(time.Now())
@@ -101,10 +96,7 @@ func withTenEvents(t *testing.T, sink sinks.Sink, paused bool) *Delivery {
 			t.Fatal(err)
 		}
 	}
-	go func() {
-		defer close(d.drained)
-		_ = d.Drain.Run(d.delivering)
-	}()
+	d.Start()
 	time.Sleep(time.Millisecond)
 	return d
 }
@@ -131,13 +123,16 @@ func TestFinish(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := withTenEvents(t, test.sink, test.paused)
 				began := time.Now()
-				finishDrains([]*Delivery{d}, test.timeout)
+				if err := Finish([]*Delivery{d}, test.timeout); err != nil {
+					t.Error(err)
+				}
 				if took := time.Since(began); took > test.took {
 					t.Errorf("took %s, want at most %s", took, test.took)
 				}
 				if left := d.Queue.Stats().Items > 0; left != test.left {
 					t.Errorf("%+v", d.Queue.Stats())
 				}
+				Close([]*Delivery{d})
 			})
 		})
 	}
@@ -148,9 +143,7 @@ func TestSinksCloseAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all []*Delivery
 		for range 5 {
-			d := open(t, &slowSink{})
-			d.options.Disconnect = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-			all = append(all, d)
+			all = append(all, open(t, &slowSink{}, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))
 		}
 		began := time.Now()
 		Close(all)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -106,22 +107,34 @@ func (e *Engine) newTracker() *tracker.Tracker {
 func (e *Engine) buildPipelines() error {
 	o := &e.options
 	e.enrichment = newEnrichment(e.reading, o.Enrichment, o.Sinks, func() { e.set.Informers() })
+	return e.addPipelines(o.Sinks, func(p *pipeline) error {
+		if p.audit != nil {
+			e.readers = append(e.readers, p.audit)
+		}
+		return p.open()
+	})
+}
+
+// addPipelines creates the pipelines of sinks. open prepares each for pushes.
+func (e *Engine) addPipelines(all []Sink, open func(*pipeline) error) error {
 	slot := 0
-	for _, s := range o.Sinks {
+	for _, s := range all {
 		p, err := e.newPipeline(s, slot)
 		if err != nil {
 			return err
 		}
-		if err := p.open(); err != nil {
+		if err := open(p); err != nil {
 			return err
 		}
 		slot = min(slot+p.filter.Slots(), object.Slots) // filters that get no slots evaluate their decisions every time
 		e.pipelines = append(e.pipelines, p)
-		if p.audit != nil {
-			e.readers = append(e.readers, p.audit)
-		}
 	}
 	return nil
+}
+
+// newOffline returns an engine without pipelines that connects to nothing and stores nothing.
+func newOffline() *Engine {
+	return &Engine{metrics: metrics.New("", ""), options: Options{Logger: slog.New(slog.DiscardHandler)}}
 }
 
 // queues implements tracker.Queues for all pipelines.

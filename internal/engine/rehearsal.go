@@ -2,18 +2,15 @@ package engine
 
 import (
 	"context"
-	"log/slog"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
-	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // Rehearsal determines the messages that all sinks would be sent about a sequence of changes. The changes pass through
@@ -28,25 +25,20 @@ type Rehearsal struct {
 func NewRehearsal(
 	all []Sink, of Enrichment, at time.Time, deliver func(sink string, m *event.Message),
 ) (*Rehearsal, error) {
-	e := &Engine{metrics: metrics.New("", ""), options: Options{Logger: slog.New(slog.DiscardHandler)}}
+	e := newOffline()
 	e.reading, e.stopReading = context.WithCancel(context.Background())
 	e.enrichment = newEnrichment(e.reading, of, all, func() {})
 	r := &Rehearsal{engine: e}
-	slot := 0
-	for _, s := range all {
-		p, err := e.newPipeline(s, slot)
-		if err != nil {
-			return nil, err
-		}
-		slot = min(slot+p.filter.Slots(), object.Slots)
+	err := e.addPipelines(all, func(p *pipeline) error {
+		r.names = append(r.names, p.Name)
 		p.push = func(_ context.Context, m *event.Message) error {
 			m.Time = at
 			deliver(p.Name, m)
 			return nil
 		}
-		e.pipelines, r.names = append(e.pipelines, p), append(r.names, s.Name)
-	}
-	return r, nil
+		return nil
+	})
+	return r, err
 }
 
 // Attach connects an informer to the sinks. It must be called for all informers before the first one is used.

@@ -2,11 +2,9 @@ package engine
 
 import (
 	"context"
-	"log/slog"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/enrich"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
@@ -31,7 +29,7 @@ type Change struct {
 // NewTrial returns a Trial for a sink. clusterUID is the uid of the cluster, or empty if it is not known. index
 // enriches the events. If index is nil, events are not enriched.
 func NewTrial(s Sink, clusterUID string, index *enrich.Index) (*Trial, error) {
-	e := &Engine{metrics: metrics.New("", ""), options: Options{Logger: slog.New(slog.DiscardHandler)}}
+	e := newOffline()
 	if index != nil {
 		e.enrichment = &enrichment{index: index}
 	}

@@ -37,7 +37,7 @@ func (awaySink) Send(_ context.Context, _ []*event.Message, results []error) {
 	}
 }
 
-// observing returns an Observer of one sink, whose destination is away. Its drain does not run.
+// observing returns an Observer of one sink, whose destination is away.
 func observing(t *testing.T, buffer delivery.Buffer) *Observer {
 	t.Helper()
 	dir, log, m := t.TempDir(), slog.New(slog.DiscardHandler), metrics.New("", "")
@@ -48,7 +48,7 @@ func observing(t *testing.T, buffer delivery.Buffer) *Observer {
 	positions := tracker.New(tracker.Options{Store: store, Reading: t.Context(), Logger: log})
 	d := delivery.New(delivery.Options{
 		Sink: "test", Cluster: "c", State: dir, Buffer: buffer, Destination: awaySink{}, Store: store,
-		Metrics: m.ForSink("test"), Logger: log,
+		Disconnect: func(context.Context) error { return nil }, Metrics: m.ForSink("test"), Logger: log,
 	})
 	d.Use(delivery.User{
 		Tracker: positions, Settle: func(*event.Message) {},
@@ -57,12 +57,11 @@ func observing(t *testing.T, buffer delivery.Buffer) *Observer {
 	if err := d.Open(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	written := make(chan error, 1)
-	go func() { written <- d.Queue.Run(ctx) }()
+	d.Start()
 	t.Cleanup(func() {
-		cancel()
-		if err := errors.Join(<-written, d.Drain.Parked.Close(), store.Close()); err != nil {
+		err := delivery.Finish([]*delivery.Delivery{d}, 0)
+		delivery.Close([]*delivery.Delivery{d})
+		if err := errors.Join(err, store.Close()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -83,14 +82,9 @@ func TestFuseOfAnOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := observing(t, buffer)
-				ctx, stop := context.WithCancel(t.Context())
-				drained := make(chan error, 1)
-				go func() { drained <- e.Sinks[0].Drain.Run(ctx) }()
 				foretold, full := e.burn(t)
 				judgeForetold(t, foretold, full)
 				e.Sinks[0].Queue.Lift()
-				stop()
-				<-drained //nolint:errcheck // it was stopped
 				synctest.Wait()
 			})
 		})

@@ -2,7 +2,7 @@
 // requests that made them.
 //
 // A [Joiner] is given both, in any order ([Joiner.Change], [Joiner.Event]), and gives one [Answer] for each change. It
-// has no goroutine and no clock: the caller passes the time, and calls [Joiner.Expire] when [Joiner.Next] has passed.
+// has no goroutine and no clock: the caller passes the time, and calls [Joiner.Expire] again and again.
 //
 // # What an answer means
 //

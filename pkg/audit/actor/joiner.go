@@ -140,17 +140,6 @@ func (j *Joiner) Change(c Change) (answers []Answer) {
 	return j.limit(answers)
 }
 
-// Next returns when Expire must be called. It is zero if no change waits.
-func (j *Joiner) Next() time.Time {
-	for len(j.waiting) > 0 && j.waiting[0].answered {
-		j.answerFirst(nil)
-	}
-	if len(j.waiting) == 0 {
-		return time.Time{}
-	}
-	return j.waiting[0].deadline
-}
-
 // Expire returns the answers for the changes that have waited long enough, and drops old audit events.
 func (j *Joiner) Expire(now time.Time) (answers []Answer) {
 	for len(j.waiting) > 0 && (j.waiting[0].answered || !j.waiting[0].deadline.After(now)) {
