@@ -20,8 +20,6 @@ const (
 	// Reader is the name under which it is stored up to where audit events are not required any more for joining. It is
 	// not a valid name of a sink.
 	Reader = "(actors)"
-	// DefaultWait is the default of Options.Wait.
-	DefaultWait = 5 * time.Second
 	// MaxBytes is the maximum size of the audit events in memory, and memory is how long they stay there. A change that
 	// may be older than what was dropped gets no sole actor, so this is longer than the time between two bookmarks.
 	MaxBytes = 32 << 20
@@ -45,7 +43,7 @@ const (
 type Options struct {
 	Journal *audit.Journal
 	Tracker *tracker.Tracker // stores up to where audit events are not required any more
-	Wait    time.Duration    // how long changes wait for their audit events; 0: DefaultWait
+	Wait    time.Duration    // how long changes wait for their audit events
 	Notify  func()           // is called after changes were answered
 	Logger  *slog.Logger
 }
@@ -71,9 +69,6 @@ type reading struct {
 
 // New returns a Finder, which continues in the journal where an earlier one has ended.
 func New(o Options) *Finder {
-	if o.Wait <= 0 {
-		o.Wait = DefaultWait
-	}
 	f := &Finder{Options: o}
 	f.joiner = actor.New(
 		actor.Options{Wait: o.Wait, Keep: max(2*o.Wait, memory), MaxSkew: skew, MaxBytes: MaxBytes},

@@ -27,6 +27,9 @@ import (
 	"github.com/deltabridge/deltabridge/internal/tracker"
 )
 
+// defaultWait is the default in the configuration.
+const defaultWait = 5 * time.Second
+
 // joining is an informer whose changes are asked about, and a journal.
 type joining struct {
 	t       *testing.T
@@ -57,7 +60,7 @@ func (j *joining) start() {
 	}
 	log := slog.New(slog.DiscardHandler)
 	t := tracker.New(tracker.Options{Store: j.store, Reading: j.t.Context(), Logger: log})
-	j.finder = New(Options{Journal: j.journal, Tracker: t, Notify: func() {}, Logger: log})
+	j.finder = New(Options{Journal: j.journal, Tracker: t, Wait: defaultWait, Notify: func() {}, Logger: log})
 	j.asker = &Asker{
 		finder: j.finder, source: informer.Source{Name: "configmaps", Resource: configMaps}, inList: true,
 		status: func() informer.Status { return informer.Status{LastContact: j.contact} },
@@ -165,14 +168,14 @@ func TestActors(t *testing.T) {
 		j.check("an update with a resourceVersion", q, by(event.ActorProven, "alice", "e1"))
 		j.request("bob", "patch", 0, 3)
 		q = j.update(j.object(2, ""), j.object(3, ""))
-		time.Sleep(DefaultWait - time.Millisecond)
+		time.Sleep(defaultWait - time.Millisecond)
 		j.check("during the wait", q, nil)
 		time.Sleep(3 * tick)
 		j.check("a patch", q, by(event.ActorSole, "bob", "e2"))
 		j.request("bob", "patch", 0, 4)
 		j.request("eve", "patch", 0, 4)
 		two, nobody := j.update(j.object(3, ""), j.object(4, "")), j.update(j.object(4, ""), j.object(5, ""))
-		time.Sleep(DefaultWait + 3*tick)
+		time.Sleep(defaultWait + 3*tick)
 		j.check("two requests", two, &event.Actors{})
 		j.check("no request", nobody, &event.Actors{})
 		j.request("eve", "patch", 0, 6)
@@ -184,7 +187,7 @@ func TestActors(t *testing.T) {
 		time.Sleep(2 * skew)
 		j.request("eve", "patch", 0, 7)
 		later := j.update(j.object(6, ""), j.object(7, ""))
-		time.Sleep(DefaultWait + 3*tick)
+		time.Sleep(defaultWait + 3*tick)
 		j.check("two requests at almost the same time", skewed, &event.Actors{})
 		j.check("one request when the change had been made", later, by(event.ActorSole, "bob", "e7"))
 	})
@@ -283,7 +286,7 @@ func TestActorOfASelectedObject(t *testing.T) {
 			j.asker.OnAdd(j.object(2, ""), false)
 			q := j.asker.Current
 			j.position()
-			time.Sleep(DefaultWait + 3*tick)
+			time.Sleep(defaultWait + 3*tick)
 			j.check("an addition with the selector "+selector, q, want)
 			time.Sleep(time.Minute)
 			j.position()
@@ -311,7 +314,7 @@ func TestSinceOfChanges(t *testing.T) {
 	testJoining(t, func(t *testing.T, j *joining) {
 		check := func(what string, want time.Duration) {
 			t.Helper()
-			if got := time.Since(j.asker.since(time.Now())) - DefaultWait; got != want {
+			if got := time.Since(j.asker.since(time.Now())) - defaultWait; got != want {
 				t.Errorf("%s: %v, want %v", what, got, want)
 			}
 		}
@@ -348,7 +351,7 @@ func TestActorsWhileEventsAreMissing(t *testing.T) {
 		patch := func(rv int) *Question {
 			j.request("bob", "patch", 0, rv)
 			q := j.update(j.object(rv-1, ""), j.object(rv, ""))
-			time.Sleep(DefaultWait + 3*tick)
+			time.Sleep(defaultWait + 3*tick)
 			synctest.Wait()
 			return q
 		}
@@ -385,7 +388,7 @@ func TestActorsAfterARefusedRequest(t *testing.T) {
 		q := j.update(j.object(1, ""), j.object(2, ""))
 		time.Sleep(time.Second)
 		handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/", nil))
-		time.Sleep(DefaultWait)
+		time.Sleep(defaultWait)
 		j.check("a patch", q, &event.Actors{})
 	})
 }
@@ -408,7 +411,7 @@ func TestActorsReadTheJournalFirst(t *testing.T) {
 		read()
 		j.request("eve", "patch", 0, 2)
 		q := j.update(j.object(1, ""), j.object(2, ""))
-		time.Sleep(DefaultWait)
+		time.Sleep(defaultWait)
 		a.expire(time.Now())
 		j.check("with an event that was not read", q, nil)
 		read()
@@ -420,7 +423,7 @@ func TestActorsReadTheJournalFirst(t *testing.T) {
 		j.request("eve", "patch", 0, 9)
 		q = j.update(j.object(2, ""), j.object(3, ""))
 		for range 3 { // the journal cannot be read
-			time.Sleep(DefaultWait)
+			time.Sleep(defaultWait)
 			a.expire(time.Now())
 		}
 		j.check("with an event that cannot be read", q, &event.Actors{})

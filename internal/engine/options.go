@@ -51,7 +51,7 @@ type Options struct {
 	// Journal contains the audit events for the sinks with Audit or Actor. It is nil if there is none. The caller closes
 	// it after Run.
 	Journal *audit.Journal
-	// ActorWait is how long the changes for the sinks with Actor wait for their audit events. 0: actors.DefaultWait.
+	// ActorWait is how long the changes for the sinks with Actor wait for their audit events.
 	ActorWait time.Duration
 	// AuditOnly means that the engine watches nothing, and delivers only the audit events of its replica, whoever leads.
 	// Its Store has no Log.
