@@ -10,7 +10,6 @@ import (
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/files"
-	"github.com/deltabridge/deltabridge/pkg/fifo"
 )
 
 const (
@@ -125,9 +124,10 @@ func (o *Observer) outage(s *Sink, now time.Time) *outage {
 	}
 	stats := s.Queue.Stats()
 	spill := s.Queue.SpillStats()
-	waiting, parkedBytes := s.waiting(stats)
+	parked := s.Parked()
+	parkedBytes, _ := s.Drain.Parked.Bytes()
+	waiting, onDisk := int64(stats.Items)+parked, spill.Items+parked
 	blocked, age := s.Queue.BlockedSince(), s.Queue.Age()
-	onDisk := spill.Items + waiting - int64(stats.Items)
 	delivering := s.Drain.Delivering()
 	if waiting == 0 || delivering && blocked.IsZero() && onDisk == 0 && age < lingering {
 		return nil
@@ -174,10 +174,4 @@ func (o *Observer) auditOutage(s *Sink, now time.Time) *outage {
 	}
 	out.growth = o.rates.highest(auditRate, now, int64(journal.Last))
 	return out
-}
-
-// waiting returns the number of events that wait in the queue or are parked, and the bytes of those that are parked.
-func (s *Sink) waiting(stats fifo.Stats) (events, parkedBytes int64) {
-	parkedBytes, _ = s.Drain.Parked.Bytes()
-	return int64(stats.Items) + s.Parked(), parkedBytes
 }

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"maps"
 	"sync"
 	"time"
 )
@@ -34,14 +33,14 @@ func (r *rates) due(now time.Time) bool {
 	return len(r.samples) == 0 || now.Sub(r.samples[len(r.samples)-1].at) >= sampleInterval
 }
 
-// add adds a sample, and drops those that are no longer required. The caller must not change the values any more.
+// add adds a sample, and drops those that are no longer required. The caller must not change the values afterwards.
 func (r *rates) add(now time.Time, values map[string]int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.samples) > 1 && now.Sub(r.samples[1].at) >= rateWindow {
 		r.samples = r.samples[1:]
 	}
-	r.samples = append(r.samples, sample{now, maps.Clone(values)})
+	r.samples = append(r.samples, sample{now, values})
 }
 
 // of returns by how much a counter has grown per second in the last minute, or since the first sample. value is its

@@ -50,8 +50,7 @@ func (o *Observer) Sample(now time.Time) {
 	values := map[string]int64{}
 	for _, s := range o.Sinks {
 		stats, totals := s.Queue.Stats(), s.Metrics.Totals()
-		waiting, _ := s.waiting(stats)
-		values["waiting "+s.Name], values["pushed "+s.Name] = waiting, stats.Pushed
+		values["waiting "+s.Name], values["pushed "+s.Name] = int64(stats.Items)+s.Parked(), stats.Pushed
 		values["delivered "+s.Name], values["dropped "+s.Name] = totals.Acknowledged, totals.Dropped
 	}
 	for _, i := range o.Informers() {
@@ -96,14 +95,14 @@ func (o *Observer) sinkStatus(s *Sink, fuse *control.Fuse, now time.Time) contro
 func (s *Sink) queueStatus() control.Queue {
 	stats := s.Queue.Stats()
 	spill := s.Queue.SpillStats()
-	waiting, parkedBytes := s.waiting(stats)
+	parkedBytes, _ := s.Drain.Parked.Bytes()
 	journal := int64(0)
 	if s.Audit != nil {
 		journal = s.Audit.Waiting()
 	}
 	return control.Queue{
 		Events: int64(stats.Items), Bytes: stats.Bytes, MemoryBytes: s.Buffer.Bytes,
-		DiskEvents: spill.Items + waiting - int64(stats.Items), DiskBytes: spill.Bytes + parkedBytes, MaxDisk: s.Buffer.DiskBytes,
+		DiskEvents: spill.Items + s.Parked(), DiskBytes: spill.Bytes + parkedBytes, MaxDisk: s.Buffer.DiskBytes,
 		Overflow: s.Buffer.Overflow, Blocked: !s.Queue.BlockedSince().IsZero(), Journal: journal,
 	}
 }
