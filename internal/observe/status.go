@@ -152,12 +152,13 @@ func sinkHealth(s *control.Sink, lasting, lost bool) control.Health {
 	return control.Healthy
 }
 
-// sourceStatus returns the status of a source. blocking is the name of a sink whose queue is full, if there is one.
+// sourceStatus returns the status of a source. rate is negative if another informer has begun to count. blocking is the
+// name of a sink whose queue is full, if there is one.
 func sourceStatus(i *informer.Status, rate float64, blocking string) control.Source {
 	resource := event.GroupResource(i.Resource)
 	s := control.Source{
 		Name: i.Name, Resource: resource, Namespace: i.Namespace, Selector: i.Selector, Health: control.Healthy,
-		Synced: i.Synced, Objects: i.Objects, Changes: i.Changes, Rate: rate, LastContact: i.LastContact, Relists: i.Relists,
+		Synced: i.Synced, Objects: i.Objects, Changes: i.Changes, Rate: max(0, rate), LastContact: i.LastContact, Relists: i.Relists,
 	}
 	failing := func(h control.Health, text, remedy string, since time.Time) {
 		s.Health, s.Problem = h, &control.Problem{Text: text, Remedy: remedy, Since: since}

@@ -73,6 +73,9 @@ func TestStatusOfSources(t *testing.T) {
 			t.Errorf("%s: %+v", name, s.Problem)
 		}
 	}
+	if s := sourceStatus(&informer.Status{}, -1, ""); s.Rate != 0 {
+		t.Errorf("the informer has a predecessor: %+v", s)
+	}
 }
 
 // What the bridge is ready without does not look as if its list were missing, unless it was listed before.
