@@ -267,15 +267,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		p.pushDue(true)
 		p.advanceLines(true)
 	}
-	ending, timeout := e.pipelines, e.options.ShutdownTimeout
-	if ctx.Err() == nil {
-		var kept []*pipeline
-		kept, ending = e.keepDeliveries()
-		e.kept = &Kept{deliveries(kept), timeout}
-		timeout = min(timeout, replaceTimeout)
-	} else {
-		e.linger()
-	}
+	ending, timeout := e.endDelivering(ctx)
 	failure = errors.Join(failure, delivery.Finish(deliveries(ending), timeout))
 	e.notePositions(ending)
 	stopBackground()
@@ -288,6 +280,19 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	delivery.Close(deliveries(ending))
 	return errors.Join(failure, e.tracker.Finish())
+}
+
+// endDelivering returns the pipelines whose deliveries must end now, and how long they may take. If the engine is
+// replaced, it keeps the others. If it is not, it lingers first.
+func (e *Engine) endDelivering(ctx context.Context) (ending []*pipeline, timeout time.Duration) {
+	timeout = e.options.ShutdownTimeout
+	if ctx.Err() != nil {
+		e.linger()
+		return e.pipelines, timeout
+	}
+	kept, ending := e.keepDeliveries()
+	e.kept = &Kept{deliveries(kept), timeout}
+	return ending, min(timeout, replaceTimeout)
 }
 
 // notePositions makes the last commit store the final positions of sinks, so that the next process does not read back
