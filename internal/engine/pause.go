@@ -26,6 +26,10 @@ func (r *resyncer) servePause(paused bool) http.HandlerFunc {
 			http.Error(w, err.Error(), http.StatusNotFound)
 			return
 		}
+		if r.ctx.Err() != nil { // another engine may deliver to the sink already
+			http.Error(w, ending, http.StatusServiceUnavailable)
+			return
+		}
 		answer, err := p.SetPaused(paused)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -152,6 +152,27 @@ func (awaySink) Send(_ context.Context, _ []*event.Message, results []error) {
 	}
 }
 
+// While a changed configuration is loaded, requests can still reach the engine that has ended. It must not say that a sink
+// is paused that the next engine delivers to.
+func TestPauseOfAReplacedEngine(t *testing.T) {
+	r := startReplacing(t, "sink")
+	close(r.sinks["sink"].open)
+	replaced := r.e
+	r.e.Replace(func(string) bool { return false })
+	r.end()
+	r.start(r.e.Kept(), "sink")
+	w := httptest.NewRecorder()
+	replaced.Commands().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/pause?sink=sink", http.NoBody))
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "try again") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	if stored, running := r.o.Store.PausedSince("sink"), r.e.pipelines[0].Drain.PausedSince(); !stored.Equal(running) {
+		t.Errorf("paused since %v in the checkpoint, and since %v", stored, running)
+	}
+	r.stop()
+	r.end()
+}
+
 // A sink that has never connected makes the bridge unready. A sink whose destination became unavailable later does not,
 // and neither does a paused sink, but /readyz and the metrics report both.
 func TestReadinessAndSinks(t *testing.T) {

@@ -17,6 +17,9 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
+// ending is the answer to requests after reading has ended.
+const ending = "the bridge is shutting down, or loads a changed configuration: try again"
+
 // resyncer re-sends all known objects to sinks, at the configured intervals and on request, and serves the control
 // socket. It is safe for concurrent use.
 type resyncer struct {
@@ -92,7 +95,7 @@ func (r *resyncer) resyncResources(p *pipeline, report *control.ResyncReport) {
 	for _, sources := range p.listeners(informers) {
 		if err := p.resyncResource(r.ctx, sources, report); err != nil {
 			if r.ctx.Err() != nil {
-				report.Error = "the bridge is shutting down"
+				report.Error = ending
 				return
 			}
 			report.Skipped = append(report.Skipped, event.GroupResource(sources[0].source.Resource)+": "+err.Error())
