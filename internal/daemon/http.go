@@ -96,12 +96,15 @@ func (f *frontend) commands() http.Handler {
 			http.Error(w, err.Error(), http.StatusConflict)
 			return
 		}
-		if commands := f.task.Load().commands; commands != nil {
-			commands.ServeHTTP(w, r)
-			return
+		switch t := f.task.Load(); {
+		case t.commands != nil:
+			t.commands.ServeHTTP(w, r)
+		case t.role == control.Single:
+			http.Error(w, "the bridge is starting: try again", http.StatusServiceUnavailable)
+		default:
+			http.Error(w, "this replica is not the leader; send the request to the leader, see `bridge status`",
+				http.StatusServiceUnavailable)
 		}
-		http.Error(w, "this replica is not the leader; send the request to the leader, see `bridge status`",
-			http.StatusServiceUnavailable)
 	})
 	return mux
 }

@@ -254,6 +254,22 @@ func TestStatusEndpoint(t *testing.T) {
 	}
 }
 
+// A single process that is starting has no leader to which a command could be sent.
+func TestCommandsAtTheStart(t *testing.T) {
+	f := newTestFrontend(t)
+	defer f.listener.Close()
+	for role, want := range map[control.Role]string{control.Single: "starting", control.Standby: "is not the leader"} {
+		starting := *f.task.Load()
+		starting.role = role
+		f.serve(starting)
+		w := httptest.NewRecorder()
+		f.commands().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/api/resync", http.NoBody))
+		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: %d %s", role, w.Code, w.Body)
+		}
+	}
+}
+
 // With several replicas, a command about a sink that is sent audit events is refused with the reason, by every replica.
 func TestCommandsAboutAuditSinks(t *testing.T) {
 	f := newTestFrontend(t)
