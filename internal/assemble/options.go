@@ -24,7 +24,7 @@ import (
 // Checkpoint returns the options with which to open the checkpoint. If the fingerprint key does not exist yet,
 // Checkpoint creates it.
 func Checkpoint(cfg *config.Config, log *slog.Logger) (checkpoint.Options, error) {
-	redaction, err := NewRedaction(cfg)
+	redaction, err := newRedaction(cfg)
 	if err != nil {
 		return checkpoint.Options{}, err
 	}
@@ -66,7 +66,7 @@ func Options(
 	} else if l != nil {
 		o.LogPlace = strings.Join(l.Kafka.Brokers, ",") + ", topic " + l.Kafka.Topic
 	}
-	redaction, err := NewRedaction(cfg)
+	redaction, err := newRedaction(cfg)
 	if err != nil {
 		return o, err
 	}
@@ -122,7 +122,7 @@ func Offline(cfg *config.Config, r *Redaction, installation string) (all []engin
 // messages are handled.
 func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engine.Sink {
 	return engine.Sink{
-		Name: s.Name, Kind: s.Kind(), Place: s.Destination().Describe(), Seen: Seen(r.ForSink(s)),
+		Name: s.Name, Kind: s.Kind(), Place: s.Destination().Describe(), Seen: seen(r.ForSink(s)),
 		Destination: d.Sink, Disconnect: d.Close, Resync: s.Resync,
 		NoSynced: s.ControlEvents != nil && s.ControlEvents.None != nil, Progress: s.Progress,
 		Enrich: s.Enrich.Needs, Rules: s.Filters, Audit: s.IsAudit(), Actor: s.Actor,
@@ -142,7 +142,7 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 // Enrichment returns the configuration of the enrichment index. The facts in the index are read from objects whose
 // secret values are replaced with fingerprints, so every sink may receive them.
 func Enrichment(cfg *config.Config, r *Redaction) engine.Enrichment {
-	e := engine.Enrichment{FactBytes: Seen(r.Redactor), Awaited: map[string]bool{}}
+	e := engine.Enrichment{FactBytes: seen(r.Redactor), Awaited: map[string]bool{}}
 	for _, w := range cfg.Auxiliary() {
 		for _, resource := range w.Resources {
 			e.Awaited[resource] = true

@@ -94,7 +94,7 @@ func TestLog(t *testing.T) {
 func TestEnrichment(t *testing.T) {
 	cfg := parse(t, `sinks: [{name: s, secrets: plain, enrich: {owner: true, namespaceLabels: true}, stdout: {}}]`)
 	cfg.State.Path = t.TempDir()
-	r, err := NewRedaction(cfg)
+	r, err := newRedaction(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

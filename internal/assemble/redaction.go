@@ -33,8 +33,8 @@ type Redaction struct {
 	plain    bool // whether a sink receives secret values in clear text
 }
 
-// NewRedaction reads the fingerprint key and returns the Redaction. At the first start it creates the key.
-func NewRedaction(cfg *config.Config) (*Redaction, error) {
+// newRedaction reads the fingerprint key and returns the Redaction. At the first start it creates the key.
+func newRedaction(cfg *config.Config) (*Redaction, error) {
 	key, err := redactionKey(cfg)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func NewRedaction(cfg *config.Config) (*Redaction, error) {
 	return RedactionWith(cfg, key)
 }
 
-// RedactionWith is like NewRedaction, but uses the given key.
+// RedactionWith is like newRedaction, but uses the given key.
 func RedactionWith(cfg *config.Config, key []byte) (*Redaction, error) {
 	rules, err := redactionRules(cfg)
 	if err != nil {
@@ -87,9 +87,9 @@ func (r *Redaction) ForSink(s *config.Sink) *redact.Redactor {
 // plain reports whether a sink receives secret values in clear text.
 func plain(s *config.Sink) bool { return s.Secrets == config.SecretsPlain }
 
-// Seen returns a function that returns the bytes of an object as a sink's filter sees them, with the same values hidden
+// seen returns a function that returns the bytes of an object as a sink's filter sees them, with the same values hidden
 // as in the sink's messages. It returns nil if r is nil: the filter then sees the whole object.
-func Seen(r *redact.Redactor) engine.Bytes {
+func seen(r *redact.Redactor) engine.Bytes {
 	if r == nil {
 		return nil
 	}

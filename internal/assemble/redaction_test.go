@@ -15,7 +15,7 @@ import (
 func TestFingerprintKey(t *testing.T) {
 	cfg := embeddedConfig(t)
 	for range 2 { // made once, then read
-		if _, err := NewRedaction(cfg); err != nil {
+		if _, err := newRedaction(cfg); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -27,11 +27,11 @@ func TestFingerprintKey(t *testing.T) {
 	if err := os.WriteFile(path, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewRedaction(cfg); err == nil || !strings.Contains(err.Error(), "at least 32") {
+	if _, err := newRedaction(cfg); err == nil || !strings.Contains(err.Error(), "at least 32") {
 		t.Errorf("err = %v", err)
 	}
 	cfg.State.Path = path // a file, not a folder
-	if _, err := NewRedaction(cfg); err == nil || !strings.Contains(err.Error(), "state.path") {
+	if _, err := newRedaction(cfg); err == nil || !strings.Contains(err.Error(), "state.path") {
 		t.Errorf("err = %v", err)
 	}
 	// A key of one's own needs nothing of the folder. An editor's line break is not part of it.
@@ -43,7 +43,7 @@ func TestFingerprintKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg.RedactionKeyFile = file
-		r, err := NewRedaction(cfg)
+		r, err := newRedaction(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestFingerprintKey(t *testing.T) {
 	if err := os.WriteFile(cfg.RedactionKeyFile, []byte("short"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewRedaction(
+	if _, err := newRedaction(
 		cfg,
 	); err == nil || !strings.Contains(err.Error(), "redactionKeyFile") ||
 		strings.Contains(err.Error(), "short") {
@@ -80,7 +80,7 @@ func TestRedactionPolicies(t *testing.T) {
 		if err := os.WriteFile(cfg.RedactionKeyFile, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, err := NewRedaction(cfg)
+		r, err := newRedaction(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestRedactionPolicies(t *testing.T) {
 // A filter sees what its sink is sent: of an object as it was read, and as the checkpoint gives it back.
 func TestFiltersSeeWhatIsSent(t *testing.T) {
 	cfg := embeddedConfig(t)
-	r, err := NewRedaction(cfg)
+	r, err := newRedaction(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,16 +110,16 @@ func TestFiltersSeeWhatIsSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := Seen(r.Redactor)(gvr, o)
+	fresh, err := seen(r.Redactor)(gvr, o)
 	if err != nil || strings.Contains(string(fresh), "aHVudGVyMg==") {
 		t.Errorf("%s, %v", fresh, err)
 	}
 	r.Transform()(gvr, o)
-	stored, err := Seen(r.Redactor)(gvr, o)
+	stored, err := seen(r.Redactor)(gvr, o)
 	if diff := cmp.Diff(string(fresh), string(stored)); err != nil || diff != "" {
 		t.Errorf("%v (-fresh +stored):\n%s", err, diff)
 	}
-	if Seen(nil) != nil {
+	if seen(nil) != nil {
 		t.Error("a sink that wants clear values filters by others")
 	}
 }

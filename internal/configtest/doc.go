@@ -5,6 +5,6 @@
 // states, and evaluates the selectors of each watch. The informers, filters and encoders of `bridge run` do the rest
 // ([engine.Rehearsal]), and the destinations report where they would store each message ([diagnose.Previewer]).
 //
-// Nothing depends on time, chance or the environment: each event has the time [Time], fingerprints of secret values
+// Nothing depends on time, chance or the environment: each event has the same time, fingerprints of secret values
 // have a fixed key, and objects that lack a uid or a resourceVersion are given one that depends only on the test.
 package configtest

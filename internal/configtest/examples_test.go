@@ -23,7 +23,7 @@ func TestExamples(t *testing.T) {
 			if r.Err != nil || r.Failed() > 0 || len(r.Results) == 0 {
 				t.Fatal(r.WriteTable(os.Stderr, console.Style{}))
 			}
-			f, err := Load(file)
+			f, err := load(file)
 			if err != nil || filepath.Clean(f.Config) != example {
 				t.Fatalf("it tests %s, %v", f.Config, err)
 			}

@@ -80,9 +80,9 @@ type Event struct {
 	data any
 }
 
-// Load reads a test file. If the file cannot be read, the error is an *fs.PathError. Otherwise it joins all mistakes,
+// load reads a test file. If the file cannot be read, the error is an *fs.PathError. Otherwise it joins all mistakes,
 // each a *strictyaml.Mistake.
-func Load(path string) (*File, error) {
+func load(path string) (*File, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err

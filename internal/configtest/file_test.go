@@ -71,7 +71,7 @@ func TestMistakes(t *testing.T) {
 }
 
 func TestFilesThatCannotBeRun(t *testing.T) {
-	if _, err := Load("gone_test.yaml"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := load("gone_test.yaml"); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 	text := "tests:\n- name: a\n  changes: [{add: " + pod + "}]\n  expect: {live: []}\n"

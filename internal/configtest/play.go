@@ -27,8 +27,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
-// Time is the time of all events.
-const Time = "2000-01-01T00:00:00Z"
+// clock is the time of all events.
+const clock = "2000-01-01T00:00:00Z"
 
 // installation stands for the random name of the installation in headers.
 const installation = "<installation>"
@@ -115,7 +115,7 @@ func (p *player) assemble() (*engine.Rehearsal, error) {
 		return nil, err
 	}
 	p.transform = redaction.Transform()
-	at, err := time.Parse(time.RFC3339, Time)
+	at, err := time.Parse(time.RFC3339, clock)
 	if err != nil {
 		return nil, err
 	}

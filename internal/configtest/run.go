@@ -55,7 +55,7 @@ func (o Options) Test(path string) *Report {
 }
 
 func (o *Options) test(path string, r *Report) error {
-	f, err := Load(path)
+	f, err := load(path)
 	if err != nil {
 		return err
 	}

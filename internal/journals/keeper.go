@@ -43,8 +43,8 @@ type Options struct {
 type Keeper struct {
 	Options
 
-	mark   *Mark
-	watch  *Watch
+	mark   *mark
+	watch  *watch
 	text   string // of the record
 	failed rate.Sometimes
 }
@@ -52,7 +52,7 @@ type Keeper struct {
 // NewKeeper returns a Keeper.
 func NewKeeper(o Options) *Keeper {
 	return &Keeper{
-		Options: o, watch: NewWatch(lapsePeriods*o.Period, 2*o.Period), failed: rate.Sometimes{Interval: time.Minute},
+		Options: o, watch: newWatch(lapsePeriods*o.Period, 2*o.Period), failed: rate.Sometimes{Interval: time.Minute},
 	}
 }
 
@@ -83,9 +83,9 @@ func (k *Keeper) begin(ctx context.Context, now time.Time) error {
 	}
 	since := now
 	if text, exists := all[k.Journal]; exists {
-		since = Parse(text).Since
+		since = parse(text).Since
 	}
-	k.mark = NewMark(since)
+	k.mark = newMark(since)
 	return k.renew(ctx, now)
 }
 
@@ -93,7 +93,7 @@ func (k *Keeper) begin(ctx context.Context, now time.Time) error {
 func (k *Keeper) renew(ctx context.Context, now time.Time) error {
 	last := k.Last()
 	delivered, ok := k.Delivered()
-	record := Record{Replica: k.Replica, Since: k.mark.Since(now, last, delivered, ok), Renewed: now}
+	record := Record{Replica: k.Replica, Since: k.mark.undeliveredSince(now, last, delivered, ok), Renewed: now}
 	if err := k.Records.Put(ctx, k.Journal, record.String()); err != nil {
 		return err
 	}
@@ -127,11 +127,11 @@ func (k *Keeper) step(ctx context.Context, now time.Time) error {
 		return err
 	}
 	delete(all, k.Journal)
-	for journal, text := range k.watch.Observe(now, all) {
+	for journal, text := range k.watch.observe(now, all) {
 		if !k.Leads() {
 			continue
 		}
-		record := Parse(text)
+		record := parse(text)
 		id := journal + "." + strconv.FormatInt(record.Since.UnixMilli(), 36)
 		if !k.Announce(id, lost(record)) {
 			continue

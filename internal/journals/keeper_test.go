@@ -203,7 +203,7 @@ func TestBegin(t *testing.T) {
 	if !a.Begin(t.Context()) {
 		t.Fatal("it has not begun")
 	}
-	if got := Parse(m.all["Ja"]); !got.Since.Equal(since) || got.Renewed.IsZero() {
+	if got := parse(m.all["Ja"]); !got.Since.Equal(since) || got.Renewed.IsZero() {
 		t.Errorf("record %+v, want since %v", got, since)
 	}
 	m.down = errors.New("down")
@@ -221,7 +221,7 @@ func TestBegin(t *testing.T) {
 // Since when events may be undelivered.
 func TestMark(t *testing.T) {
 	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
-	k := NewMark(at(0))
+	k := newMark(at(0))
 	for n, step := range []struct {
 		now             int
 		last, delivered uint64
@@ -237,7 +237,7 @@ func TestMark(t *testing.T) {
 		{7, 60, 60, true, 6},
 		{8, 60, 60, true, 7},
 	} {
-		if got := k.Since(at(step.now), step.last, step.delivered, step.ok); !got.Equal(at(step.want)) {
+		if got := k.undeliveredSince(at(step.now), step.last, step.delivered, step.ok); !got.Equal(at(step.want)) {
 			t.Errorf("step %d: since %v, want %ds", n, got.Sub(start), step.want)
 		}
 	}
@@ -269,13 +269,13 @@ func TestEnd(t *testing.T) {
 // The gap event says who is gone, and what is lost.
 func TestLost(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	got := lost(Parse(Record{Replica: "bridge-1", Since: at, Renewed: at.Add(time.Minute)}.String()))
+	got := lost(parse(Record{Replica: "bridge-1", Since: at, Renewed: at.Add(time.Minute)}.String()))
 	for _, want := range []string{"bridge-1", "since 2026-01-02T03:04:05Z", "last seen at 2026-01-02T03:05:05Z"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q lacks %q", got, want)
 		}
 	}
-	if got := Parse("{"); got.Replica != "unknown" {
+	if got := parse("{"); got.Replica != "unknown" {
 		t.Error(fmt.Sprint(got))
 	}
 }

@@ -85,8 +85,8 @@ func (r Record) String() string {
 	return string(text)
 }
 
-// Parse returns a stored record. Of a record that cannot be read, only Replica is set.
-func Parse(text string) (record Record) {
+// parse returns a stored record. Of a record that cannot be read, only Replica is set.
+func parse(text string) (record Record) {
 	if err := json.Unmarshal([]byte(text), &record); err != nil {
 		return Record{Replica: "unknown"}
 	}

@@ -2,8 +2,8 @@ package journals
 
 import "time"
 
-// Watch finds records that are not renewed any more, by the clock of this process. It is not safe for concurrent use.
-type Watch struct {
+// watch finds records that are not renewed any more, by the clock of this process. It is not safe for concurrent use.
+type watch struct {
 	lapse, pause time.Duration
 	seen         map[string]seen // by journal
 	observed     time.Time       // when Observe was last called
@@ -14,14 +14,14 @@ type seen struct {
 	since time.Time
 }
 
-// NewWatch returns a Watch. A record lapses if it stays the same for lapse. If there is no observation for longer than
+// newWatch returns a watch. A record lapses if it stays the same for lapse. If there is no observation for longer than
 // pause, the time before it does not count: if the API server is unavailable, no replica can renew its record.
-func NewWatch(lapse, pause time.Duration) *Watch {
-	return &Watch{lapse: lapse, pause: pause, seen: map[string]seen{}}
+func newWatch(lapse, pause time.Duration) *watch {
+	return &watch{lapse: lapse, pause: pause, seen: map[string]seen{}}
 }
 
-// Observe is given all records, by journal. It returns those that have lapsed.
-func (w *Watch) Observe(now time.Time, all map[string]string) (lapsed map[string]string) {
+// observe is given all records, by journal. It returns those that have lapsed.
+func (w *watch) observe(now time.Time, all map[string]string) (lapsed map[string]string) {
 	if now.Sub(w.observed) > w.pause {
 		clear(w.seen)
 	}
@@ -43,21 +43,21 @@ func (w *Watch) Observe(now time.Time, all map[string]string) (lapsed map[string
 	return lapsed
 }
 
-// Mark finds out since when a journal may have undelivered events. It is not safe for concurrent use.
-type Mark struct {
+// mark finds out since when a journal may have undelivered events. It is not safe for concurrent use.
+type mark struct {
 	since time.Time // everything that was accepted before was delivered
 	// Everything that was accepted before the time next is in the journal up to the number last.
 	next time.Time
 	last uint64
 }
 
-// NewMark returns a Mark for a journal that may have undelivered events since a time.
-func NewMark(since time.Time) *Mark { return &Mark{since: since} }
+// newMark returns a mark for a journal that may have undelivered events since a time.
+func newMark(since time.Time) *mark { return &mark{since: since} }
 
-// Since returns the time since when accepted events may not be delivered. now is the time, which must be taken before
-// the other arguments: last is the number of the last event in the journal, and delivered the number up to which
-// everything is delivered, if ok is true.
-func (m *Mark) Since(now time.Time, last, delivered uint64, ok bool) time.Time {
+// undeliveredSince returns the time since when accepted events may not be delivered. now is the time, which must
+// be taken before the other arguments: last is the number of the last event in the journal, and delivered the number up
+// to which everything is delivered, if ok is true.
+func (m *mark) undeliveredSince(now time.Time, last, delivered uint64, ok bool) time.Time {
 	if ok && !m.next.IsZero() && delivered >= m.last {
 		m.since, m.next = m.next, time.Time{}
 	}

@@ -37,7 +37,7 @@ type Options struct {
 // The paths that serve data of objects. Kubernetes decides about them as non-resource URLs.
 const (
 	ObjectsPath = "/ui/objects"
-	ExplainPath = "/ui/explain"
+	explainPath = "/ui/explain"
 )
 
 // explainTimeout is how long an explanation may take. It asks the API server and the destinations.
@@ -103,7 +103,7 @@ func (p *Page) Register(mux *http.ServeMux) {
 	handle("/ui/icon/{name}", http.HandlerFunc(icon))
 	handle("/ui/stream", sameSite(p.stream(false)))
 	handle(ObjectsPath, sameSite(p.Protect(p.stream(true))))
-	handle(ExplainPath, sameSite(p.Protect(http.HandlerFunc(p.explain))))
+	handle(explainPath, sameSite(p.Protect(http.HandlerFunc(p.explain))))
 }
 
 // secure adds the headers that limit what a browser does with the page.

@@ -19,8 +19,8 @@ const (
 	// request that is too large: it sends up to 400 events (--audit-webhook-batch-max-size) of any size, unless
 	// --audit-webhook-truncate-enabled limits a request to 10 MiB.
 	DefaultMaxBody = 64 << 20
-	// DefaultMaxRequests is the default of HandlerOptions.MaxRequests.
-	DefaultMaxRequests = 64
+	// defaultMaxRequests is the default of HandlerOptions.MaxRequests.
+	defaultMaxRequests = 64
 
 	// Seconds until an API server should repeat a request: soon if there were too many requests, and a little later if the
 	// disk is full or fails. See the package comment.
@@ -106,7 +106,7 @@ func NewHandler(o HandlerOptions) (*Handler, error) {
 		o.MaxBody = DefaultMaxBody
 	}
 	if o.MaxRequests == 0 {
-		o.MaxRequests = DefaultMaxRequests
+		o.MaxRequests = defaultMaxRequests
 	}
 	return &Handler{opts: o, logged: map[Reason]time.Time{}}, nil
 }

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// DefaultReadTimeout is the default of ServerOptions.ReadTimeout. API servers give up after 30 s.
-	DefaultReadTimeout = 30 * time.Second
-	// DefaultShutdownTimeout is the default of ServerOptions.ShutdownTimeout.
-	DefaultShutdownTimeout = 10 * time.Second
+	// defaultReadTimeout is the default of ServerOptions.ReadTimeout. API servers give up after 30 s.
+	defaultReadTimeout = 30 * time.Second
+	// defaultShutdownTimeout is the default of ServerOptions.ShutdownTimeout.
+	defaultShutdownTimeout = 10 * time.Second
 
 	headTimeout = 10 * time.Second // of the TLS handshake, and of the head of a request
 	// answerTimeout is how much longer than reading a request, writing the response may take.
@@ -55,10 +55,10 @@ type Server struct {
 // NewServer checks the options and opens the listener. Run must be called, because it closes the listener.
 func NewServer(o ServerOptions) (*Server, error) {
 	if o.ReadTimeout == 0 {
-		o.ReadTimeout = DefaultReadTimeout
+		o.ReadTimeout = defaultReadTimeout
 	}
 	if o.ShutdownTimeout == 0 {
-		o.ShutdownTimeout = DefaultShutdownTimeout
+		o.ShutdownTimeout = defaultShutdownTimeout
 	}
 	s := &Server{opts: o}
 	var err error

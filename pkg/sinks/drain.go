@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// DefaultMaxBatch is the default of Drain.MaxBatch.
-	DefaultMaxBatch = 2048
+	// defaultMaxBatch is the default of Drain.MaxBatch.
+	defaultMaxBatch = 2048
 	// maxBatchBytes is the maximum total size of the messages of one Send.
 	maxBatchBytes = 16 << 20
 	// RetryInterval is the longest pause before the next attempt if the destination is unavailable or not ready.
@@ -38,7 +38,7 @@ type Drain struct {
 	Sink  Sink // the caller closes it after Run
 	Queue *fifo.Queue[*event.Message]
 
-	// MaxBatch is the maximum number of messages per Send; 0 means DefaultMaxBatch. A large batch causes no delay,
+	// MaxBatch is the maximum number of messages per Send; 0 means defaultMaxBatch. A large batch causes no delay,
 	// because the queue returns the messages that it has without waiting for more. It saves the pause between two
 	// Sends.
 	MaxBatch   int
@@ -117,7 +117,7 @@ func (d *Drain) Run(ctx context.Context) error {
 }
 
 func (d *Drain) init() {
-	d.MaxBatch = cmp.Or(d.MaxBatch, DefaultMaxBatch)
+	d.MaxBatch = cmp.Or(d.MaxBatch, defaultMaxBatch)
 	d.rejected, d.away = doubling(MaxBackoff), doubling(RetryInterval)
 	d.rejectedLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}
 	d.lostLog = rate.Sometimes{First: 3, Interval: 10 * time.Second}
