@@ -86,8 +86,8 @@ func newListener(ctx context.Context, p *pipeline, source informer.Source, to *l
 	}
 }
 
-// begin locks mu for a call of the informer. If the informer has a predecessor, it has ended, so what still waits is sent
-// before anything that follows.
+// begin locks mu for a call of the informer. If the informer has a predecessor, that one has ended, so what still waits
+// there is sent before anything that follows.
 func (l *listener) begin() {
 	l.mu.Lock()
 	if l.succeeds != nil {

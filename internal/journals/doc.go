@@ -2,6 +2,6 @@
 // another one finds in the records which audit events are lost, although the disk is gone too.
 //
 // The records are annotations of one Lease, because the audit policies of API servers leave out Leases. A [Keeper]
-// renews the record of its replica, which says since when the journal may have undelivered events, and finds the records
-// that are not renewed any more.
+// renews the record of its replica, which says since when the journal may have undelivered events. It also finds the
+// records that are not renewed any more.
 package journals

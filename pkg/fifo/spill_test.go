@@ -242,7 +242,8 @@ func TestSpillAndComeBack(t *testing.T) {
 			t.Error(diff)
 		}
 		spill := s.SpillStats()
-		if spill.Items != 100 || spill.Bytes < 5000 || spill.FileBytes < spill.Bytes || spill.Errors != 0 || spill.LastErr != "" {
+		if spill.Items != 100 || spill.Bytes < 5000 || spill.FileBytes < spill.Bytes || spill.Errors != 0 ||
+			spill.LastErr != "" {
 			t.Errorf("%+v", spill)
 		}
 		if got := s.Stats(); got.Items != 100 || got.Pushed != 100 {
