@@ -53,7 +53,7 @@ func (n *namespaces) change() {
 // existing returns the labels of all namespaces.
 func (n *namespaces) existing() filter.Namespaces {
 	existing := filter.Namespaces{}
-	for _, obj := range n.informer.GetIndexer().List() {
+	for _, obj := range n.informer.Index().List() {
 		o := obj.(*object.Object)
 		existing[o.Name] = o.GetLabels()
 	}
@@ -155,7 +155,7 @@ func (p *pipeline) knownNamespaces() func(namespace string) bool {
 			if l == nil {
 				continue
 			}
-			for _, obj := range l.informer.GetIndexer().List() {
+			for _, obj := range l.informer.Index().List() {
 				names[obj.(*object.Object).Namespace] = true
 			}
 		}

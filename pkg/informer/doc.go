@@ -33,5 +33,5 @@
 //   - Restating: [Informer.Restate] sends every known object to a receiver again while the informer runs, between the
 //     changes.
 //
-// The index is client-go's cache.Indexer, with the indices that the caller adds.
+// The index is client-go's cache.Store.
 package informer

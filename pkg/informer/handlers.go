@@ -44,7 +44,7 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) {
 	defer i.mu.Unlock()
 	r := &registration{handler: h}
 	if i.HasSynced() {
-		objects := sorted(i.indexer.List())
+		objects := sorted(i.index.List())
 		for _, o := range objects {
 			h.OnAdd(o, true)
 		}
@@ -71,7 +71,7 @@ func (i *Informer) replay() {
 	defer i.mu.Unlock()
 	for _, r := range i.handlers {
 		if l, ok := r.handler.(FirstLister); ok && r.waits {
-			l.OnFirstList(sorted(i.indexer.List()))
+			l.OnFirstList(sorted(i.index.List()))
 			r.waits = false
 		}
 	}
@@ -91,7 +91,7 @@ func (i *Informer) handReplay(resourceVersion string) {
 		}
 		r.waits = false
 		if known == nil {
-			known = sorted(i.indexer.List())
+			known = sorted(i.index.List())
 		}
 		for _, o := range known {
 			if i.skip() {

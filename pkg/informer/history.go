@@ -28,7 +28,7 @@ var tooOld = regexp.MustCompile(`too old resource version: ([0-9]+) \(([0-9]+)\)
 func (i *Informer) watchFailed(err error) {
 	if errors.Is(err, object.ErrMalformed) && i.status.requested(verbWatch, err) {
 		i.log.Warn("watch contained a document that is not an event, restarting the watch",
-			"after", i.LastSyncResourceVersion(), "err", err)
+			"after", i.Status().ResourceVersion, "err", err)
 	}
 	match := tooOld.FindStringSubmatch(err.Error())
 	if match == nil {

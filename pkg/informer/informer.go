@@ -102,7 +102,7 @@ type Informer struct {
 	config  Config
 	log     *slog.Logger
 	record  Record // Config.Record, or a noRecord
-	indexer cache.Indexer
+	index   cache.Store
 	count   atomic.Int64 // number of objects in the index
 	changes atomic.Int64 // number of changes that the watch has brought
 	status  tracker
@@ -132,10 +132,10 @@ func New(config Config) *Informer {
 		config.Backoff = answerBackoff()
 	}
 	i := &Informer{
-		config:  config,
-		log:     config.Logger,
-		indexer: cache.NewIndexer(keyOf, cache.Indexers{}),
-		status:  tracker{now: time.Now, failing: map[string]error{}},
+		config: config,
+		log:    config.Logger,
+		index:  cache.NewStore(keyOf),
+		status: tracker{now: time.Now, failing: map[string]error{}},
 	}
 	i.status.status = Status{
 		Name: config.Source.Name, Resource: i.Resource(), Namespace: config.Source.Namespace, Selector: config.Selector,
@@ -162,9 +162,9 @@ func (i *Informer) know(objects []*object.Object) {
 		if i.config.Record != nil {
 			o = o.Released(&i.fetcher)
 		}
-		_ = i.indexer.Add(o) // keyOf never fails on an *object.Object
+		_ = i.index.Add(o) // keyOf never fails on an *object.Object
 	}
-	i.count.Store(int64(len(i.indexer.ListKeys())))
+	i.count.Store(int64(len(i.index.ListKeys())))
 }
 
 // Succeed makes the informer continue from the objects and the position of a predecessor, so it announces a gap if it
@@ -195,19 +195,12 @@ func (i *Informer) Auxiliary() bool { return i.config.Auxiliary }
 // Resource returns the resource that the informer watches.
 func (i *Informer) Resource() schema.GroupVersionResource { return i.config.Source.Resource }
 
-// GetIndexer returns the index, which contains the last known state of each object. It may be read at any time. It is
+// Index returns the index, which contains the last known state of each object. It may be read at any time. It is
 // ahead of the handlers by at most the change that is being delivered. Callers must not write to the index.
-func (i *Informer) GetIndexer() cache.Indexer { return i.indexer }
-
-// AddIndexers adds indices. It may be called while the informer runs. Every index costs memory per object and time per
-// change. The index functions are called with an *object.Object and must not call its Bytes method.
-func (i *Informer) AddIndexers(indexers cache.Indexers) error { return i.indexer.AddIndexers(indexers) }
+func (i *Informer) Index() cache.Store { return i.index }
 
 // HasSynced reports whether the first list was delivered to all handlers.
 func (i *Informer) HasSynced() bool { return i.synced.Load() }
-
-// LastSyncResourceVersion returns the resourceVersion of the last event, bookmark or list.
-func (i *Informer) LastSyncResourceVersion() string { return i.Status().ResourceVersion }
 
 // Status returns the current status. It never waits for handlers.
 func (i *Informer) Status() Status {
@@ -260,7 +253,7 @@ func (i *Informer) Store() interface {
 func (i *Informer) DeleteAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, o := range sorted(i.indexer.List()) {
+	for _, o := range sorted(i.index.List()) {
 		i.remove(o, unseen(o), nil)
 	}
 }
@@ -269,12 +262,12 @@ func (i *Informer) DeleteAll() {
 func (i *Informer) LeaveAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, o := range sorted(i.indexer.List()) {
+	for _, o := range sorted(i.index.List()) {
 		i.remove(o, o, o)
 	}
 }
 
 // Objects returns all known objects. A successor can use them as Config.Known.
-func (i *Informer) Objects() []*object.Object { return sorted(i.indexer.List()) }
+func (i *Informer) Objects() []*object.Object { return sorted(i.index.List()) }
 
 func keyOf(obj any) (string, error) { return obj.(*object.Object).Key(), nil }

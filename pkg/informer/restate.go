@@ -54,7 +54,7 @@ func (i *Informer) Restate(ctx context.Context, r Restater) error {
 	// The known objects are read when r accepts objects for the first time. r drops earlier changes, because the sink
 	// was sent them before a restart, but the objects of these changes must not be omitted.
 	var objects []*object.Object
-	err := i.Turn(ctx, r, func(string) { objects = i.restateSome(r, sorted(i.indexer.List())) })
+	err := i.Turn(ctx, r, func(string) { objects = i.restateSome(r, sorted(i.index.List())) })
 	for err == nil && len(objects) > 0 {
 		err = i.Turn(ctx, r, func(string) { objects = i.restateSome(r, objects) })
 	}

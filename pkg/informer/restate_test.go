@@ -113,7 +113,7 @@ func TestRestateInSlices(t *testing.T) {
 			all = append(all, state(t, "ns", fmt.Sprint("o", n), fmt.Sprint("u", n), n+1))
 		}
 		do(t, s.Replace(all, "1000"))
-		objects := sorted(i.indexer.List())
+		objects := sorted(i.index.List())
 		r := &retold{j, 1 << 30}
 		for _, want := range []int{restateSlice, restateSlice, 10} {
 			j.take()

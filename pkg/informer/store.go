@@ -152,7 +152,7 @@ func (i *Informer) selected(list []*object.Object) (objects, others []*object.Ob
 
 // known returns the object in the index that has the same namespace and name as o, or nil.
 func (i *Informer) known(o *object.Object) *object.Object {
-	obj, exists, err := i.indexer.Get(o)
+	obj, exists, err := i.index.Get(o)
 	if err != nil || !exists {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 		return
 	}
 	entry := i.indexed(o)
-	_ = i.indexer.Update(entry) // keyOf never fails on an *object.Object
+	_ = i.index.Update(entry) // keyOf never fails on an *object.Object
 	if known == nil {
 		i.count.Add(1)
 		if !initial { // the first list was already recorded as a whole
@@ -208,7 +208,7 @@ func (i *Informer) remove(known, last, now *object.Object) {
 
 // take is remove without the check whether the process is ending.
 func (i *Informer) take(known, last, now *object.Object) {
-	_ = i.indexer.Delete(known)
+	_ = i.index.Delete(known)
 	i.count.Add(-1)
 	i.record.Deleted(last)
 	for _, r := range i.handlers {
@@ -247,7 +247,7 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 	source := &i.config.Source
 	leavers := i.config.Relist && !i.HasSynced() && i.config.Within != nil &&
 		(source.LabelSelector != "" || source.FieldSelector != "")
-	for _, known := range sorted(i.indexer.List()) {
+	for _, known := range sorted(i.index.List()) {
 		switch {
 		case present[known.Key()]:
 		case leavers && !i.config.Within(known):

@@ -3,13 +3,11 @@ package informer
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
@@ -150,8 +148,8 @@ func TestLateHandlerIsGivenWhatIsKnown(t *testing.T) {
 	j := &journal{}
 	i.AddEventHandler(j)
 	expect(t, j, "add a/x(u1)@1 initial=true", "add a/y(u2)@6 initial=true", "synced 5, 2 objects")
-	if !i.HasSynced() || i.LastSyncResourceVersion() != "5" {
-		t.Errorf("the handler has seen everything: synced %t at %s", i.HasSynced(), i.LastSyncResourceVersion())
+	if !i.HasSynced() || i.Status().ResourceVersion != "5" {
+		t.Errorf("the handler has seen everything: synced %t at %s", i.HasSynced(), i.Status().ResourceVersion)
 	}
 	do(t, s.Add(state(t, "a", "z", "u3", 7)))
 	expect(t, j, "add a/z(u3)@7 initial=false")
@@ -181,47 +179,8 @@ func TestAcceptHidesOtherNamespaces(t *testing.T) {
 	do(t, s.Add(state(t, "b", "y", "u3", 6)))
 	do(t, s.Delete(state(t, "b", "x", "u2", 7)))
 	expect(t, j, "add a/x(u1)@1 initial=true", "synced 5, 1 objects")
-	if n := len(i.GetIndexer().ListKeys()); n != 1 {
+	if n := len(i.Index().ListKeys()); n != 1 {
 		t.Errorf("%d objects are kept", n)
-	}
-}
-
-func TestIndices(t *testing.T) {
-	i := New(Config{Source: Source{Resource: configMaps}})
-	do(t, i.AddIndexers(cache.Indexers{
-		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
-		"owner": func(obj any) (uids []string, err error) {
-			for _, uid := range obj.(*object.Object).Owners {
-				uids = append(uids, string(uid))
-			}
-			return uids, nil
-		},
-	}))
-	do(t, i.AddIndexers(cache.Indexers{"initial": func(obj any) ([]string, error) {
-		return []string{obj.(*object.Object).Name[:1]}, nil
-	}}))
-	s := (*store)(i)
-	do(t, s.Replace(list(state(t, "a", "x1", "u1", 1), state(t, "b", "x2", "u2", 2), state(t, "b", "y", "u3", 3)), "5"))
-	do(t, s.Delete(state(t, "b", "y", "u3", 6)))
-	for _, tt := range []struct {
-		index, value string
-		want         []string
-	}{
-		{cache.NamespaceIndex, "b", []string{"b/x2(u2)@2"}},
-		{"owner", "owner-of-x1", []string{"a/x1(u1)@1"}},
-		{"owner", "owner-of-y", nil},
-		{"initial", "x", []string{"a/x1(u1)@1", "b/x2(u2)@2"}},
-	} {
-		objects, err := i.GetIndexer().ByIndex(tt.index, tt.value)
-		do(t, err)
-		var got []string
-		for _, o := range objects {
-			got = append(got, label(o))
-		}
-		slices.Sort(got)
-		if diff := gocmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s=%s: %s", tt.index, tt.value, diff)
-		}
 	}
 }
 
