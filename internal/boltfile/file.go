@@ -39,7 +39,6 @@ type Options struct {
 
 // File is an open bbolt file. All methods except Update are safe for concurrent use.
 type File struct {
-	path     string
 	db       *bbolt.DB
 	usage    Usage
 	resident atomic.Int64 // bytes read or written through the memory map since its last release
@@ -62,7 +61,7 @@ func Open(path string, o Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{path: path, db: db, usage: usage}, nil
+	return &File{db: db, usage: usage}, nil
 }
 
 func openBolt(path string, o Options) (db *bbolt.DB, err error) {
@@ -114,7 +113,7 @@ func Install(path string, o Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{path: path, db: db}, nil
+	return &File{db: db}, nil
 }
 
 // Usage returns how much of the file was in use when it was opened.

@@ -33,7 +33,6 @@ const (
 
 // outage describes the events that wait for a sink, and the room that is left for more.
 type outage struct {
-	waiting     int64         // events that wait
 	growth      float64       // by how many events this number grows per second
 	diskEvents  float64       // events for which spill.maxBytes has room
 	diskFull    time.Duration // until all sinks together have filled the file system
@@ -132,7 +131,7 @@ func (o *Observer) outage(s *Sink, now time.Time) *outage {
 	if waiting == 0 || delivering && blocked.IsZero() && onDisk == 0 && age < lingering {
 		return nil
 	}
-	out := &outage{waiting: waiting, overflow: s.Buffer.Overflow, memory: s.Queue.Room(), eventOnDisk: storedHeader}
+	out := &outage{overflow: s.Buffer.Overflow, memory: s.Queue.Room(), eventOnDisk: storedHeader}
 	if inMemory := int64(stats.Items) - spill.Items; inMemory > 0 {
 		out.eventOnDisk += float64(stats.Bytes) / float64(inMemory)
 	}
@@ -165,7 +164,7 @@ func (o *Observer) auditOutage(s *Sink, now time.Time) *outage {
 	if backlog == 0 || s.Drain.Delivering() {
 		return nil
 	}
-	out := &outage{waiting: backlog, overflow: journalFull, diskEvents: math.Inf(1), eventOnDisk: storedHeader}
+	out := &outage{overflow: journalFull, diskEvents: math.Inf(1), eventOnDisk: storedHeader}
 	if stored := int64(journal.Last - journal.Acked); stored > 0 {
 		out.eventOnDisk = max(1, float64(journal.Bytes)/float64(stored))
 	}

@@ -165,7 +165,7 @@ func TestOutage(t *testing.T) {
 		}
 	}
 	o := e.outage(s, now)
-	if o == nil || o.growth != 10 || o.waiting != 20 || o.memory != 30 || o.onlyHere != 0 {
+	if o == nil || o.growth != 10 || o.memory != 30 || o.onlyHere != 0 {
 		t.Fatalf("%+v", o)
 	}
 	if each := float64(storedHeader + 600 + 1 + 400); o.eventOnDisk != each || o.diskEvents != (1<<20)/each {

@@ -185,9 +185,9 @@ func TestMistakes(t *testing.T) {
 func TestSection(t *testing.T) {
 	_, root := Decode[shape]("f", []byte("name: a\npoint: {x: 1, z: 2}\nmore:\n  - {x: 1}\nowner: ''\npair:\n"))
 	at := root.At("more[0]")
-	if at.Path() != "more[0]" || !at.Has("x") || at.Has("y") || !at.Has("") || root.Has("more[1]") ||
+	if at.path != "more[0]" || !at.Has("x") || at.Has("y") || !at.Has("") || root.Has("more[1]") ||
 		!root.Has("more[0].x") {
-		t.Errorf("%s: x %v, y %v", at.Path(), at.Has("x"), at.Has("y"))
+		t.Errorf("%s: x %v, y %v", at.path, at.Has("x"), at.Has("y"))
 	}
 	if root.Fine("pair") || !root.Fine("owner") {
 		t.Error("not which keys have a mistake")

@@ -47,9 +47,6 @@ func (s *Section) Unreadable() bool { return s.d.unreadable }
 // At returns the section for the object at a key.
 func (s *Section) At(key string) *Section { return &Section{s.d, join(s.path, key)} }
 
-// Path returns the path of the section, as in sinks[0].nats.
-func (s *Section) Path() string { return s.path }
-
 // Node returns the node of a key's value, or nil if the file does not contain the key.
 func (s *Section) Node(key string) *yaml.Node { return s.d.nodes[join(s.path, key)] }
 

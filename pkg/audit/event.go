@@ -25,7 +25,7 @@ type Event struct {
 // ObjectReference is the objectRef of an event. It is empty for requests that are not about a resource.
 type ObjectReference struct {
 	APIGroup, APIVersion, Resource, Subresource string
-	Namespace, Name, UID, ResourceVersion       string
+	Namespace, Name, UID                        string
 }
 
 // idTime is the format of times in audit events and in ids.
@@ -57,7 +57,7 @@ type parser struct {
 // reference contains the fields of an objectRef.
 type reference struct {
 	apiGroup, apiVersion, resource, subresource []byte
-	namespace, name, uid, resourceVersion       []byte
+	namespace, name, uid                        []byte
 }
 
 // parse reads the event that opens at b[i]. It returns the offset after the event, or -1 if it is not valid JSON.
@@ -114,8 +114,6 @@ func (r *reference) read(b []byte) {
 			r.name = text
 		case "uid":
 			r.uid = text
-		case "resourceVersion":
-			r.resourceVersion = text
 		}
 	}
 }
@@ -146,7 +144,7 @@ func (p *parser) event(raw []byte) Event {
 	o := &p.object
 	parts := [...][]byte{
 		p.auditID, p.stage, p.verb, p.user, o.apiGroup, o.apiVersion, o.resource, o.subresource, o.namespace, o.name,
-		o.uid, o.resourceVersion,
+		o.uid,
 	}
 	p.text = p.text[:0]
 	for _, part := range parts {
@@ -161,7 +159,7 @@ func (p *parser) event(raw []byte) Event {
 	e := Event{AuditID: next(), Stage: next(), Verb: next(), User: next(), Raw: raw}
 	e.Object = ObjectReference{
 		APIGroup: next(), APIVersion: next(), Resource: next(), Subresource: next(),
-		Namespace: next(), Name: next(), UID: next(), ResourceVersion: next(),
+		Namespace: next(), Name: next(), UID: next(),
 	}
 	e.Received, e.StageTime = timeOf(p.received), timeOf(p.stageTime)
 	return e

@@ -51,7 +51,7 @@ func TestParseList(t *testing.T) {
 		StageTime: time.Date(2026, 11, 27, 0, 12, 30, 129012000, time.UTC),
 		Object: ObjectReference{
 			APIGroup: "apps", APIVersion: "v1", Resource: "deployments", Subresource: "scale", Namespace: "default", Name: "web",
-			UID: "7d0f", ResourceVersion: "41",
+			UID: "7d0f",
 		},
 	}
 	if diff := cmp.Diff(want, e); diff != "" {
@@ -185,7 +185,7 @@ func modelOf(body []byte) (events []Event, err error) {
 			Object: ObjectReference{
 				APIGroup: text(object["apiGroup"]), APIVersion: text(object["apiVersion"]), Resource: text(object["resource"]),
 				Subresource: text(object["subresource"]), Namespace: text(object["namespace"]), Name: text(object["name"]),
-				UID: text(object["uid"]), ResourceVersion: text(object["resourceVersion"]),
+				UID: text(object["uid"]),
 			},
 			Raw: raw,
 		}

@@ -64,7 +64,7 @@ func (d *Drain) settle(it *item, inStream func(*event.Message)) {
 	it.done = true
 	if it.rejection != nil {
 		if d.Hooks.OnRejected != nil {
-			d.Hooks.OnRejected(it.orig, Rejection{Reason: it.reason(), Err: it.rejection, Outcome: it.outcome})
+			d.Hooks.OnRejected(it.orig, Rejection{Reason: it.reason(), Outcome: it.outcome})
 		}
 		if !it.outcome.InStream() {
 			return

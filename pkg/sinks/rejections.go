@@ -64,7 +64,6 @@ type DeadLetters interface {
 // Rejection records why a message was rejected and how the rejection was handled.
 type Rejection struct {
 	Reason  string // event.ReasonOversize or event.ReasonRefused
-	Err     error  // the error of the destination
 	Outcome Outcome
 }
 
