@@ -110,9 +110,11 @@ CHART_TOOLS := helm=helm.sh/helm/v4/cmd/helm helmdocs=github.com/norwoodj/helm-d
 .PHONY: chart-tools
 chart-tools: $(foreach t,$(CHART_TOOLS),bin/tools/$(firstword $(subst =, ,$(t))))
 
+# "go run" finds linked programs in Go's cache, "go build" does not.
 bin/tools/%: tools/%/go.mod
 	@echo 'compiling $*'
-	CGO_ENABLED=0 go -C tools/$* build -buildvcs=false -tags remove_all_sd -o $(CURDIR)/$@ $(patsubst $*=%,%,$(filter $*=%,$(CHART_TOOLS)))
+	@mkdir -p $(@D)
+	CGO_ENABLED=0 go -C tools/$* run -exec=cp -buildvcs=false -tags remove_all_sd $(patsubst $*=%,%,$(filter $*=%,$(CHART_TOOLS))) $(CURDIR)/$@
 
 .PHONY: licenses
 licenses: ## Check the licenses of what is in the program, and write THIRD_PARTY.md

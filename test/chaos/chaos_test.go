@@ -56,8 +56,8 @@ func TestMain(m *testing.M) {
 }
 
 func buildBridge(path string, flags ...string) error {
-	args := append([]string{"build", "-ldflags=-s -w", "-o", path}, flags...)
-	build := exec.Command("go", append(args, "github.com/deltabridge/deltabridge/cmd/bridge")...)
+	args := append([]string{"run", "-exec=cp", "-ldflags=-s -w"}, flags...) // unlike "go build", "go run" caches programs
+	build := exec.Command("go", append(args, "github.com/deltabridge/deltabridge/cmd/bridge", path)...)
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr
 	return build.Run()
 }

@@ -74,7 +74,8 @@ func build(dir string) error {
 	tools.bridge = filepath.Join(dir, "bridge")
 	for _, cmd := range []*exec.Cmd{
 		exec.Command("make", "-s", "-C", root, "chart-tools"),
-		exec.Command("go", "build", "-ldflags=-s -w", "-o", tools.bridge, "github.com/deltabridge/deltabridge/cmd/bridge"),
+		// Unlike "go build", "go run" caches programs.
+		exec.Command("go", "run", "-exec=cp", "-ldflags=-s -w", "github.com/deltabridge/deltabridge/cmd/bridge", tools.bridge),
 	} {
 		cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 		if err := cmd.Run(); err != nil {

@@ -111,8 +111,10 @@ func (b builder) build(ctx context.Context, pkg, target string) error {
 	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(b.log, "building %s from the Kubernetes sources: the first time this takes minutes\n", name)
 	}
-	args := append([]string{"build", "-modfile=" + b.modfile, "-v", "-ldflags", flags}, compilerFlags...)
-	cmd := b.command(ctx, append(args, "-o", target, pkg)...)
+	// Unlike "go build", "go run" finds the linked program in Go's cache: a fresh clone need not link it.
+	fresh := target + ".new"
+	args := append([]string{"run", "-exec=cp", "-modfile=" + b.modfile, "-v", "-ldflags", flags}, compilerFlags...)
+	cmd := b.command(ctx, append(args, pkg, fresh)...)
 	output, err := cmd.StderrPipe()
 	if err != nil {
 		return fmt.Errorf("build %s: %w", name, err)
@@ -124,9 +126,8 @@ func (b builder) build(ctx context.Context, pkg, target string) error {
 	if err := cmd.Wait(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", name, err, messages)
 	}
-	// The go command leaves a program alone that would become the same again. The
-	// time is that of the start: a file may have changed meanwhile.
-	if err := os.Chtimes(target, start, start); err != nil {
+	// The time is that of the start: a file may have changed meanwhile. The earlier program may be running.
+	if err := errors.Join(os.Chtimes(fresh, start, start), os.Rename(fresh, target)); err != nil {
 		return fmt.Errorf("build %s: %w", name, err)
 	}
 	return nil

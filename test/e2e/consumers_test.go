@@ -164,7 +164,7 @@ func (c *exampleConsumer) check(truth []change) error {
 func goExample(t *testing.T, name string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), name)
-	out, err := exec.Command("go", "build", "-o", binary, "github.com/deltabridge/deltabridge/examples/consumers/"+name).
+	out, err := exec.Command("go", "run", "-exec=cp", "github.com/deltabridge/deltabridge/examples/consumers/"+name, binary).
 		CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -42,12 +42,13 @@ func buildPrograms() (dir string, err error) {
 		return "", err
 	}
 	bridgeBinary, natsBinary = filepath.Join(dir, "bridge"), filepath.Join(dir, "nats-server")
-	args := []string{"-o", bridgeBinary, "github.com/deltabridge/deltabridge/cmd/bridge"}
+	args := []string{"github.com/deltabridge/deltabridge/cmd/bridge", bridgeBinary}
 	if raceDetector {
 		args = append([]string{"-race"}, args...)
 	}
-	for _, args := range [][]string{args, {"-o", natsBinary, "github.com/nats-io/nats-server/v2"}} {
-		build := exec.Command("go", append([]string{"build", "-ldflags=-s -w"}, args...)...) // links in half the time
+	for _, args := range [][]string{args, {"github.com/nats-io/nats-server/v2", natsBinary}} {
+		// Unlike "go build", "go run" caches programs.
+		build := exec.Command("go", append([]string{"run", "-exec=cp", "-ldflags=-s -w"}, args...)...)
 		build.Stdout, build.Stderr = os.Stderr, os.Stderr
 		if err = build.Run(); err != nil {
 			return "", fmt.Errorf("go %v: %w", build.Args, err)
