@@ -32,7 +32,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("testreport", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	noSkips := flags.Bool("no-skips", false, "a skipped test fails the run")
-	first := flags.String("first", "", "`PACKAGE` of the first directory that starts first")
+	race := flags.Bool("race", false, "run the tests of the first directory with the race detector")
+	var first []string
+	flags.Func("first", "`PACKAGE` of the first directory that starts before the others; may be repeated", func(p string) error {
+		first = append(first, p)
+		return nil
+	})
 	maySkip := flags.String("may-skip", "", "`REGEXP` of reasons for which tests may be skipped despite -no-skips")
 	ours, goFlags := args, []string(nil)
 	if i := slices.Index(args, "--"); i >= 0 {
@@ -57,11 +62,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	var group errgroup.Group
 	group.Go(func() error {
-		command := tests("./...")
-		if *first != "" { // go starts packages in the order in which they are named
-			command = tests(*first, "./...")
+		packages := append(first, "./...") // go starts packages in the order in which they are named
+		if *race {
+			packages = append([]string{"-race"}, packages...)
 		}
-		return r.runDirectory(ctx, dirs[0], command, stderr)
+		return r.runDirectory(ctx, dirs[0], tests(packages...), stderr)
 	})
 	group.Go(func() error {
 		for _, dir := range dirs[1:] {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -144,13 +145,14 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
-// A package that is to start first is run once, and ends first if packages run one by one.
+// Packages that are to start first are run once, and end first if packages run one by one.
 func TestFirst(t *testing.T) {
 	dir := t.TempDir()
 	for file, text := range map[string]string{
 		"go.mod":      "module x\n\ngo 1.26\n",
 		"a/x_test.go": "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {}\n",
 		"b/x_test.go": "package b\n\nimport \"testing\"\n\nfunc TestB(t *testing.T) {}\n",
+		"c/x_test.go": "package c\n\nimport \"testing\"\n\nfunc TestC(t *testing.T) {}\n",
 	} {
 		file = filepath.Join(dir, file)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
@@ -158,13 +160,42 @@ func TestFirst(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := run(t.Context(), []string{"-first", "./b", dir, "--", "-p=1"}, &out, io.Discard); err != nil {
+	if err := run(t.Context(), []string{"-first=./c", "-first=./b", dir, "--", "-p=1"}, &out, io.Discard); err != nil {
 		t.Error(err)
 	}
-	if a, b := strings.Index(out.String(), "x/a"), strings.Index(out.String(), "x/b"); a < b || b < 0 {
-		t.Errorf("output %q, want x/b before x/a", out.String())
+	c, b, a := strings.Index(out.String(), "x/c"), strings.Index(out.String(), "x/b"), strings.Index(out.String(), "x/a")
+	if c < 0 || b < c || a < b {
+		t.Errorf("output %q, want x/c, then x/b, then x/a", out.String())
 	}
-	if want := "2 passed, 0 failed, 0 skipped\n"; !strings.HasSuffix(out.String(), want) {
+	if want := "3 passed, 0 failed, 0 skipped\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("output %q, want it to end in %q", out.String(), want)
+	}
+}
+
+// Only the tests of the first directory run with the race detector.
+func TestRace(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("the race detector needs a C compiler")
+	}
+	args := []string{"-race"}
+	for _, name := range []string{"a", "b"} {
+		dir := t.TempDir()
+		for file, text := range map[string]string{
+			"go.mod":       "module " + name + "\n\ngo 1.26\n",
+			"x_test.go":    "package x\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {}\n",
+			"race_test.go": "//go:build race\n\npackage x\n\nimport \"testing\"\n\nfunc TestB(t *testing.T) {}\n",
+		} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		args = append(args, dir)
+	}
+	var out strings.Builder
+	if err := run(t.Context(), args, &out, io.Discard); err != nil {
+		t.Error(err)
+	}
+	if want := "3 passed, 0 failed, 0 skipped\n"; !strings.HasSuffix(out.String(), want) {
 		t.Errorf("output %q, want it to end in %q", out.String(), want)
 	}
 }
