@@ -165,8 +165,14 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 	for _, name := range schemas.Names() {
 		compiled[name] = payloadSchema(t, name, true)
 	}
+	checked := map[string]bool{} // many documents are the same
 	check := func(name string, document []byte) {
 		t.Helper()
+		known := name + string(document)
+		if checked[known] {
+			return
+		}
+		checked[known] = true
 		if err := compiled[name].Validate(unmarshal(t, document)); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, document)
 		}

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // chunks reads a stream in pieces of random size, as a network does.
@@ -195,7 +197,7 @@ func streams(tb testing.TB) map[string]string {
 		) + "\n",
 		"very long line": event(
 			"ADDED",
-			`{"metadata":{"name":"big","resourceVersion":"1"},"data":"`+strings.Repeat("x", 200*watchBuffer)+`"}`,
+			`{"metadata":{"name":"big","resourceVersion":"1"},"data":"`+strings.Repeat("x", scale.Of(20, 200)*watchBuffer)+`"}`,
 		) + "\n" + strings.Repeat(
 			event("ADDED", small("b"))+"\n",
 			2,
@@ -301,9 +303,8 @@ func TestWatchBigDocuments(t *testing.T) {
 
 type letters struct{}
 
+var manyLetters = strings.Repeat("x", watchBuffer)
+
 func (letters) Read(p []byte) (int, error) {
-	for i := range p {
-		p[i] = 'x'
-	}
-	return len(p), nil
+	return copy(p, manyLetters), nil // byte by byte is slow with the race detector
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/test/scale"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -461,7 +462,7 @@ func TestFoundMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads many records")
 	}
-	const n = 1 << 18
+	n := uint64(scale.Of(1<<16, 1<<18))
 	found := sinks.Found{Writer: writer}
 	heap := func() uint64 {
 		var stats runtime.MemStats

@@ -287,6 +287,7 @@ func FuzzBatch(f *testing.F) {
 
 // TestPartitionIsTheJavaClients: the numbers were printed by BuiltInPartitioner.partitionForKey of kafka-clients 4.3.1.
 func TestPartitionIsTheJavaClients(t *testing.T) {
+	one, six, fifty, million := topicOf(1), topicOf(6), topicOf(50), topicOf(1000003)
 	for _, c := range []struct {
 		key                  string
 		of6, of50, of1000003 int
@@ -302,9 +303,9 @@ func TestPartitionIsTheJavaClients(t *testing.T) {
 		{"abc", 3, 7, 468670},
 		{"abcd", 2, 0, 831631},
 	} {
-		for n, want := range map[int]int{1: 0, 6: c.of6, 50: c.of50, 1000003: c.of1000003} {
-			if got := partitionFor(c.key, n); got != want {
-				t.Errorf("partition of %q among %d: %d, the Java client's is %d", c.key, n, got, want)
+		for top, want := range map[*topic]int{one: 0, six: c.of6, fifty: c.of50, million: c.of1000003} {
+			if got := partitionIn(c.key, top); got != want {
+				t.Errorf("partition of %q among %d: %d, the Java client's is %d", c.key, len(top.ids), got, want)
 			}
 		}
 	}
@@ -325,8 +326,8 @@ func FuzzPartition(f *testing.F) {
 	})
 }
 
-// partitionFor asks the sink's own code for the partition.
-func partitionFor(key string, n int) int {
+// topicOf returns a topic with n partitions.
+func topicOf(n int) *topic {
 	top := newTopic("t")
 	for i := range n {
 		top.ids = append(top.ids, i)
@@ -337,6 +338,14 @@ func partitionFor(key string, n int) int {
 		backing[i].id = int32(i)
 		top.partitions[i] = &backing[i]
 	}
+	return top
+}
+
+// partitionFor returns the partition among n.
+func partitionFor(key string, n int) int { return partitionIn(key, topicOf(n)) }
+
+// partitionIn asks the sink's own code for the partition.
+func partitionIn(key string, top *topic) int {
 	balancer := kafkago.Murmur2Balancer{Consistent: true}
 	return int(top.partitionOf(&balancer, []byte(key)).id)
 }

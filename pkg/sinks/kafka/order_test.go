@@ -16,6 +16,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // TestLateRequestIsFenced: a request that was given up is delayed by the network until newer events are written. The
@@ -122,7 +123,7 @@ func TestOrderOverFailures(t *testing.T) {
 		func() error { return errors.Join(broker.Kill(), broker.Restart(t.Context())) },
 		func() error { return freeze(t, broker, 3*time.Second) },
 	} {
-		written := queue.Stats().Acked + 3000
+		written := queue.Stats().Acked + scale.Of[int64](1000, 3000)
 		waitUntil(t, func() bool { return queue.Stats().Acked > written })
 		if err := failure(); err != nil {
 			t.Fatal(err)
