@@ -18,6 +18,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/natsserver"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // newCluster starts a cluster of three servers, whose streams have three replicas. Sinks connect to all servers.
@@ -149,7 +150,7 @@ func stepDown(ctx context.Context, js jetstream.JetStream, pause time.Duration) 
 // process repeats none of them.
 func TestStepDowns(t *testing.T) {
 	t.Parallel()
-	const objects, versions = 300, 20
+	objects, versions := 300, scale.Of(8, 20)
 	for name, latest := range map[string]bool{"all messages": false, "latest states": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -28,6 +28,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // secured is a broker whose server has other options.
@@ -275,7 +276,7 @@ func TestCutsUnderLoad(t *testing.T) {
 		Hooks:  sinks.Hooks{OnRetry: func(*event.Message, error) { retries++ }},
 		Logger: slog.New(slog.DiscardHandler),
 	}
-	sent := sinktest.Messages(30, 300)
+	sent := sinktest.Messages(30, scale.Of(150, 300))
 	go func() {
 		defer q.Close()
 		for i, m := range sent {
