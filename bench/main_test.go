@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 func built(t *testing.T, dir, pkg string) string {
 	t.Helper()
 	binary := filepath.Join(dir, filepath.Base(pkg))
-	build := exec.CommandContext(t.Context(), "go", "run", "-exec=cp", "-ldflags=-s -w", // unlike "go build", "go run" caches programs
+	// Unlike "go build", "go run" caches programs.
+	build := exec.CommandContext(t.Context(), "go", "run", "-exec=cp", "-ldflags=-s -w",
 		"github.com/deltabridge/deltabridge/"+pkg, binary)
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", pkg, err, text)

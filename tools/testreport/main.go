@@ -34,10 +34,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	noSkips := flags.Bool("no-skips", false, "a skipped test fails the run")
 	race := flags.Bool("race", false, "run the tests of the first directory with the race detector")
 	var first []string
-	flags.Func("first", "`PACKAGE` of the first directory that starts before the others; may be repeated", func(p string) error {
-		first = append(first, p)
-		return nil
-	})
+	flags.Func(
+		"first",
+		"`PACKAGE` of the first directory that starts before the others; may be repeated",
+		func(p string) error {
+			first = append(first, p)
+			return nil
+		},
+	)
 	maySkip := flags.String("may-skip", "", "`REGEXP` of reasons for which tests may be skipped despite -no-skips")
 	ours, goFlags := args, []string(nil)
 	if i := slices.Index(args, "--"); i >= 0 {
