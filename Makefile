@@ -19,7 +19,7 @@ override IMAGE := $(abspath $(IMAGE))
 # The tools and their versions stand in tools/go.mod, apart from what the bridge itself is built of.
 TOOL := go tool -modfile=$(CURDIR)/tools/go.mod
 
-# The race detector needs a C compiler. What is in tools runs without: it does one thing after the other.
+# The race detector needs a C compiler.
 RACE := $(if $(shell command -v $$(go env CC) 2>/dev/null),-race)
 
 # "./..." stops at the next go.mod. Not all of test/controlplane: that would compile Kubernetes with the race detector.
@@ -39,7 +39,7 @@ TESTBUILD := GOFLAGS="$$(go env GOFLAGS) -trimpath -gcflags=all=-dwarf=false"
 FIRST := ./test/e2e ./pkg/sinks/kafka ./test/chart ./pkg/sinks/nats ./test/chaos
 TESTFLAGS ?=
 # TestRelease builds a release, with four programs: only in make test-long.
-override TESTFLAGS := -ldflags=-s -vet=off -timeout=30m -p=3 -count=1 \
+override TESTFLAGS := $(RACE) -ldflags=-s -vet=off -timeout=30m -p=3 -count=1 \
 	$(if $(DELTABRIDGE_TEST_LONG),,-skip=^TestRelease$$) $(TESTFLAGS)
 FUZZTIME ?= 20s
 BENCH ?= .
@@ -139,14 +139,14 @@ test: ## Everything that must hold: check, then all tests
 	@echo 'compiling the tests'
 	@# On all CPUs, whereas the tests run one by one. What does not compile fails there.
 	@$(TESTBUILD) go list -e $(RACE) -deps -test -export ./... >/dev/null 2>&1 || true
-	$(TESTBUILD) bin/testreport $(RACE) $(addprefix -first=,$(FIRST)) $(if $(CI),-no-skips -may-skip='$(MAY_SKIP)') $(TESTED) -- $(TESTFLAGS)
+	$(TESTBUILD) bin/testreport $(addprefix -first=,$(FIRST)) $(if $(CI),-no-skips -may-skip='$(MAY_SKIP)') $(TESTED) -- $(TESTFLAGS)
 
 # The same cases, with the counts and durations that the documentation names, and the ones that take too long for `make
 # test`. Without the race detector, so that time and memory can be measured.
 .PHONY: test-long
 test-long: export DELTABRIDGE_TEST_LONG := 1
 test-long: ## All tests with their full counts and durations: takes about two hours
-	$(MAKE) test RACE= TESTFLAGS='$(filter-out -skip=%,$(TESTFLAGS)) -timeout=180m -p=1'
+	$(MAKE) test RACE= TESTFLAGS='$(filter-out -race -skip=%,$(TESTFLAGS)) -timeout=180m -p=1'
 
 # Not part of `make test`: it requires root. Where it cannot run, it says why.
 .PHONY: test-node

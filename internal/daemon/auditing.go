@@ -173,7 +173,8 @@ func (b *bridge) deliverAudit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		o.Store, o.Metrics, o.Journal = a.store, a.metrics, a.journal
+		o.Store, o.Metrics = a.store, a.metrics
+		a.giveTo(&o)
 		e, err := b.newEngine(a.cfg, o, nil)
 		if err != nil {
 			return err

@@ -160,11 +160,7 @@ func (b *bridge) runAlone(ctx context.Context, quarantined int64) (err error) {
 		return err
 	}
 	return b.intake.during(ctx, func(ctx context.Context) error {
-		return b.runEngines(ctx, task{role: control.Single}, nil, store, func(o *engine.Options) {
-			if b.intake != nil {
-				o.Journal = b.intake.journal
-			}
-		})
+		return b.runEngines(ctx, task{role: control.Single}, nil, store, b.intake.giveTo)
 	})
 }
 

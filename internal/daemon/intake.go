@@ -6,6 +6,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -39,13 +40,13 @@ func (b *bridge) openIntake(cfg *config.Config, store *checkpoint.Store) (*intak
 	}
 	i := &intake{journal: journal, metrics: metrics.NewAuditIntake(journal.Status)}
 	if len(sources) > 0 {
-		i.runner = audit.NewImporter(audit.ImporterOptions{
+		importer := audit.NewImporter(audit.ImporterOptions{
 			Journal: journal, Sources: sources, Logger: b.log, Observer: i.metrics,
 		})
 		for _, source := range sources {
-			i.metrics.Failing(source.Name(), false)
 			b.log.Info("reading audit events", "source", source.Name())
 		}
+		i.runner, i.metrics.Sources = importer, importer.Status
 		return i, nil
 	}
 	server, err := assemble.AuditServer(cfg.Audit, journal, i.metrics, b.log)
@@ -55,6 +56,13 @@ func (b *bridge) openIntake(cfg *config.Config, store *checkpoint.Store) (*intak
 	b.log.Info("receiving audit events", "address", server.Addr())
 	i.runner = server
 	return i, nil
+}
+
+// giveTo sets the options of an engine that sends the audit events.
+func (i *intake) giveTo(o *engine.Options) {
+	if i != nil {
+		o.Journal, o.AuditSources = i.journal, i.metrics.Sources
+	}
 }
 
 // during gets audit events while call runs. If that is not possible any longer, it ends the context of call.

@@ -82,7 +82,9 @@ func TestMetricsPage(t *testing.T) {
 	}
 	m.Registry.MustRegister(observer)
 	intake := metrics.NewAuditIntake(func() audit.JournalStatus { return audit.JournalStatus{} })
-	intake.Failing("/var/log/kubernetes/audit/audit.log", false)
+	intake.Sources = func() []audit.SourceStatus {
+		return []audit.SourceStatus{{Name: "/var/log/kubernetes/audit/audit.log"}}
+	}
 	m.Registry.MustRegister(intake)
 	families, err := m.Registry.Gather()
 	if err != nil {

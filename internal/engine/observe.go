@@ -11,7 +11,7 @@ func (e *Engine) newObserver() *observe.Observer {
 	o := &e.options
 	observed := observe.Options{
 		Informers: e.set.Statuses, Tracker: e.tracker, WithoutTracker: o.AuditOnly, Metrics: e.metrics, Journal: o.Journal,
-		State: o.State, LogPlace: o.LogPlace, DetachedSince: o.DetachedSince,
+		AuditSources: o.AuditSources, State: o.State, LogPlace: o.LogPlace, DetachedSince: o.DetachedSince,
 	}
 	for _, p := range e.pipelines {
 		s := &observe.Sink{Delivery: p.Delivery, Name: p.Name, Kind: p.Kind, Place: p.Place, Buffer: p.Buffer, Audit: p.audit}

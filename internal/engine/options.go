@@ -51,6 +51,9 @@ type Options struct {
 	// Journal contains the audit events for the sinks with Audit or Actor. It is nil if there is none. The caller closes
 	// it after Run.
 	Journal *audit.Journal
+	// AuditSources returns the status of the files, topics or streams from which the events in Journal are read. It may
+	// be nil.
+	AuditSources func() []audit.SourceStatus
 	// ActorWait is how long the changes for the sinks with Actor wait for their audit events.
 	ActorWait time.Duration
 	// AuditOnly means that the engine watches nothing, and delivers only the audit events of its replica, whoever leads.

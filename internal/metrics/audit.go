@@ -16,7 +16,8 @@ type AuditIntake struct {
 	events   prometheus.Counter
 	stored   prometheus.Histogram
 	lost     prometheus.Counter
-	failing  *prometheus.GaugeVec
+	// Sources returns the status of what is read. It is nil if API servers send the events.
+	Sources func() []audit.SourceStatus
 }
 
 // acceptedRequest is the result of a request that was not refused.
@@ -41,10 +42,6 @@ func NewAuditIntake(journal func() audit.JournalStatus) *AuditIntake {
 			Namespace: Namespace, Name: "audit_lost_events_total",
 			Help: "Audit events in files or topics that could not be read, or were removed before, at least.",
 		}),
-		failing: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: Namespace, Name: "audit_source_failing",
-			Help: "Whether a file, topic or stream with audit events cannot be read at the moment.",
-		}, []string{"source"}),
 	}
 	a.requests.WithLabelValues(acceptedRequest)
 	for _, reason := range audit.Reasons() {
@@ -70,15 +67,6 @@ func (a *AuditIntake) Imported(events, lost int64, took time.Duration) {
 	a.stored.Observe(took.Seconds())
 }
 
-// Failing implements audit.ImportObserver.
-func (a *AuditIntake) Failing(source string, failing bool) {
-	value := 0.
-	if failing {
-		value = 1
-	}
-	a.failing.WithLabelValues(source).Set(value)
-}
-
 // Describe implements prometheus.Collector.
 func (a *AuditIntake) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(a, ch) }
 
@@ -88,7 +76,9 @@ func (a *AuditIntake) Collect(ch chan<- prometheus.Metric) {
 	a.events.Collect(ch)
 	a.stored.Collect(ch)
 	a.lost.Collect(ch)
-	a.failing.Collect(ch)
+	if a.Sources != nil {
+		a.collectSources(ch)
+	}
 	s := a.journal()
 	gauge := func(name, help string, value float64) {
 		desc := prometheus.NewDesc(Namespace+"_"+name, help, nil, nil)
@@ -103,4 +93,16 @@ func (a *AuditIntake) Collect(ch chan<- prometheus.Metric) {
 	gauge("audit_journal_bytes", "Size of the files of the audit journal.", float64(s.Bytes))
 	gauge("audit_journal_max_bytes", "Size of the audit journal at which further events are refused (audit.maxBytes).",
 		float64(s.MaxBytes))
+}
+
+func (a *AuditIntake) collectSources(ch chan<- prometheus.Metric) {
+	failing := prometheus.NewDesc(Namespace+"_audit_source_failing",
+		"Whether a file, topic or stream with audit events cannot be read at the moment.", []string{"source"}, nil)
+	for _, s := range a.Sources() {
+		value := 0.
+		if s.Err != nil {
+			value = 1
+		}
+		ch <- prometheus.MustNewConstMetric(failing, prometheus.GaugeValue, value, s.Name)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,8 +140,15 @@ func (b *Batch) Bytes() int { return b.bytes }
 type ImportObserver interface {
 	// Imported is called when the events of a batch are durable. lost is how many events are missing, at least.
 	Imported(events, lost int64, took time.Duration)
-	// Failing is called with true when a source cannot be read, and with false when it can be read again.
-	Failing(source string, failing bool)
+}
+
+// SourceStatus says how a source is read.
+type SourceStatus struct {
+	Name     string
+	Events   int64     // that were stored since the process started
+	LastRead time.Time // when all of it could be read
+	Err      error     // why it, or a part of it, cannot be read at the moment, or nil
+	Since    time.Time // since when it cannot be read
 }
 
 // ImporterOptions are the options of an Importer. All of them are required.
@@ -161,6 +169,7 @@ type Importer struct {
 	positions map[string]json.RawMessage
 	changed   bool // since the positions were stored
 	logged    map[string]time.Time
+	status    []SourceStatus // in the order of ImporterOptions.Sources
 }
 
 // NewImporter returns an Importer, with the positions that an earlier one has stored.
@@ -168,6 +177,9 @@ func NewImporter(o ImporterOptions) *Importer {
 	i := &Importer{
 		opts: o, path: filepath.Join(o.Journal.opts.Dir, positionsName), positions: map[string]json.RawMessage{},
 		logged: map[string]time.Time{},
+	}
+	for _, source := range o.Sources {
+		i.status = append(i.status, SourceStatus{Name: source.Name()})
 	}
 	text, err := os.ReadFile(i.path)
 	if err == nil {
@@ -185,8 +197,8 @@ func NewImporter(o ImporterOptions) *Importer {
 // Run imports until ctx ends.
 func (i *Importer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
-	for _, source := range i.opts.Sources {
-		running.Go(func() { i.run(ctx, source) })
+	for n, source := range i.opts.Sources {
+		running.Go(func() { i.run(ctx, source, &i.status[n]) })
 	}
 	for wait(ctx, positionInterval) {
 		if err := i.store(); err != nil {
@@ -199,13 +211,20 @@ func (i *Importer) Run(ctx context.Context) error {
 	return i.store()
 }
 
+// Status returns the status of all sources, in the order of ImporterOptions.Sources.
+func (i *Importer) Status() []SourceStatus {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.status)
+}
+
 // run imports one source.
-func (i *Importer) run(ctx context.Context, source Source) {
+func (i *Importer) run(ctx context.Context, source Source, status *SourceStatus) {
 	defer source.Close()
 	i.mu.Lock()
 	after := i.positions[source.Name()]
 	i.mu.Unlock()
-	for failing := false; ctx.Err() == nil; {
+	for ctx.Err() == nil {
 		batch, err := source.Read(ctx, after)
 		if ctx.Err() != nil {
 			return // what was read is read again
@@ -213,10 +232,7 @@ func (i *Importer) run(ctx context.Context, source Source) {
 		if err == nil {
 			err = batch.Err
 		}
-		if failing != (err != nil) {
-			failing = err != nil
-			i.opts.Observer.Failing(source.Name(), failing)
-		}
+		i.noteRead(status, err)
 		if err != nil {
 			i.rarely(source.Name(), func() {
 				i.opts.Logger.Error("cannot read audit events, retrying", "source", source.Name(), "err", err)
@@ -229,14 +245,27 @@ func (i *Importer) run(ctx context.Context, source Source) {
 		if !i.append(ctx, source, batch) {
 			return
 		}
-		if bytes.Equal(after, batch.Position) {
-			continue
-		}
-		after = batch.Position
 		i.mu.Lock()
-		i.positions[source.Name()], i.changed = after, true
+		status.Events += batch.counts.events
+		if !bytes.Equal(after, batch.Position) {
+			after = batch.Position
+			i.positions[source.Name()], i.changed = after, true
+		}
 		i.mu.Unlock()
 	}
+}
+
+// noteRead notes the result of a call of Read. err can be that of a part.
+func (i *Importer) noteRead(status *SourceStatus, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	switch {
+	case err == nil:
+		status.LastRead, status.Since = time.Now(), time.Time{}
+	case status.Err == nil:
+		status.Since = time.Now()
+	}
+	status.Err = err
 }
 
 // append appends a batch to the journal. It returns false if ctx ends first.

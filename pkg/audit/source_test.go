@@ -91,19 +91,37 @@ func (c *importCounts) Imported(events, lost int64, _ time.Duration) {
 	c.events, c.lost, c.calls = c.events+events, c.lost+lost, c.calls+1
 }
 
-func (c *importCounts) Failing(_ string, failing bool) { c.failing = append(c.failing, failing) }
+// watched is a source that notes, before each read, whether the status says that it is failing.
+type watched struct {
+	Source
+	counts *importCounts
+	status func() []SourceStatus
+}
+
+func (w *watched) Read(ctx context.Context, after json.RawMessage) (*Batch, error) {
+	all := w.counts.failing
+	if failing := w.status()[0].Err != nil; failing != (len(all) > 0 && all[len(all)-1]) {
+		w.counts.failing = append(all, failing)
+	}
+	return w.Source.Read(ctx, after)
+}
 
 // importing runs an importer until the time is over.
 func importing(t *testing.T, j *Journal, source Source, d time.Duration) *importCounts {
 	t.Helper()
 	counts := new(importCounts)
+	w := &watched{Source: source, counts: counts}
 	i := NewImporter(ImporterOptions{
-		Journal: j, Sources: []Source{source}, Logger: slog.New(slog.NewTextHandler(&counts.log, nil)), Observer: counts,
+		Journal: j, Sources: []Source{w}, Logger: slog.New(slog.NewTextHandler(&counts.log, nil)), Observer: counts,
 	})
+	w.status = i.Status
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	if err := i.Run(ctx); err != nil {
 		t.Error(err)
+	}
+	if s := i.Status()[0]; s.Name != source.Name() || s.Events != counts.events || s.Err == nil && !s.Since.IsZero() {
+		t.Errorf("status %+v, counted %+v", s, counts)
 	}
 	return counts
 }

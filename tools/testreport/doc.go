@@ -1,11 +1,11 @@
 // Command testreport runs the tests of several modules and reports the results.
 //
-//	testreport [-race] [-first PACKAGE]... [-no-skips [-may-skip REGEXP]] DIRECTORY... -- [go test flags]
+//	testreport [-first PACKAGE]... [-no-skips [-may-skip REGEXP]] DIRECTORY... -- [go test flags]
 //
 // In each DIRECTORY it runs "go test -json [flags] ./...", which covers the packages of the same module below it. The
 // tests of the first DIRECTORY should be those that mostly wait: the others run at the same time, one directory after
 // the other, with the lowest priority. Each PACKAGE is one of the first DIRECTORY that takes long. They start first, in
-// their order. With -race, the tests of the first DIRECTORY run with the race detector.
+// their order.
 //
 // testreport prints one line for each package, the output of failed tests, the slowest tests, the reason of each skip,
 // and at the end the totals of all directories:

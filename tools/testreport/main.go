@@ -32,7 +32,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("testreport", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	noSkips := flags.Bool("no-skips", false, "a skipped test fails the run")
-	race := flags.Bool("race", false, "run the tests of the first directory with the race detector")
 	var first []string
 	flags.Func(
 		"first",
@@ -66,11 +65,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	var group errgroup.Group
 	group.Go(func() error {
-		packages := append(first, "./...") // go starts packages in the order in which they are named
-		if *race {
-			packages = append([]string{"-race"}, packages...)
-		}
-		return r.runDirectory(ctx, dirs[0], tests(packages...), stderr)
+		// go starts packages in the order in which they are named
+		return r.runDirectory(ctx, dirs[0], tests(append(first, "./...")...), stderr)
 	})
 	group.Go(func() error {
 		for _, dir := range dirs[1:] {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -166,34 +165,6 @@ func TestFirst(t *testing.T) {
 	c, b, a := strings.Index(out.String(), "x/c"), strings.Index(out.String(), "x/b"), strings.Index(out.String(), "x/a")
 	if c < 0 || b < c || a < b {
 		t.Errorf("output %q, want x/c, then x/b, then x/a", out.String())
-	}
-	if want := "3 passed, 0 failed, 0 skipped\n"; !strings.HasSuffix(out.String(), want) {
-		t.Errorf("output %q, want it to end in %q", out.String(), want)
-	}
-}
-
-// Only the tests of the first directory run with the race detector.
-func TestRace(t *testing.T) {
-	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("the race detector needs a C compiler")
-	}
-	args := []string{"-race"}
-	for _, name := range []string{"a", "b"} {
-		dir := t.TempDir()
-		for file, text := range map[string]string{
-			"go.mod":       "module " + name + "\n\ngo 1.26\n",
-			"x_test.go":    "package x\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {}\n",
-			"race_test.go": "//go:build race\n\npackage x\n\nimport \"testing\"\n\nfunc TestB(t *testing.T) {}\n",
-		} {
-			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		args = append(args, dir)
-	}
-	var out strings.Builder
-	if err := run(t.Context(), args, &out, io.Discard); err != nil {
-		t.Error(err)
 	}
 	if want := "3 passed, 0 failed, 0 skipped\n"; !strings.HasSuffix(out.String(), want) {
 		t.Errorf("output %q, want it to end in %q", out.String(), want)
