@@ -140,7 +140,9 @@ func judgeForetold(t *testing.T, foretold map[time.Time]time.Time, full time.Tim
 
 // The fuse of a sink that does not deliver is computed from what arrives, and that of one that is too slow from what the
 // queue grows by. A state log that is unavailable shortens both.
-func TestOutage(t *testing.T) {
+func TestOutage(t *testing.T) { synctest.Test(t, testOutage) }
+
+func testOutage(t *testing.T) {
 	e := observing(t, delivery.Buffer{Events: 100, Bytes: 1 << 20, DiskBytes: 1 << 20, Overflow: delivery.Block})
 	s, now := e.Sinks[0], time.Now()
 	if o := e.outage(s, now); o != nil {
@@ -164,6 +166,7 @@ func TestOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	synctest.Wait() // until the drain has tried
 	o := e.outage(s, now)
 	if o == nil || o.growth != 10 || o.memory != 30 || o.onlyHere != 0 {
 		t.Fatalf("%+v", o)
