@@ -38,9 +38,9 @@ TESTBUILD := GOFLAGS="$$(go env GOFLAGS) -trimpath -gcflags=all=-dwarf=false"
 # the programs that tests build.
 FIRST := ./test/e2e ./pkg/sinks/kafka ./test/chart ./pkg/sinks/nats ./test/chaos
 TESTFLAGS ?=
-# TestRelease builds a release, with four programs: only in make test-long.
+# These build a release, with four programs, and the image: only in make test-long.
 override TESTFLAGS := $(RACE) -ldflags=-s -vet=off -timeout=30m -p=3 -count=1 \
-	$(if $(DELTABRIDGE_TEST_LONG),,-skip=^TestRelease$$) $(TESTFLAGS)
+	$(if $(DELTABRIDGE_TEST_LONG),,-skip='^(TestRelease|TestImage)$$') $(TESTFLAGS)
 FUZZTIME ?= 20s
 BENCH ?= .
 COUNT ?= 6

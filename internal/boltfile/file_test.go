@@ -226,7 +226,7 @@ func TestUsage(t *testing.T) {
 }
 
 // The map is released within transactions of the file alone, and what is read stays the same.
-func TestRelease(t *testing.T) {
+func TestReleaseOfTheMap(t *testing.T) {
 	dir := t.TempDir()
 	f, other := create(t, filepath.Join(dir, "x.db"), "v"), create(t, filepath.Join(dir, "y.db"), "w")
 	err := f.View(func(tx *bbolt.Tx) error {
