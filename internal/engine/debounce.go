@@ -167,15 +167,7 @@ func (p *pipeline) followDebounce(ctx context.Context) {
 
 // pushDue sends the updates of all listeners that are due, or all that wait.
 func (p *pipeline) pushDue(all bool) {
-	p.filtering.Lock()
-	var listeners []*listener
-	for _, l := range p.attached {
-		if l != nil {
-			listeners = append(listeners, l)
-		}
-	}
-	p.filtering.Unlock()
-	for _, l := range listeners {
+	for _, l := range p.listening() {
 		l.pushDue(all)
 	}
 }

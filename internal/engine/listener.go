@@ -198,16 +198,13 @@ func (l *listener) synced(resourceVersion string, objects int) {
 		Resource: event.GroupResource(l.source.Resource), Namespace: l.source.Namespace,
 		ResourceVersion: resourceVersion, Objects: objects,
 	}})
-	l.ledger.FinishRefilter(l.pipeline.Name, l.change)
+	l.ledger.FinishRefilter(l.pipeline.Name, l.change, l.former != nil)
 }
 
 // OnPosition implements informer.Positioner.
 func (l *listener) OnPosition(resourceVersion string) {
 	l.begin()
 	defer l.mu.Unlock()
-	if l.former != nil && l.CaughtUp() && l.pipeline.tracker.HasCaughtUp() {
-		l.former = nil
-	}
 	if l.isBehind() && tracker.Past(l.floor, resourceVersion) {
 		l.reached = time.Now()
 	}

@@ -201,6 +201,7 @@ func (filterTurn) OnRestate(*object.Object) {}
 // changeFilter changes the listener's filter and sends the difference. change is the name of the change. It must be
 // called while no handler of the informer is running.
 func (l *listener) changeFilter(next *filter.ResourceFilter, change string) {
+	l.endFormer() // the informer has caught up, because its turn has come
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	earlier := l.filter
@@ -219,5 +220,5 @@ func (l *listener) changeFilter(next *filter.ResourceFilter, change string) {
 		}
 	}
 	l.refilter, l.inList = nil, false
-	l.ledger.FinishRefilter(l.pipeline.Name, change)
+	l.ledger.FinishRefilter(l.pipeline.Name, change, false)
 }

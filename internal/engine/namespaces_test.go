@@ -206,6 +206,85 @@ func TestKilledWhileNamespacesChange(t *testing.T) {
 	}
 }
 
+// resume starts a process that continues the watch.
+func resume(t *testing.T, dir string, existing filter.Namespaces) *tracked {
+	t.Helper()
+	s := startTracked(t, dir, false, existing, filter.Rule{NamespaceSelector: "pick"})
+	s.must(s.informer.Store().Replace(nil, s.at))
+	s.informer.Store().UpdateResourceVersion("4") // a bookmark
+	return s
+}
+
+// A process has sent a change after the last commit. The next one finds another filter, sends the difference, and is
+// killed before the watch brings that change. The one after that still sends the leave, and no difference. When the watch
+// has brought everything, the earlier filter is forgotten.
+func TestKilledAfterTheDifference(t *testing.T) {
+	dir := t.TempDir()
+	s := startSelecting(t, dir, filter.Namespaces{"a": picked, "b": picked})
+	s.must(s.informer.Store().Replace([]any{in(t, "a", 1)}, "3"))
+	s.expect("added a.1 initial", "synced synced.c.pods.3")
+	s.change(in(t, "b", 5), false)
+	expectTaken(t, s.pipeline, "added b.5")
+	s.kill()
+
+	s = resume(t, dir, filter.Namespaces{"a": {}, "b": {}})
+	name := filterChange(t, s)
+	s.expect("deleted a.1.left.filter."+name+" left at 1", "synced synced.c.pods.4")
+	s.kill()
+
+	leave := "deleted b.5.left.filter." + name + " left at 5 if found"
+	s = resume(t, dir, filter.Namespaces{"a": {}, "b": {}})
+	s.change(in(t, "b", 5), false)
+	expectTaken(t, s.pipeline, leave)
+	s.pipeline.attached["pods"].endFormer() // the leave is not settled
+	s.must(s.engine.tracker.Commit())
+	s.kill()
+
+	s = resume(t, dir, filter.Namespaces{"a": {}, "b": {}})
+	s.change(in(t, "b", 5), false)
+	s.expect(leave)
+	s.pipeline.attached["pods"].endFormer()
+	s.must(s.engine.tracker.Commit())
+	s.kill()
+
+	s = resume(t, dir, filter.Namespaces{"a": {}, "b": {}})
+	if known := s.engine.tracker.Known("pods", "test"); len(known.Filters) > 0 {
+		t.Errorf("the sink still knows %+v", known)
+	}
+	s.change(in(t, "b", 7), false)
+	s.expect()
+	s.kill()
+}
+
+// When a list has shown everything that the process before may have sent, its filter is forgotten.
+func TestAFormerFilterIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		s := startSelecting(t, dir, filter.Namespaces{"a": picked})
+		s.must(s.informer.Store().Replace([]any{in(t, "a", 1)}, "3"))
+		s.expect("added a.1 initial", "synced synced.c.pods.3")
+		s.kill()
+		s = startSelecting(t, dir, filter.Namespaces{"a": {}})
+		name := filterChange(t, s)
+		s.must(s.informer.Store().Replace([]any{in(t, "a", 1)}, "4"))
+		s.expect("gap gap.c.pods.relist.3.4", "deleted a.1.left.filter."+name+" left at 1", "synced synced.c.pods.4")
+		if known := s.engine.tracker.Known("pods", "test"); !known.Settled {
+			t.Errorf("the sink knows %+v", known)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); s.pipeline.endFormers(ctx) }()
+		synctest.Wait()
+		s.expect()
+		if states, _ := s.store.States(); len(states[0].Refilters) > 0 {
+			t.Errorf("%+v", states)
+		}
+		stop()
+		<-ended
+		s.kill()
+	})
+}
+
 // A source that is listed for the first time after the labels have changed is sent by the new filter alone, and one that
 // is behind sends the difference later.
 func TestNamespacesChangeBeforeTheFirstList(t *testing.T) {

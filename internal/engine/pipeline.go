@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/auditread"
@@ -185,6 +184,9 @@ func (p *pipeline) attach(
 	asker *actors.Asker,
 ) {
 	earlier := p.earlier(i.Resource(), known.Filters)
+	if len(earlier) == 0 {
+		ledger.EndRefilter(p.Name)
+	}
 	if p.filter.For(i.Resource()).Never() && len(earlier) == 0 {
 		ledger.FinishList(p.Name) // none of the resource's objects are sent to this sink
 		return
@@ -200,21 +202,15 @@ func (p *pipeline) attach(
 	if !i.Relists() { // otherwise the informer compares the list with states that are older than the floor
 		l.floor = known.Floor
 	}
+	l.setRefilter(earlier, known)
 	switch {
-	case len(earlier) > 0:
-		l.refilter = &refilter{
-			earlier: earlier,
-			knows:   known.Knows(),
-			change:  known.Change,
-			objects: i.Objects,
-			sent:    map[types.UID]bool{},
-		}
+	case l.refilter != nil:
 		if i.Relists() {
 			i.AddEventHandler(l) // the changes that the list reveals are sent before the difference
 		} else {
 			i.AddEventHandlerWithReplay(l, true)
 		}
-	case known.Floor != "" && len(known.Filters) == 0:
+	case known.Floor != "" && (known.Settled || len(known.Filters) == 0):
 		i.AddEventHandler(l)
 	case known.Part || len(known.Filters) > 0:
 		l.floor, l.partial = "", i.Relists()
@@ -222,6 +218,18 @@ func (p *pipeline) attach(
 	default:
 		i.AddEventHandlerWithReplay(l, false)
 	}
+}
+
+// listening returns the listeners that are attached.
+func (p *pipeline) listening() (listeners []*listener) {
+	p.filtering.Lock()
+	defer p.filtering.Unlock()
+	for _, l := range p.attached {
+		if l != nil {
+			listeners = append(listeners, l)
+		}
+	}
+	return listeners
 }
 
 // earlier compiles the filters, other than the current one, through which the sink may know a resource. A filter that

@@ -20,7 +20,7 @@ type predecessor struct {
 	// object of this name, it is sent too, even if it is not newer than the floor: the deletion may have been repeated.
 	ended *object.Object
 	// former is the refilter after its difference was sent. It is kept until the informer has delivered all changes
-	// that the previous process may have sent.
+	// that the previous process may have sent. If the process is killed before that, the next one still knows it.
 	former *refilter
 }
 

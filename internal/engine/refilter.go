@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/internal/tracker"
@@ -9,6 +11,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // refilter is the state of a listener after the filter of its sink was changed, until the sink was sent the difference.
@@ -25,6 +28,21 @@ type refilter struct {
 	objects func() []*object.Object
 	sent    map[types.UID]bool // objects for which a change was already sent
 	running bool               // the filter has changed while the listener was running, so no synced event follows
+}
+
+// setRefilter sets the refilter of a new listener, or what is left of it if the sink has settled the difference.
+func (l *listener) setRefilter(earlier []*filter.ResourceFilter, known tracker.Knowledge) {
+	if len(earlier) == 0 {
+		return
+	}
+	r := &refilter{
+		earlier: earlier, knows: known.Knows(), change: known.Change, objects: l.informer.Objects, sent: map[types.UID]bool{},
+	}
+	if known.Settled && known.Knows() {
+		l.former = r
+	} else {
+		l.refilter = r
+	}
 }
 
 func (r *refilter) mayKnow(o *object.Object) bool {
@@ -114,6 +132,36 @@ func (l *listener) tryRefilter() {
 	l.refilter, l.former = nil, r
 	l.synced(l.position, len(objects))
 	l.inList = false
+}
+
+// formerInterval is how often a pipeline looks for refilters that end.
+const formerInterval = time.Second
+
+// endFormers ends the refilters of listeners whose informers have delivered all changes that the previous process may
+// have sent, until ctx ends.
+func (p *pipeline) endFormers(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(context.Context) {
+		for _, l := range p.listening() {
+			if l.hasFormer() && l.informer.CaughtUp() {
+				l.endFormer()
+			}
+		}
+	}, formerInterval)
+}
+
+func (l *listener) hasFormer() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.former != nil
+}
+
+func (l *listener) endFormer() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.former != nil {
+		l.former = nil
+		l.ledger.EndRefilter(l.pipeline.Name)
+	}
 }
 
 // past reports whether a position is after a floor. A position that equals the floor is not.

@@ -300,3 +300,44 @@ func TestTakeOverOfASourceThatIsLeft(t *testing.T) {
 	}
 	kill(t, e)
 }
+
+// A source takes over another one. What each of them says about earlier filters becomes one record: if one of them is
+// known by the current filter and the other one is not, the current filter counts among the earlier ones.
+func TestJoinedRefilters(t *testing.T) {
+	open, other := ledger.Refilter{
+		Filters: []string{"F1"},
+		Change:  "c1",
+	}, ledger.Refilter{
+		Filters: []string{"F2"},
+		Change:  "c2",
+	}
+	settled := func(r ledger.Refilter) ledger.Refilter { r.Settled = true; return r }
+	none := ledger.Refilter{}
+	both := func(settled bool, filters ...string) ledger.Refilter {
+		return ledger.Refilter{Filters: filters, Change: "c2", Settled: settled}
+	}
+	for _, c := range []struct{ a, b, want ledger.Refilter }{
+		{none, none, none},
+		{open, other, both(false, "F1", "F2")},
+		{none, other, both(false, "F2", "now")},
+		{none, settled(other), both(true, "F2")},
+		{settled(open), other, both(false, "F1", "F2", "now")},
+		{settled(open), settled(other), both(true, "F1", "F2")},
+	} {
+		for range 2 {
+			e := &Tracker{filters: map[string]string{"s": "now"}}
+			state, from := ledger.State{Refilters: map[string]ledger.Refilter{}}, ledger.State{}
+			if c.a.Change != "" {
+				state.Refilters["s"] = c.a
+			}
+			if c.b.Change != "" {
+				from.Refilters = map[string]ledger.Refilter{"s": c.b}
+			}
+			e.joinRefilters("s", &state, &from)
+			if diff := cmp.Diff(c.want, state.Refilters["s"]); diff != "" {
+				t.Errorf("%+v, %+v (-want +got):\n%s", c.a, c.b, diff)
+			}
+			c.a, c.b = c.b, c.a
+		}
+	}
+}

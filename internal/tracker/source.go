@@ -151,7 +151,8 @@ type Knowledge struct {
 // Knows reports whether the sink was sent all objects of the source that pass its current filter or an earlier one.
 func (k Knowledge) Knows() bool { return k.Floor != "" }
 
-// Known returns how much a sink knows of a source. The result has a Refilter until FinishList is called for the sink.
+// Known returns how much a sink knows of a source. The result has a Refilter until the sink was sent the
+// difference and the source has brought everything that an earlier process may have sent: see Ledger.Refilter.
 func (t *Tracker) Known(name, sink string) Knowledge {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -163,8 +163,11 @@ func (t *Tracker) joinRefilters(sink string, state, other *ledger.State) {
 	if !inOne && !inOther {
 		return
 	}
-	both := ledger.Refilter{Filters: slices.Concat(a.Filters, b.Filters), Change: max(a.Change, b.Change)}
-	if !inOne || !inOther {
+	aKnown, bKnown := !inOne || a.Settled, !inOther || b.Settled // by its current filter
+	both := ledger.Refilter{
+		Filters: slices.Concat(a.Filters, b.Filters), Change: max(a.Change, b.Change), Settled: aKnown && bKnown,
+	}
+	if aKnown != bKnown {
 		both.Filters = append(both.Filters, t.filters[sink])
 	}
 	slices.Sort(both.Filters)

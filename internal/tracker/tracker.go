@@ -240,8 +240,10 @@ func (t *Tracker) load(uid string) error {
 	changed := map[string]bool{}
 	for _, s := range states {
 		t.sources[s.Source.Name] = &source{state: s}
-		for sink := range s.Refilters {
-			changed[sink] = true
+		for sink, r := range s.Refilters {
+			if !r.Settled {
+				changed[sink] = true
+			}
 		}
 	}
 	for _, sink := range slices.Sorted(maps.Keys(changed)) {

@@ -113,7 +113,7 @@ func (r *sourceRecord) refilter(sink, old string) {
 	if !slices.Contains(noted.Filters, old) {
 		noted.Filters = append(noted.Filters, old)
 	}
-	noted.Change = NewChange()
+	noted.Change, noted.Settled = NewChange(), false
 	r.Refilters[sink] = noted
 }
 

@@ -72,8 +72,12 @@ func New(source Source, state State, sinks []string, base uint64) *Ledger {
 			here: l.here, caught: floor != "", began: began, floor: floor,
 			open: map[uint64]entry{}, first: base + 1, last: base, empty: base,
 		}
-		if refilter, ok := state.Refilters[name]; ok {
+		switch refilter, ok := state.Refilters[name]; {
+		case refilter.Settled && floor != "":
+			l.sinks[name].former = &refilter
+		case ok:
 			s := l.sinks[name]
+			refilter.Settled = false
 			s.caught, s.refilter, s.knows, s.before = false, &refilter, floor != "", base
 		}
 		if l.sinks[name].caught {

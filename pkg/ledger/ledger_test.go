@@ -549,11 +549,11 @@ func TestARefilterAtRunTime(t *testing.T) {
 	l.Settle("a", earlier)
 	expect("the difference is being sent", "60", "F1", "F2")
 	difference := l.Track("a", time.Now())
-	l.FinishRefilter("a", "c1")
+	l.FinishRefilter("a", "c1", false)
 	if got := l.Refilter("a"); got.Change != "c2" {
 		t.Errorf("after the difference of an earlier change, the change is %q", got.Change)
 	}
-	l.FinishRefilter("a", "c2")
+	l.FinishRefilter("a", "c2", false)
 	later := l.Track("a", time.Now())
 	l.Advance("80")
 	l.Settle("a", during)

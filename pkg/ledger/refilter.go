@@ -8,45 +8,79 @@ func (l *Ledger) BeginRefilter(sink, earlier, change string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s, refilter := l.sinks[sink], &Refilter{Change: change}
-	again := s.isRefiltering()
-	if again {
-		refilter.Filters = slices.Clone(s.refilter.Filters)
+	noted := s.noted()
+	if noted != nil {
+		refilter.Filters = slices.Clone(noted.Filters)
 	}
 	if !slices.Contains(refilter.Filters, earlier) {
 		refilter.Filters = append(refilter.Filters, earlier)
 	}
-	if s.caught && !again {
+	if s.caught && (noted == nil || noted.Settled) {
 		s.knows, s.before = true, s.last
 	}
-	s.refilter, s.caught = refilter, false
+	s.refilter, s.former, s.caught = refilter, nil, false
 	l.dirty = true
 }
 
 // FinishRefilter records that a sink was sent its whole initial list, or the whole difference between its filters, with
 // the filter of a change. It has no effect if the filter has changed again since then, because another difference
 // follows.
-func (l *Ledger) FinishRefilter(sink, change string) {
+//
+// If more is true, the source may still bring changes that an earlier process has sent with an earlier filter. Updates
+// say so until EndRefilter is called and everything that was tracked before is settled.
+func (l *Ledger) FinishRefilter(sink, change string, more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.sinks[sink]; s.refilter == nil || s.refilter.Change == change {
-		l.finish(s)
+	s := l.sinks[sink]
+	if s.refilter != nil && s.refilter.Change != change {
+		return
 	}
+	if more && s.refilter != nil && !s.caught {
+		s.former = &Refilter{Filters: s.refilter.Filters, Change: change, Settled: true}
+	}
+	l.finish(s)
 }
 
-// Refilter returns the earlier filters with which a sink may have been sent the source's events. After FinishRefilter,
-// it returns the zero Refilter.
+// EndRefilter records that the source has brought everything that an earlier process may have sent to a sink.
+func (l *Ledger) EndRefilter(sink string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.sinks[sink]
+	if s.former == nil {
+		return
+	}
+	s.refilter, s.former, s.until = s.noted(), nil, s.last
+	l.dirty = true
+}
+
+// Refilter returns the earlier filters with which a sink may have been sent the source's events. After FinishRefilter
+// without more, and after EndRefilter, it returns the zero Refilter.
 func (l *Ledger) Refilter(sink string) Refilter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.sinks[sink]; s != nil && !s.caught && s.refilter != nil {
+	switch s := l.sinks[sink]; {
+	case s == nil:
+		return Refilter{}
+	case s.refilter != nil && !s.caught:
 		return *s.refilter
+	case s.former != nil:
+		return *s.former
+	default:
+		return Refilter{}
 	}
-	return Refilter{}
 }
 
 // isRefiltering reports whether the sink has not settled the difference that a changed filter makes.
 func (s *sinkLedger) isRefiltering() bool {
 	return s.refilter != nil && (!s.caught || s.first <= s.until)
+}
+
+// noted returns what updates say about the sink's earlier filters. It is nil if they say nothing.
+func (s *sinkLedger) noted() *Refilter {
+	if s.isRefiltering() {
+		return s.refilter
+	}
+	return s.former
 }
 
 // addSink adds a sink with its watermark m to the update. If the sink has not settled its initial list, or the
@@ -58,11 +92,10 @@ func (u *Update) addSink(name string, s *sinkLedger, m mark, fresh bool) {
 	case s.began:
 		u.Sinks[name] = ""
 	}
-	if !s.isRefiltering() {
-		return
+	if noted := s.noted(); noted != nil {
+		if u.Refilters == nil {
+			u.Refilters = map[string]Refilter{}
+		}
+		u.Refilters[name] = *noted
 	}
-	if u.Refilters == nil {
-		u.Refilters = map[string]Refilter{}
-	}
-	u.Refilters[name] = *s.refilter
 }

@@ -13,6 +13,8 @@ type sinkLedger struct {
 	knows    bool   // when the filter changed, the sink was sent the whole source
 	before   uint64 // the last number before the filter changed
 	until    uint64 // the last number of the initial list or difference; valid if caught
+	// former is refilter after the difference, until the source has brought everything that an earlier process sent.
+	former *Refilter
 
 	open    map[uint64]entry // unsettled events by number
 	waiting int              // number of events in open that wait: see Ledger.Wait

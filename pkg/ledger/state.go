@@ -20,7 +20,8 @@ type State struct {
 	// History names the history of etcd that the resourceVersions belong to: see event.Message. It is empty until etcd
 	// is restored to an earlier revision.
 	History string `json:"history,omitempty"`
-	// Refilters contains the sinks with a changed filter that have not settled the difference between the filters yet.
+	// Refilters contains the sinks with a changed filter, until each has settled the difference between the filters, and
+	// until the source has brought everything that the process before the change may have sent.
 	Refilters map[string]Refilter `json:"refilters,omitempty"`
 }
 
@@ -32,6 +33,9 @@ type Refilter struct {
 	Filters []string `json:"filters"`
 	// Change is the unique name of the last change to the filter configuration.
 	Change string `json:"change"`
+	// Settled reports whether the sink has settled the difference. The sink may still have later states of objects, which
+	// a process with one of Filters has sent and the source has not brought again.
+	Settled bool `json:"settled,omitempty"`
 }
 
 // Update is a change to one source in the store. Its State replaces the stored State.
