@@ -23,7 +23,7 @@ const (
 
 // Finding is the result of one step.
 type Finding struct {
-	Area   string `json:"area"` // "API server", "state", "state log", "process" or "sink NAME"
+	Area   string `json:"area"` // "API server", "state", "state log", "audit", "process" or "sink NAME"
 	Step   string `json:"step"`
 	Target string `json:"target"`
 	Result string `json:"result"` // ok, warning or failed
@@ -107,6 +107,10 @@ func (e *examination) run(ctx context.Context) *Report {
 	if e.log != nil {
 		e.area = "state log"
 		e.checkStateLog(ctx)
+	}
+	if e.cfg.Audit != nil {
+		e.area = "audit"
+		e.checkAuditSources(ctx)
 	}
 	e.area = "process"
 	e.checkMemory()
