@@ -76,11 +76,18 @@ sinks:
 		t.Errorf("a table is complete although it is behind:\n%s", tail(out, 10))
 	}
 	command("resume")
-	pause(t, 2*time.Second)
+	for _, consumer := range consumers {
+		eventually(t, 2*time.Minute, func() error {
+			if out := consumer.out.String(); strings.Count(out, "\n")-strings.Count(out, " exists ") < 60 {
+				return errors.New("too few changes to tell")
+			}
+			return nil
+		})
+	}
 	changes.stop()
 	truth := upTo(t, b, c, namespace)
 	for _, consumer := range consumers {
-		eventually(t, 30*time.Second, func() error { return isTableAndChanges(t, consumer, truth) })
+		eventually(t, 2*time.Minute, func() error { return isTableAndChanges(t, consumer, truth) })
 	}
 	outrun(t, consumers[0], func() {
 		if err := churn(t.Context(), cs, namespace, "late", 20, 5); err != nil {
