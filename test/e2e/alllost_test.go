@@ -36,7 +36,7 @@ func TestAllReplicasLost(t *testing.T) {
 			}
 			before, _ := changes.upTo(t, cs, namespace, "last-before")
 			eventually(t, 30*time.Second, func() error { return leader.reached(before) })
-			pause(t, 2*time.Second) // until the commit is in the log
+			leader.waitCommits()
 			leader.kill()
 			standby.kill()
 

@@ -52,7 +52,7 @@ sinks:
 		took = append(took, time.Since(begin))
 	}
 	refused := func() float64 { return b.metric("deltabridge_audit_requests_total", "result=failing") }
-	for deadline := time.Now().Add(30 * time.Second); refused() == 0; write() {
+	for deadline := time.Now().Add(patience(30 * time.Second)); refused() == 0; write() {
 		if time.Now().After(deadline) {
 			t.Fatalf("after %d writes, the disk is not full", len(took))
 		}

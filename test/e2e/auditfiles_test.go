@@ -97,7 +97,7 @@ sinks:
 
 // awaitRotation waits until the log was rotated again, unless everything was written before.
 func awaitRotation(ctx context.Context, a *audited, before int) {
-	for deadline := time.Now().Add(20 * time.Second); a.backups() == before && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience(20 * time.Second)); a.backups() == before && time.Now().Before(deadline); {
 		select {
 		case <-ctx.Done():
 			return

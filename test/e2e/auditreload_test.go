@@ -126,7 +126,7 @@ func TestReloadOfAuditEvents(t *testing.T) {
 	r.expect("changes", changeBy, "a")
 	r.expect("one", auditID, "a")
 
-	reload(r.config("actorWait: 1s", one, two, actors))
+	reload(r.config("actorWait: 60s", one, two, actors))
 	r.create("b")
 	r.expect("changes", changeBy, "a", "b proven jane")
 	r.expect("one", auditID, "a", "b")

@@ -70,7 +70,8 @@ func newAuditStream(t *testing.T) auditPlace {
 	t.Helper()
 	js := startJetStream(t)
 	js.create(jetstream.StreamConfig{Name: "COLLECTED", Subjects: []string{"collected"}})
-	conn, err := natsgo.Connect(js.url(), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(10*time.Millisecond))
+	conn, err := natsgo.Connect(js.url(), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(10*time.Millisecond),
+		natsgo.Timeout(patience(natsgo.DefaultTimeout)))
 	if err != nil {
 		t.Fatal(err)
 	}

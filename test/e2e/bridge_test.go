@@ -21,18 +21,18 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/deltabridge/deltabridge/test/observe"
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // bridge is a running binary.
 type bridge struct {
-	t             *testing.T
-	cmd           *exec.Cmd
-	log           *observe.LogBuffer
-	stdout        *observe.LogBuffer
-	addr          string // of its HTTP server
-	ended         chan error
-	relists       float64 // as reached saw them
-	commitsAtLast float64
+	t       *testing.T
+	cmd     *exec.Cmd
+	log     *observe.LogBuffer
+	stdout  *observe.LogBuffer
+	addr    string // of its HTTP server
+	ended   chan error
+	relists float64 // as reached saw them
 }
 
 var httpAddress = regexp.MustCompile(`http=(\S+)`)
@@ -75,11 +75,9 @@ func startBridgeWith(t *testing.T, dir, kubeconfig, state, config string) *bridg
 		}
 	})
 	eventually(t, 20*time.Second, func() error {
-		match := httpAddress.FindStringSubmatch(b.log.String())
-		if match == nil {
+		if b.findAddress(); b.addr == "" {
 			return errors.New("the bridge has not named its address")
 		}
-		b.addr = match[1]
 		if code, body, err := b.get("/metrics"); err != nil || code != http.StatusOK {
 			return fmt.Errorf("metrics: code %d, %s, %v", code, body, err)
 		}
@@ -104,9 +102,18 @@ func tail(text string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
+// findAddress finds the address of the HTTP server in the log: the last one, because a replica that has lost the Lease
+// begins again by itself.
+func (b *bridge) findAddress() {
+	if all := httpAddress.FindAllStringSubmatch(b.log.String(), -1); len(all) > 0 {
+		b.addr = all[len(all)-1][1]
+	}
+}
+
 // get reads a page of the bridge's HTTP server.
 func (b *bridge) get(path string) (int, string, error) {
-	ctx, cancel := context.WithTimeout(b.t.Context(), 5*time.Second)
+	b.findAddress()
+	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.addr+path, nil)
 	if err != nil {
@@ -131,11 +138,7 @@ func (b *bridge) ready() error {
 
 func (b *bridge) waitReady() {
 	b.t.Helper()
-	eventually(b.t, time.Minute, func() error {
-		all := httpAddress.FindAllStringSubmatch(b.log.String(), -1) // several if the process began again by itself
-		b.addr = all[len(all)-1][1]
-		return b.ready()
-	})
+	eventually(b.t, time.Minute, b.ready)
 }
 
 // waitListed waits until the first list of ConfigMaps was handed over, whatever the sinks do.
@@ -157,10 +160,11 @@ type metrics struct {
 
 func (b *bridge) metrics() metrics {
 	b.t.Helper()
-	_, body, err := b.get("/metrics")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	var body string
+	eventually(b.t, 10*time.Second, func() (err error) { // it may be beginning again
+		_, body, err = b.get("/metrics")
+		return err
+	})
 	return metrics{b.t, body}
 }
 
@@ -220,7 +224,7 @@ func (b *bridge) stop() {
 		if err != nil {
 			b.t.Errorf("the bridge ended with %v", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(patience(time.Minute)):
 		b.t.Error("the bridge did not end")
 	}
 }
@@ -240,9 +244,14 @@ func (b *bridge) residentBytes() int64 {
 	return int64(b.metric("process_resident_memory_bytes"))
 }
 
+// patience returns how long a test waits for something that takes at most limit on a machine that does little else. In
+// `make test`, other packages run beside, on a machine that may be slow, or stand still for some seconds.
+func patience(limit time.Duration) time.Duration { return max(limit, scale.Of(4*time.Minute, 0)) }
+
 // eventually calls check until it returns nil.
 func eventually(t *testing.T, limit time.Duration, check func() error) {
 	t.Helper()
+	limit = patience(limit)
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	tick := time.NewTicker(100 * time.Millisecond)

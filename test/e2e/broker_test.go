@@ -111,11 +111,11 @@ func (js *jetStream) secure() (ca []byte) {
 // api is that of an independent client.
 func (js *jetStream) api() (api jetstream.JetStream, closeConn func()) {
 	js.t.Helper()
-	conn, err := natsgo.Connect(js.url())
+	conn, err := natsgo.Connect(js.url(), natsgo.Timeout(patience(natsgo.DefaultTimeout)))
 	if err != nil {
 		js.t.Fatal(err)
 	}
-	api, err = jetstream.New(conn)
+	api, err = jetstream.New(conn, jetstream.WithDefaultTimeout(patience(5*time.Second)))
 	if err != nil {
 		js.t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func (js *jetStream) read(stream string) []received {
 	js.t.Helper()
 	api, closeConn := js.api()
 	defer closeConn()
-	ctx, cancel := context.WithTimeout(js.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(js.t.Context(), patience(time.Minute))
 	defer cancel()
 	s, err := api.Stream(ctx, stream)
 	if err != nil {

@@ -65,7 +65,7 @@ func (c *exampleConsumer) end(how syscall.Signal) {
 		if how == syscall.SIGTERM && err != nil {
 			c.t.Errorf("%s ended with %v:\n%s", c.name, err, c.out)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience(20 * time.Second)):
 		c.t.Errorf("%s did not end:\n%s", c.name, c.out)
 	}
 	c.said += c.out.String()
@@ -80,7 +80,7 @@ var (
 // just so.
 func (c *exampleConsumer) atWork() {
 	c.t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(patience(time.Minute))
 	for !batchLine.MatchString(c.out.String()) { // without a pause: it is to be met between two steps
 		if time.Now().After(deadline) {
 			c.t.Fatalf("%s does not work:\n%s", c.name, c.out)

@@ -164,7 +164,7 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 		}
 		return nil
 	})
-	pause(t, 2*time.Second) // for the checkpoint
+	e.b.waitCommits()
 	e.b.kill()
 	e.remove("web")
 	eventually(t, time.Minute, func() error {

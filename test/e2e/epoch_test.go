@@ -114,20 +114,28 @@ func TestAnotherFilterAfterAKill(t *testing.T) {
 			e := newEpochs(t)
 			b := e.start("configmaps", "true", "block")
 			e.sent("added", "blue")
-			pause(t, 2*time.Second) // until it is in the checkpoint
+			b.waitCommits()
 			e.paintRed()
 			b.kill()
 			b = e.start("configmaps", fmt.Sprintf("object.data.color == '%s'", color), "block")
+			sent := func() (got []string) {
+				for _, r := range e.js.read("E2E") {
+					if r.object() && r.attributes["name"] == "x" {
+						painted := map[bool]string{true: "red", false: "blue"}[strings.Contains(string(r.data), "red")]
+						got = append(got, r.attributes["operation"]+" "+painted)
+					}
+				}
+				return got
+			}
+			eventually(t, 20*time.Second, func() error {
+				if got := sent(); len(got) < len(want) {
+					return fmt.Errorf("%q", got)
+				}
+				return nil
+			})
 			pause(t, 2*time.Second) // for what may follow
 			b.stop()
-			var got []string
-			for _, r := range e.js.read("E2E") {
-				if r.object() && r.attributes["name"] == "x" {
-					painted := map[bool]string{true: "red", false: "blue"}[strings.Contains(string(r.data), "red")]
-					got = append(got, r.attributes["operation"]+" "+painted)
-				}
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, sent()); diff != "" {
 				t.Errorf("the events of the object (-want +got):\n%s", diff)
 			}
 		})

@@ -156,7 +156,7 @@ func TestLatestStates(t *testing.T) {
 	// Away for longer than the history. What was created in the last second before is another matter: what only a stream
 	// still holds is swept, below.
 	before := upTo(t, m.b, m.c, m.namespace)
-	eventually(t, 10*time.Second, func() error { return m.b.committed(before) })
+	m.b.waitCommitted(before, "jetstream", "kafka")
 	m.b.kill()
 	changes = startChanges(t, m.cs, m.namespace, 60, scale.Of(40, 75))
 	m.changed(changes, 150)

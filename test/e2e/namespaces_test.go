@@ -76,7 +76,7 @@ func TestNamespacesByLabel(t *testing.T) {
 	deleteConfigMap(t, cs, a, "two")
 	deleteConfigMap(t, cs, b, "two")
 	expect("deleted b/two")
-	pause(t, 2*time.Second) // until this is committed
+	bridge.waitCommits()
 	bridge.kill()
 	labelNamespace(t, cs, a, label, "yes")
 	labelNamespace(t, cs, b, label, "no")

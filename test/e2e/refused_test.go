@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -45,7 +44,7 @@ func TestRefusedEvents(t *testing.T) {
 	}
 	life("fine", impossible, "also")
 	truth := upTo(t, b, c, namespace)
-	eventually(t, 10*time.Second, func() error { return b.committedBy(truth, "gaps", "letters") })
+	b.waitCommitted(truth, "gaps", "letters")
 	b.kill()
 	b = startBridgeIn(t, o.dir, c.Kubeconfig(), config)
 	life("fine")

@@ -278,7 +278,7 @@ func (r *replicated) createMirror() *written {
 		Name: mirrorStream, Subjects: []string{"mirror.>"}, Replicas: 3, MaxMsgsPerSubject: 1,
 		AllowDirect: true, AllowMsgTTL: true, RePublish: &jetstream.RePublish{Destination: "written.>"},
 	})
-	conn, err := natsgo.Connect(r.js[0].url())
+	conn, err := natsgo.Connect(r.js[0].url(), natsgo.Timeout(patience(natsgo.DefaultTimeout)))
 	if err != nil {
 		r.t.Fatal(err)
 	}

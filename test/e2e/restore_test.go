@@ -72,7 +72,7 @@ func TestARestoredEtcd(t *testing.T) {
 			case "stopped":
 				b.stop()
 			case "killed": // with changes that the checkpoint does not have
-				eventually(t, 10*time.Second, func() error { return b.committed(sent) })
+				b.waitCommitted(sent, "jetstream", "kafka")
 				if err := oneLife(t.Context(), cs, namespace, "changed", 50, false); err != nil {
 					t.Fatal(err)
 				}

@@ -47,7 +47,7 @@ sinks:
 	pause(t, 2*time.Second)
 	changes.stop()
 	truth := upTo(t, b, c, namespace)
-	eventually(t, time.Minute, func() error { return b.committedBy(truth, "kafka") })
+	b.waitCommitted(truth, "kafka")
 	b.stop()
 
 	records, tombstones := deserialized(t, python, k.Addr(), schemas.URL(), topic)

@@ -24,8 +24,8 @@ func (r *replicated) bytesThatArriveAfterATakeOver() {
 	changes := r.startChanges()
 	old.waitAcknowledged(100)
 	changes.stop()
-	r.upTo(old)             // what comes now is not acknowledged before the network holds it
-	pause(t, 2*time.Second) // until it is committed: the API server may not remember that there was nothing before it
+	r.upTo(old)       // what comes now is not acknowledged before the network holds it
+	old.waitCommits() // the API server may not remember that there was nothing before it
 	refused := r.refused()
 	brokers := slices.Concat(l.log, l.nats, l.kafka)
 	freeze(brokers)

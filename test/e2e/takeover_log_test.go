@@ -125,7 +125,7 @@ func TestALostLog(t *testing.T) {
 			})
 			leader, standby = waitOneLeader(t, leader, standby)
 			upTo(t, leader, l.c, l.namespace)
-			pause(t, 2*time.Second) // until the log has everything again
+			leader.waitCommits() // so that the log has everything again
 			standby.kill()
 			leader.kill()
 			l.change("down")
@@ -137,13 +137,13 @@ func TestALostLog(t *testing.T) {
 		t.Parallel()
 		l := newLogged(t)
 		leader, standby := l.startPair()
-		pause(t, 2*time.Second) // until the log has everything
+		leader.waitCommits()
 		l.stream(purge)
 		leader.kill()
 		deleteConfigMap(t, l.cs, l.namespace, "before-1")
 		standby.waitLeader()
 		upTo(t, standby, l.c, l.namespace)
-		pause(t, 2*time.Second)
+		standby.waitCommits()
 		standby.kill()
 		deleteConfigMap(t, l.cs, l.namespace, "before-3")
 		l.judge()

@@ -253,7 +253,7 @@ func (a *arrivals) longest(from time.Time) (longest time.Duration) {
 // watchPauses records when messages on a subject arrive.
 func watchPauses(t *testing.T, js *jetStream, subject string) *arrivals {
 	t.Helper()
-	conn, err := natsgo.Connect(js.url())
+	conn, err := natsgo.Connect(js.url(), natsgo.Timeout(patience(natsgo.DefaultTimeout)))
 	if err != nil {
 		t.Fatal(err)
 	}
