@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long Wait waits, and how long everything else may take.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // Browser is a running Chromium. It ends with its test.
 type Browser struct{ ctx context.Context }

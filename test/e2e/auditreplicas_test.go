@@ -176,7 +176,7 @@ sinks:
     events: audit
     nats: {url: %q, subject: "audit.{cluster}.{group}.{resource}.{namespace}.{name}", stream: {name: AUDIT, create: true}}
   - {name: kafka, events: audit, kafka: {brokers: [%q], topic: %q}}
-`, k.Addr(), topic+"-changes", js.url(), k.Addr(), topic))
+`, k.Addr(), topic+"-changes", js.url(), k.Addr(), topic)).withShortLease()
 	leader := r.start()
 	leader.waitLeader()
 	standby := r.start()

@@ -271,6 +271,23 @@ func eventually(t *testing.T, limit time.Duration, check func() error) {
 	}
 }
 
+// holdsOnce measures until what is measured holds: something else may use the CPUs for a while, so that in `make test` the
+// best of five rounds counts. In make test-long it must hold at once.
+func holdsOnce(t *testing.T, measure func(round string) error) {
+	t.Helper()
+	for round := 1; ; round++ {
+		err := measure(itoa(round))
+		if err == nil {
+			return
+		}
+		if round == scale.Of(5, 1) {
+			t.Error(err)
+			return
+		}
+		t.Logf("round %d: %v", round, err)
+	}
+}
+
 // histogram gives the count and the sum of a sink's histogram.
 func (b *bridge) histogram(name, sink string) (count uint64, sum float64) {
 	b.t.Helper()

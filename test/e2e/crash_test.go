@@ -105,6 +105,18 @@ func (r *randomChanges) run(
 	}
 }
 
+// await waits until more changes were made.
+func (r *randomChanges) await(t *testing.T, more int64) {
+	t.Helper()
+	until := r.made.Load() + more
+	eventually(t, time.Minute, func() error {
+		if made := r.made.Load(); made < until {
+			return fmt.Errorf("%d of %d changes", made, until)
+		}
+		return nil
+	})
+}
+
 func (r *randomChanges) stop() {
 	r.stopped()
 	<-r.ended

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -45,7 +46,7 @@ func (r *replicated) cutOff() {
 			r.namespace,
 			jetStreamLog(natsURLs(l.log)),
 			r.behind(l).configWithWindow(),
-		).start()
+		).withShortLease().start()
 		if all = append(all, b); len(all) == 1 {
 			b.waitLeader()
 		}
@@ -54,21 +55,24 @@ func (r *replicated) cutOff() {
 	delivered, probed := watchPauses(t, r.js[0], "k8s.>"), watchProbe(t, r.js[0])
 	for range scale.Of(1, 3) {
 		for _, c := range cuts()[:scale.Of(3, 6)] {
-			leader := waitLeading(t, all)
-			began := time.Now()
-			proxies := c.proxies(of[leader], of[1-leader])
-			freeze(proxies)
-			pause(t, cutTime())
-			if took := all[1-leader].leads() == nil; took != c.takeOver {
-				t.Errorf("%s: another replica has taken over: %t", c.of, took)
-			}
-			thaw(proxies)
-			waitLeading(t, all)
-			longest, probe := delivered.longest(began), probed.longest(began)
-			t.Logf("%s: the longest pause of the stream was %v, that of the probe %v", c.of, longest, probe)
-			if longest-probe > c.pause {
-				t.Errorf("%s: nothing was delivered to the stream for %v", c.of, longest)
-			}
+			holdsOnce(t, func(string) (err error) {
+				leader := waitLeading(t, all)
+				began := time.Now()
+				proxies := c.proxies(of[leader], of[1-leader])
+				freeze(proxies)
+				pause(t, cutTime())
+				if took := all[1-leader].leads() == nil; took != c.takeOver {
+					err = fmt.Errorf("%s: another replica has taken over: %t", c.of, took)
+				}
+				thaw(proxies)
+				waitLeading(t, all)
+				longest, probe := delivered.longest(began), probed.longest(began)
+				t.Logf("%s: the longest pause of the stream was %v, that of the probe %v", c.of, longest, probe)
+				if longest-probe > c.pause {
+					err = errors.Join(err, fmt.Errorf("%s: nothing was delivered to the stream for %v", c.of, longest))
+				}
+				return err
+			})
 		}
 	}
 	last := all[waitLeading(t, all)]

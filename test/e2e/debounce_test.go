@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -44,14 +45,24 @@ sinks:
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
 	pause(t, 2*debounce)
-	if n := b.metric("deltabridge_events_suppressed_total", "sink=kafka", "reason=debounce"); n == 0 {
-		t.Error("no update is counted as replaced")
-	}
+	eventually(t, 10*time.Second, func() error {
+		if n := b.metric("deltabridge_events_suppressed_total", "sink=kafka", "reason=debounce"); n == 0 {
+			return errors.New("no update is counted as replaced")
+		}
+		return nil
+	})
 	changes.stop()
-	pause(t, debounce+time.Second) // without a stop, which sends what waits
 	truth := configMapHistory(t, c, namespace)
 	prefix := "configmaps/" + namespace + "/"
 	eventually(t, time.Minute, func() error { return b.reached(truth) })
+	eventually(t, time.Minute, func() error { // without a stop, which sends what waits
+		for _, partitions := range [][][]received{{js.read("E2E")}, readKafka(t, k.Addr(), topic)} {
+			if err := hasLast(t, truth, prefix, partitions); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	b.kill()
 	events, records := js.read("E2E"), readKafka(t, k.Addr(), topic)
 	for broker, partitions := range map[string][][]received{"JetStream": {events}, "Kafka": records} {
@@ -60,6 +71,22 @@ sinks:
 		rarely(t, broker, debounce, partitions...)
 	}
 	judge(t, "without debounce", truth, prefix, js.read("ALL"))
+}
+
+// hasLast requires the last event of each object that exists.
+func hasLast(t *testing.T, truth []change, prefix string, partitions [][]received) error {
+	t.Helper()
+	last, _ := lastEvents(t, "broker", prefix, partitions)
+	final := map[string]change{}
+	for _, c := range truth {
+		final[c.subject] = c
+	}
+	for subject, c := range final {
+		if got := last[subject].resourceVersion(); !c.deleted && got != c.rv {
+			return fmt.Errorf("%s ended at %s, the last event has %q", subject, c.rv, got)
+		}
+	}
+	return nil
 }
 
 // rarely expects that updates of an object are at least an interval apart.

@@ -187,7 +187,7 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 		verb, target, _ := strings.Cut(request, " ")
 		_, name, _ := strings.Cut(target, "/")
 		if verb == "get" && name != "kube-system" && name != "deltabridge-probe" ||
-			verb == "list" && count > 3 { // two starts, and explain
+			verb == "list" && target != "apiservices" && count > 3 { // two starts, and explain; those are listed again and again
 			t.Errorf("%d times: %s", count, request)
 		}
 	}

@@ -160,7 +160,7 @@ func (l *stateLog) killLeader(t *testing.T) (node int) {
 // revision once, in order.
 func (r *replicated) failOver(log stateLog, rounds int) {
 	t := r.t
-	all := newReplicas(t, r.c.Kubeconfig(), r.namespace, log.config, r.configWithWindow())
+	all := newReplicas(t, r.c.Kubeconfig(), r.namespace, log.config, r.configWithWindow()).withShortLease()
 	leader := all.start()
 	leader.waitLeader()
 	changes := startChanges(t, r.cs, r.namespace, 60, scale.Of(60, 150), r.resources...)

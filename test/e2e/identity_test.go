@@ -91,7 +91,7 @@ func TestTwoClustersUnderOneName(t *testing.T) {
 	}
 	b.stop()
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience(time.Minute))
 	defer cancel()
 	out, err := exec.CommandContext(ctx, bridgeBinary, "claim", "--config", filepath.Join(dirSecond, "bridge.yaml")).
 		CombinedOutput()

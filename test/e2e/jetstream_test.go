@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/test/scale"
 )
 
 // startJetStreamCluster starts a cluster of three servers, each of which is a process.
@@ -36,7 +38,7 @@ func startJetStreamCluster(t *testing.T) []*jetStream {
 	api, closeConn := members[0].api()
 	defer closeConn()
 	eventually(t, time.Minute, func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), scale.Of(20*time.Second, 2*time.Second))
 		defer cancel()
 		_, err := api.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "FORMED", Replicas: len(members)})
 		return err

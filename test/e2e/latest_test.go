@@ -144,11 +144,11 @@ func TestLatestStates(t *testing.T) {
 	m := newLatestStates(t)
 	m.start()
 	changes := startChanges(t, m.cs, m.namespace, 60, scale.Of(40, 75))
-	m.changed(changes, 150)
+	changes.await(t, 150)
 	m.b.kill() // under load
-	m.changed(changes, 30)
+	changes.await(t, 30)
 	m.start()
-	m.changed(changes, 100)
+	changes.await(t, 100)
 	changes.stop()
 	m.settle()
 	m.equal("after a kill")
@@ -159,7 +159,7 @@ func TestLatestStates(t *testing.T) {
 	m.b.waitCommitted(before, "jetstream", "kafka")
 	m.b.kill()
 	changes = startChanges(t, m.cs, m.namespace, 60, scale.Of(40, 75))
-	m.changed(changes, 150)
+	changes.await(t, 150)
 	changes.stop()
 	m.restartAPI()
 	m.start()
@@ -195,18 +195,6 @@ func TestLatestStates(t *testing.T) {
 		!strings.Contains(stderr, "no bridge is running with this state.path") {
 		t.Errorf("without a bridge: %v, %s", err, stderr)
 	}
-}
-
-// changed waits for so many more changes.
-func (m *latestStates) changed(r *randomChanges, more int64) {
-	m.t.Helper()
-	until := r.made.Load() + more
-	eventually(m.t, time.Minute, func() error {
-		if made := r.made.Load(); made < until {
-			return fmt.Errorf("%d of %d changes", made, until)
-		}
-		return nil
-	})
 }
 
 // restartAPI makes the API server forget its history.
@@ -271,7 +259,7 @@ func (m *latestStates) resyncUnderLoad() {
 	before := kafka.ReadAll(t, m.kafka, latestTopic)
 	changes := startChanges(t, m.cs, m.namespace, 60, scale.Of(50, 100))
 	for range 6 {
-		m.changed(changes, 50)
+		changes.await(t, 50)
 		m.resync()
 	}
 	if n := m.b.metric("deltabridge_resyncs_total", "sink=kafka"); n != 6 {

@@ -58,12 +58,7 @@ func (r *replicated) withoutALeader() {
 	}
 	old.signal(syscall.SIGCONT)
 	pause(t, scale.Of(5*time.Second, 30*time.Second))
-	eventually(t, 30*time.Second, func() error {
-		if !rivalLine.MatchString(old.log.String()) {
-			return errors.New("the process from before did not log that another process writes to Kafka")
-		}
-		return nil
-	})
+	old.waitRival()
 	changes.stop()
 	late.stop()
 	truth := r.upTo(b)
@@ -95,9 +90,12 @@ func (r *replicated) lastRecords(resources ...string) (last []*kgo.Record) {
 // waiting requires that the partitions that accept nothing hold events back.
 func waiting(t *testing.T, b *bridge) {
 	t.Helper()
-	if n := b.metric("deltabridge_parked_events") + b.metric("deltabridge_queue_events"); n == 0 {
-		t.Error("no event waits for the partitions")
-	}
+	eventually(t, 10*time.Second, func() error {
+		if n := b.metric("deltabridge_parked_events") + b.metric("deltabridge_queue_events"); n == 0 {
+			return errors.New("no event waits for the partitions")
+		}
+		return nil
+	})
 }
 
 // TestNothingTwiceAfterAChange: something about the destination or the configuration changes between a kill and the

@@ -68,17 +68,26 @@ func (r *replicated) twoProcesses() {
 	b.waitAcknowledged(100)
 	old.signal(syscall.SIGCONT)
 	pause(t, scale.Of(5*time.Second, time.Minute))
+	old.waitRival()
 	changes.stop()
 	truth := r.upTo(b)
 	old.kill()
 	b.stop()
 	r.judgeKafka(truth) // what the old one wrote would be there twice
 	r.judgeMirror(truth)
-	if line := rivalLine.FindString(old.log.String()); line == "" {
-		t.Error("the old bridge did not log that another process writes to Kafka")
-	} else {
-		t.Log(line)
-	}
+}
+
+// waitRival waits until the bridge has logged that another process writes to Kafka.
+func (b *bridge) waitRival() {
+	b.t.Helper()
+	eventually(b.t, 30*time.Second, func() error {
+		line := rivalLine.FindString(b.log.String())
+		if line == "" {
+			return errors.New("the bridge did not log that another process writes to Kafka")
+		}
+		b.t.Log(line)
+		return nil
+	})
 }
 
 // copyState gives a bridge the state directory of another one, as it is at this moment.

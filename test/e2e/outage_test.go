@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -182,7 +183,7 @@ func TestEverySinkBlocked(t *testing.T) {
 	if queued > 2*(1<<20+64<<10) {
 		t.Errorf("%.0f bytes are queued", queued)
 	}
-	if during-before > 32<<20 {
+	if !raceDetector && during-before > 32<<20 {
 		t.Errorf("memory grew by %d MB", (during-before)>>20)
 	}
 	for _, d := range sinks {
@@ -220,29 +221,28 @@ func oneSinkAway(t *testing.T, live, away *destination) {
 		return lag, time.Since(began)
 	}
 	count := scale.Of(100, 400)
-	b := startBridge(t, c.Kubeconfig(), fmt.Sprintf(head, other))
-	b.waitReady()
-	lagAlone, tookAlone := load(b, other, "alone", count)
-	b.stop()
-
-	config, dir := fmt.Sprintf(head+away.sink("away", "{events: 200, bytes: 1Mi}"), namespace), t.TempDir()
-	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
-	b.waitListed() // what happened before the first list is history
-	lag, took := load(b, namespace, "first", count)
-	t.Logf(
-		"mean lag of the live sink %.1f ms, alone %.1f ms; the load took %s, alone %s",
-		lag*1000,
-		lagAlone*1000,
-		took,
-		tookAlone,
-	)
-	if lag > 3*lagAlone+0.1 || took > 2*tookAlone {
-		t.Error("the sink that is away delays the live one")
+	config, dir, dirAlone := fmt.Sprintf(head+away.sink("away", "{events: 200, bytes: 1Mi}"), namespace), t.TempDir(), t.TempDir()
+	compare := func(round string) error {
+		b := startBridgeIn(t, dirAlone, c.Kubeconfig(), fmt.Sprintf(head, other))
+		b.waitReady()
+		lagAlone, tookAlone := load(b, other, "alone-"+round, count)
+		b.stop()
+		b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+		b.waitListed() // what happened before the first list is history
+		lag, took := load(b, namespace, "first-"+round, count)
+		b.stop()
+		text := fmt.Sprintf("mean lag of the live sink %.1f ms, alone %.1f ms; the load took %s, alone %s",
+			lag*1000, lagAlone*1000, took, tookAlone)
+		if lag > 3*lagAlone+0.1 || took > 2*tookAlone {
+			return errors.New("the sink that is away delays the live one: " + text)
+		}
+		t.Log(text)
+		return nil
 	}
+	holdsOnce(t, compare)
 	first := len(configMapHistory(t, c, namespace))
-	b.stop()
 
-	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	load(b, namespace, "second", count/2)
 	second := len(configMapHistory(t, c, namespace)) - first
 	if n := int(b.metric("deltabridge_events_acknowledged_total", "sink=live")); n > second {

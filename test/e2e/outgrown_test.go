@@ -209,7 +209,7 @@ func (b *bridge) end(kill bool, last int64) {
 	if !kill {
 		began := time.Now()
 		b.stop()
-		if took := time.Since(began); took > scale.Of(10*time.Second, 2*time.Second) {
+		if took := time.Since(began); took > scale.Of(time.Minute, 2*time.Second) {
 			b.t.Errorf("the bridge took %s to end", took)
 		}
 		return
@@ -220,15 +220,8 @@ func (b *bridge) end(kill bool, last int64) {
 		}
 		return nil
 	})
-	settled := time.Now()
-	eventually(b.t, 30*time.Second, func() error {
-		// A commit that ends now may have begun before: another one is due within four seconds, unless that had everything.
-		written := time.UnixMilli(int64(1000 * b.metric("deltabridge_checkpoint_last_commit_timestamp_seconds")))
-		if (written.Before(settled) || time.Since(written) < 4*time.Second) && time.Since(settled) < 10*time.Second {
-			return errors.New("the next commit of the checkpoint is due")
-		}
-		return nil
-	})
+	b.waitCommits()
+	b.waitCommits() // without its log, the bridge commits less often
 	b.kill()
 }
 
@@ -240,7 +233,7 @@ func TestStopWithKafkaAway(t *testing.T) {
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)
 	config := fmt.Sprintf(
-		"\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks: [{name: kafka, kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 3, replicationFactor: 1}}}]\n",
+		"\nshutdownTimeout: 5m\nwatch: [{resources: [configmaps], namespaces: [%s]}]\nsinks: [{name: kafka, kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 3, replicationFactor: 1}}}]\n",
 		namespace,
 		k.Addr(),
 		namespace,

@@ -99,6 +99,7 @@ sinks:
 	update()
 	parked(b)
 
+	left := b.metric("deltabridge_parked_events")
 	kafka.CreateTopic(t, k.Addr(), prefix+"services", 3, nil)
 	stream.Subjects = append(stream.Subjects, "k8s.services.>")
 	api, closeConn := js.api()
@@ -106,7 +107,6 @@ sinks:
 	if _, err := api.UpdateStream(t.Context(), stream); err != nil {
 		t.Fatal(err)
 	}
-	left := b.metric("deltabridge_parked_events")
 	eventually(t, 60*time.Second, func() error {
 		if n := b.metric("deltabridge_parked_events"); n >= left {
 			return fmt.Errorf("all %.0f events are still parked", n)

@@ -145,11 +145,15 @@ sinks:
 
 			proxy.Freeze()
 			memory := b.residentBytes()
-			beside := churnTime(t, b, func() error { return churn(t.Context(), cs, namespace, "beside", 3*few, 3) })
-			t.Logf("the live sink's mean lag: %.1f ms alone, %.1f ms beside a hanging sink", alone*1000, beside*1000)
-			if beside > 3*alone+0.1 {
-				t.Error("the hanging sink delays the live one")
-			}
+			holdsOnce(t, func(round string) error {
+				beside := churnTime(t, b, func() error { return churn(t.Context(), cs, namespace, "beside-"+round, 3*few, 3) })
+				text := fmt.Sprintf("the live sink's mean lag: %.1f ms alone, %.1f ms beside a hanging sink", alone*1000, beside*1000)
+				if beside > 3*alone+scale.Of(1, 0.1) { // far less than the ackTimeout
+					return errors.New("the hanging sink delays the live one: " + text)
+				}
+				t.Log(text)
+				return nil
+			})
 			if grown := b.residentBytes() - memory; grown > 128<<20 {
 				t.Errorf("memory grew by %d MB while the sink hung", grown>>20)
 			}

@@ -35,7 +35,7 @@ import (
 // runBridge runs a command of the binary to its end.
 func runBridge(t *testing.T, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience(time.Minute))
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, bridgeBinary, args...)

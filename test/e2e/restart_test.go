@@ -37,7 +37,7 @@ func TestRestartWithManyObjects(t *testing.T) {
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	eventually(t, 2*time.Minute, b.ready)
 	truth := upTo(t, b, c, namespace)
-	pause(t, time.Second) // until the bridge knows that all of the list was delivered
+	b.waitCommits() // so that the bridge knows that all of the list was delivered
 	b.stop()
 	if listRequests(t, c) == lists { // or none would ever be seen
 		t.Error("the list of the first start is not among the requests that are counted")

@@ -42,9 +42,15 @@ func TestCommandsReachTheLeader(t *testing.T) {
 	standby.waitReady()
 	o := &operator{t: t, all: all, token: filepath.Join(t.TempDir(), "token"), peers: []*bridge{standby, leader}}
 
-	r := o.status(0, leader, standby)
+	var r []control.Replica
+	eventually(t, 20*time.Second, func() error {
+		if r = o.status(0, leader, standby); r[1].BehindCommits == nil || *r[1].BehindCommits > 2 {
+			return fmt.Errorf("the standby is behind: %+v", r[1])
+		}
+		return nil
+	})
 	if r[0].TakeOver == nil || r[0].TakeOver.Reason != "start" || r[1].TakeOver != nil || r[0].Epoch != r[1].Epoch ||
-		r[1].BehindCommits == nil || *r[1].BehindCommits > 2 || !r[0].Ready || !r[1].Ready {
+		!r[0].Ready || !r[1].Ready {
 		t.Errorf("%+v", r)
 	}
 	if code, body, err := standby.get("/readyz"); code != http.StatusOK || !strings.Contains(body, r[0].Name) {
@@ -127,7 +133,7 @@ func (o *operator) takeOvers(cs kubernetes.Interface, namespace string, leader, 
 		lease := r.TakeOver.Steps[0].Seconds
 		if r.TakeOver.Reason != reason || r.Epoch <= before.Epoch ||
 			reason == "expired" &&
-				lease < leaseDuration().Seconds() || sum > time.Since(began).Seconds()+leaseDuration().Seconds() ||
+				lease < steadyLease().Seconds() || sum > time.Since(began).Seconds()+steadyLease().Seconds() ||
 			!slices.Equal(steps, []string{"engine", "firstEvent", "lease", "log", "ready"}) {
 			o.t.Errorf("after %s: %+v", reason, r)
 		}

@@ -69,7 +69,14 @@ sinks:
 		}
 	}
 	command("pause")
-	pause(t, time.Second)
+	sent := b.metric("deltabridge_events_acknowledged_total", "sink=changes")
+	eventually(t, time.Minute, func() error {
+		if b.metric("deltabridge_queue_events", "sink=table") == 0 ||
+			b.metric("deltabridge_events_acknowledged_total", "sink=changes") < sent+20 {
+			return errors.New("the table is not behind")
+		}
+		return nil
+	})
 	start("while the table is behind")
 	pause(t, 4*time.Second)
 	if out := consumers[len(consumers)-1].out.String(); out != "" {
@@ -181,7 +188,7 @@ func outrun(t *testing.T, consumer *exampleConsumer, purge func()) {
 		if out := consumer.out.String(); err == nil || !strings.Contains(out, "start again") {
 			t.Errorf("it ended with %v:\n%s", err, tail(out, 10))
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience(30 * time.Second)):
 		t.Errorf("it goes on although changes are missing:\n%s", tail(consumer.out.String(), 10))
 	}
 }

@@ -174,7 +174,7 @@ func TestTail(t *testing.T) { // alone: it looks at all consumer groups of the b
 		}
 	case err := <-topicEnded:
 		t.Fatalf("the other ended with %v:\n%s", err, toTopic)
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience(20 * time.Second)):
 		t.Fatal("it did not end")
 	}
 	if names := consumers(); len(names) != 0 {

@@ -15,7 +15,7 @@ import (
 func (r *replicated) bytesThatArriveAfterATakeOver() {
 	t, l := r.t, r.links[0]
 	replica := func(kubeconfig, log string, r *replicated) *replicas {
-		return newReplicas(t, kubeconfig, r.namespace, log, r.configWithWindow())
+		return newReplicas(t, kubeconfig, r.namespace, log, r.configWithWindow()).withShortLease()
 	}
 	old := replica(r.kubeconfig(l), jetStreamLog(natsURLs(l.log)), r.behind(l)).start()
 	old.waitLeader()

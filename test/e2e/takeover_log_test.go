@@ -264,7 +264,7 @@ func (l *logged) refused(dir string, c *cluster.Cluster) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		l.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(l.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(l.t.Context(), patience(time.Minute))
 	defer cancel()
 	out, err := exec.CommandContext(ctx, bridgeBinary, "run", "--config", file).CombinedOutput()
 	if err == nil || ctx.Err() != nil || !strings.Contains(string(out), "state log belongs to another") {

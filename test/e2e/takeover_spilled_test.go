@@ -62,7 +62,7 @@ func spilledWithoutAPIServer(t *testing.T, c *cluster.Cluster, all bool) {
 	if all {
 		proxies[1].Freeze()
 	}
-	outage := scale.Of(3*leaseDuration(), 10*time.Minute)
+	outage := scale.Of(steadyLease()+2*time.Second, 10*time.Minute)
 	pause(t, outage/2)
 	away.start()
 	pause(t, outage/2)

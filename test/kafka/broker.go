@@ -33,7 +33,7 @@ const (
 
 const (
 	startTimeout = 90 * time.Second // generous: machines of a CI are slow
-	stopTimeout  = 30 * time.Second
+	stopTimeout  = 2 * time.Minute
 )
 
 // Broker is one Kafka process. Its methods must not be called at once from several goroutines.
@@ -309,7 +309,7 @@ func (b *Broker) awaitReady(ctx context.Context) error {
 
 func (b *Broker) probe(ctx context.Context) error {
 	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.RequestRetries(0),
-		kgo.DialTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second))
+		kgo.DialTimeout(10*time.Second), kgo.RequestTimeoutOverhead(10*time.Second))
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-const readTimeout = 30 * time.Second
+const readTimeout = 3 * time.Minute // generous: the broker may have to elect leaders first
 
 // CreateTopic makes a topic and returns when all its partitions can be written to. Configs are topic settings as in
 // {"cleanup.policy": "compact"}; nil for none. The broker decides on the replication factor.
@@ -32,17 +33,35 @@ func CreateReplicated(t testing.TB, addr, topic string, partitions, replicas int
 		t.Fatalf("creating the topic %s: %v", topic, err)
 	}
 	// The metadata name a leader before the leader knows of it.
+	retry(ctx, t, "looking for the leaders of "+topic, func() error {
+		ends, err := listed(admin.ListEndOffsets(ctx, topic))
+		if err == nil && len(ends[topic]) != partitions {
+			err = fmt.Errorf("it has %d partitions", len(ends[topic]))
+		}
+		return err
+	})
+}
+
+// listed returns the error of any partition too.
+func listed(offsets kadm.ListedOffsets, err error) (kadm.ListedOffsets, error) {
+	return offsets, errors.Join(err, offsets.Error())
+}
+
+// retry repeats what fails while the broker does not lead its partitions: the controller takes a broker for dead that has
+// stood still for some seconds.
+func retry(ctx context.Context, t testing.TB, what string, try func() error) {
+	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		ends, err := admin.ListEndOffsets(ctx, topic)
-		if err == nil && ends.Error() == nil && len(ends[topic]) == partitions {
+		err := try()
+		if err == nil {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("the topic %s has no leaders: %v, %v", topic, err, ends.Error())
+			t.Fatalf("%s: %v", what, err)
 		}
 	}
 }
@@ -76,21 +95,16 @@ func Grant(t testing.TB, addr string, acls *kadm.ACLBuilder) {
 	if err != nil {
 		t.Fatalf("granting permissions: %v", err)
 	}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for { // the controller has them; the broker may not have them yet
+	// The controller has them; the broker may not have them yet.
+	retry(ctx, t, "describing the permissions", func() error {
 		described, err := admin.DescribeACLs(ctx, acls)
-		if err == nil && !slices.ContainsFunc(described, func(d kadm.DescribeACLsResult) bool {
+		if err == nil && slices.ContainsFunc(described, func(d kadm.DescribeACLsResult) bool {
 			return len(d.Described) == 0
 		}) {
-			return
+			err = errors.New("the broker does not know them")
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("the broker does not know the permissions: %v", err)
-		}
-	}
+		return err
+	})
 }
 
 // HasTopic reports whether there is a topic.
@@ -109,17 +123,13 @@ func HasTopic(t testing.TB, addr, topic string) bool {
 func ReadAll(t testing.TB, addr, topic string) [][]*kgo.Record {
 	t.Helper()
 	admin, ctx := adminClient(t, addr)
-	ends, err := admin.ListEndOffsets(ctx, topic)
-	if err == nil {
-		err = ends.Error()
-	}
-	if err != nil {
-		t.Fatalf("reading the ends of %s: %v", topic, err)
-	}
-	starts, err := admin.ListStartOffsets(ctx, topic)
-	if err != nil {
-		t.Fatalf("reading the starts of %s: %v", topic, err)
-	}
+	var starts, ends kadm.ListedOffsets
+	retry(ctx, t, "reading the ends of "+topic, func() (err error) {
+		if ends, err = listed(admin.ListEndOffsets(ctx, topic)); err == nil {
+			starts, err = listed(admin.ListStartOffsets(ctx, topic))
+		}
+		return err
+	})
 	client, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.FetchMaxWait(200*time.Millisecond), kgo.KeepControlRecords())
 	if err != nil {
 		t.Fatal(err)
@@ -194,18 +204,12 @@ func DeleteTopic(t testing.TB, addr, topic string) {
 func Purge(t testing.TB, addr, topic string) {
 	t.Helper()
 	admin, ctx := adminClient(t, addr)
-	ends, err := admin.ListEndOffsets(ctx, topic)
-	if err == nil {
-		err = ends.Error()
-	}
-	if err != nil {
-		t.Fatalf("reading the ends of %s: %v", topic, err)
-	}
-	deleted, err := admin.DeleteRecords(ctx, ends.Offsets())
-	if err == nil {
-		err = deleted.Error()
-	}
-	if err != nil {
-		t.Fatalf("deleting the records of %s: %v", topic, err)
-	}
+	retry(ctx, t, "deleting the records of "+topic, func() error {
+		ends, err := listed(admin.ListEndOffsets(ctx, topic))
+		if err != nil {
+			return err
+		}
+		deleted, err := admin.DeleteRecords(ctx, ends.Offsets())
+		return errors.Join(err, deleted.Error())
+	})
 }
