@@ -17,7 +17,7 @@ import (
 
 // Soon is how long a test waits for what should happen at once or within seconds. It is long for a machine that does
 // much else at the same time.
-const Soon = 30 * time.Second
+const Soon = 2 * time.Minute
 
 // Eventually waits until check returns no error, for at most Soon.
 func Eventually(t testing.TB, check func() error) {

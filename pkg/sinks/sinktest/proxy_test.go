@@ -51,7 +51,7 @@ func TestProxyFreezesAndThaws(t *testing.T) {
 		return r.ReadString('\n')
 	}
 	c, r := dial()
-	if s, err := say(c, r, 10*time.Second); s != "hello\n" {
+	if s, err := say(c, r, time.Minute); s != "hello\n" {
 		t.Fatalf("before the freeze: %q %v", s, err)
 	}
 	p.Freeze()
@@ -66,14 +66,14 @@ func TestProxyFreezesAndThaws(t *testing.T) {
 	}
 	p.Thaw()
 	for name, reader := range map[string]*bufio.Reader{"old": r, "new": r2} {
-		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
-		_ = c2.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+		_ = c2.SetReadDeadline(time.Now().Add(time.Minute))
 		if s, err := reader.ReadString('\n'); s != "hello\n" {
 			t.Errorf("%s connection after the freeze: %q %v", name, s, err)
 		}
 	}
 	p.Cut()
-	_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	if _, err := r.ReadString('\n'); err == nil || os.IsTimeout(err) {
 		t.Errorf("after Cut: %v, want a closed connection", err)
 	}

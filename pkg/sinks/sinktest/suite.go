@@ -14,7 +14,7 @@ import (
 )
 
 // patience is the timeout of every wait in the suite.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // Run runs the suite against the kind of destination that h describes. Every test is a subtest with a new destination.
 func Run(t *testing.T, h Harness) {
@@ -73,7 +73,7 @@ func newSink(t *testing.T, d Destination) sinks.Sink {
 	t.Helper()
 	sink := d.NewSink(t)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 		defer cancel()
 		if err := sink.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)
