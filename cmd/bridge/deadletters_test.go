@@ -79,7 +79,7 @@ func smallServer(t *testing.T) (url string, js jetstream.JetStream) {
 		srv.Shutdown()
 		srv.WaitForShutdown()
 	})
-	if !srv.ReadyForConnections(20 * time.Second) {
+	if !srv.ReadyForConnections(2 * time.Minute) {
 		t.Fatal("nats-server is not ready")
 	}
 	conn, err := natsgo.Connect(srv.ClientURL())

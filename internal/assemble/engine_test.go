@@ -63,7 +63,7 @@ func TestWithoutAnAPIServer(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(ctx) }()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		code, body := get(t, b, "/readyz")
 		if code == http.StatusServiceUnavailable && strings.Contains(body, "connection refused") &&

@@ -32,7 +32,7 @@ func TestCheckpointOfAnotherCluster(t *testing.T) {
 			identified := make(chan struct{}, 1000) // receives a value when the bridge asks for anything but the cluster's uid
 			cfg := configAt(t, uids, identified)
 			before := leaveState(t, cfg.State.Path)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			var out syncBuffer
 			ended := make(chan error, 1)

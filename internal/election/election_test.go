@@ -93,7 +93,7 @@ func TestReleaseIsNoticed(t *testing.T) {
 func TestDeletionIsNoticed(t *testing.T) {
 	t.Parallel()
 	k := newKube(t)
-	a := k.start("a", k.config(), k.Config)
+	a := k.start("a", k.steady(), k.Config)
 	first := a.term()
 	b := k.start("b", k.slow(), k.Config)
 	b.sees("a")
@@ -176,13 +176,13 @@ func TestUnreachable(t *testing.T) {
 			t.Parallel()
 			k := newKube(t)
 			proxy, through := k.proxy()
-			a := k.start("a", k.config(), through)
+			a := k.start("a", k.firm(), through)
 			first := a.term()
-			b := k.start("b", k.config(), k.Config, func() { expectLost(t, first) })
+			b := k.start("b", k.firm(), k.Config, func() { expectLost(t, first) })
 			b.sees("a")
 			disturb(proxy)
 			await(t, first.Context().Done(), "end of a's term")
-			if got := errorText(context.Cause(first.Context())); got != "the lease was not renewed for 4s" {
+			if got := errorText(context.Cause(first.Context())); got != "the lease was not renewed for 7s" {
 				t.Errorf("the cause is %q", got)
 			}
 			second := b.term()
@@ -217,8 +217,8 @@ func TestLostConnections(t *testing.T) {
 			return &lossyConn{Conn: conn, lost: lost, closed: make(chan struct{})}, err
 		}
 	}
-	config := k.config()
-	config.LeaseDuration, config.RenewDeadline = 8*time.Second, 6*time.Second
+	config := k.config() // a request may take half of RenewDeadline, and the machine may stand still for five seconds
+	config.LeaseDuration, config.RenewDeadline = 16*time.Second, 14*time.Second
 	a := k.start("a", config, as)
 	term := a.term()
 	var idle sync.WaitGroup
@@ -267,13 +267,14 @@ func (c *lossyConn) Close() error {
 func TestLeaseIsHeldUntilTheWorkHasEnded(t *testing.T) {
 	t.Parallel()
 	k := newKube(t)
-	a := k.start("a", k.config(), k.Config)
+	config := k.firm()
+	a := k.start("a", config, k.Config)
 	first := a.term()
-	b := k.start("b", k.config(), k.Config)
+	b := k.start("b", config, k.Config)
 	b.sees("a")
 	a.stop()
 	await(t, first.Context().Done(), "end of the context")
-	b.expectNoTerm(k.config().LeaseDuration + time.Second)
+	b.expectNoTerm(config.LeaseDuration + time.Second)
 	if !first.Valid() {
 		t.Errorf("the term is not valid anymore: %v", first.lostBy())
 	}
@@ -287,7 +288,7 @@ func TestLeaseIsHeldUntilTheWorkHasEnded(t *testing.T) {
 func TestResignation(t *testing.T) {
 	t.Parallel()
 	k := newKube(t)
-	config := k.config()
+	config := k.steady()
 	config.RetryPeriod = time.Second
 	a := k.start("a", config, k.Config)
 	a.term()
@@ -304,7 +305,7 @@ func TestEligible(t *testing.T) {
 	t.Parallel()
 	k := newKube(t)
 	var eligible atomic.Bool
-	config := k.config()
+	config := k.steady()
 	config.Eligible = eligible.Load
 	a := k.start("a", config, k.Config)
 	a.expectNoTerm(time.Second)
@@ -353,7 +354,7 @@ func TestMissingRights(t *testing.T) {
 			if test.exists {
 				k.createLease("", time.Second)
 			}
-			a := k.start("a", k.config(), as)
+			a := k.start("a", k.steady(), as)
 			message := `level=ERROR msg="right to use the lease is missing, retrying" lease=` + k.namespace +
 				`/leader verb=` + test.missing + " "
 			observe.Eventually(t, func() error {
@@ -364,7 +365,7 @@ func TestMissingRights(t *testing.T) {
 			})
 			if test.leads {
 				a.term()
-				b := k.start("b", k.config(), as)
+				b := k.start("b", k.steady(), as)
 				b.sees("a")
 				a.stop()
 				a.finish <- struct{}{}
@@ -383,7 +384,7 @@ func TestMissingRights(t *testing.T) {
 func TestRace(t *testing.T) {
 	t.Parallel()
 	k := newKube(t)
-	config := k.config()
+	config := k.steady()
 	config.RetryPeriod = 50 * time.Millisecond
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

@@ -65,6 +65,20 @@ func quick(namespace string) Config {
 	}
 }
 
+// steady returns a configuration with which the Lease does not expire, also if the machine stands still for a while.
+func (k *kube) steady() Config {
+	config := k.config()
+	config.LeaseDuration, config.RenewDeadline = 30*time.Second, 20*time.Second
+	return config
+}
+
+// firm returns a configuration whose Lease expires soon, but not if the machine stands still for five seconds.
+func (k *kube) firm() Config {
+	config := k.config()
+	config.LeaseDuration, config.RenewDeadline = 8*time.Second, 7*time.Second
+	return config
+}
+
 // config returns a configuration with short durations for the Lease of the test.
 func (k *kube) config() Config { return quick(k.namespace) }
 

@@ -25,7 +25,7 @@ func TestStoppedProcess(t *testing.T) {
 	k := newKube(t)
 	a := k.startChild()
 	a.calledValid(true, time.Time{})
-	b := k.start("b", k.config(), k.Config)
+	b := k.start("b", k.firm(), k.Config)
 	b.sees("child")
 	observe.Must(t, a.Process.Signal(syscall.SIGSTOP))
 	second := b.term()

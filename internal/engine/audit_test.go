@@ -177,7 +177,7 @@ func (b *auditBridge) add(count int) {
 
 func (b *auditBridge) await(what string, done func() bool) {
 	b.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !done(); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.t.Fatal("never: " + what)
 		}

@@ -212,7 +212,7 @@ func oneThroughJetStream(t *testing.T, m *event.Message) jetstream.Msg {
 	srv.Start()
 	defer srv.WaitForShutdown()
 	defer srv.Shutdown()
-	if !srv.ReadyForConnections(10 * time.Second) {
+	if !srv.ReadyForConnections(2 * time.Minute) {
 		t.Fatal("nats-server is not ready")
 	}
 	url := "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(srv.Addr().(*net.TCPAddr).Port))
@@ -242,7 +242,7 @@ func oneThroughJetStream(t *testing.T, m *event.Message) jetstream.Msg {
 	if err != nil {
 		t.Fatal(err)
 	}
-	msg, err := consumer.Next(jetstream.FetchMaxWait(10 * time.Second))
+	msg, err := consumer.Next(jetstream.FetchMaxWait(2 * time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,7 @@ func (r *replacing) update(resourceVersion int, finished ...string) {
 
 func (r *replacing) await(what string, done func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); !done(); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.t.Fatal("never: " + what)
 		}

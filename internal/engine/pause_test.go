@@ -215,7 +215,7 @@ func TestReadinessAndSinks(t *testing.T) {
 		`sink_paused{sink="paused"} 1`, `sink_paused{sink="works"} 0`,
 	}
 	var diff string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); <-time.After(time.Millisecond) {
 		code, body := get("/readyz")
 		body = regexp.MustCompile(`20[-0-9T:]+Z`).ReplaceAllString(body, "T")
 		_, all := get("/metrics")

@@ -77,7 +77,7 @@ func TestStatusOfSinks(t *testing.T) {
 		},
 	}
 	var got map[string]row
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
 		got = map[string]row{}
 		for _, s := range e.Status().Sinks {
 			r := row{Health: s.Health, Delivered: s.Delivered, Waiting: s.Queue.Events, Fuse: s.Fuse != nil}

@@ -149,7 +149,7 @@ func result(t *testing.T, ended <-chan error) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the method does not return")
 		return nil
 	}
@@ -300,7 +300,7 @@ func newFile(t *testing.T, dir string, objects int) content {
 // eventually waits until a condition is true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); {
+	for deadline := time.Now().Add(2 * time.Minute); !condition(); {
 		if time.Now().After(deadline) {
 			t.Fatalf("not so: %s", what)
 		}

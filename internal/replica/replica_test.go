@@ -180,7 +180,7 @@ func TestForeignLog(t *testing.T) {
 	other := func(o *Options) { o.Claim.Cluster = "other" }
 	use := func(wanted error, p *process) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		wantError(t, "Follow", p.Follow(ctx), wanted)
 		wantError(t, "Lead", p.Lead(ctx, true), wanted)
@@ -232,7 +232,7 @@ func TestQuietLog(t *testing.T) {
 		})
 	}
 	p.log.down.Store(true)
-	<-time.After(p.timing.check) // an append may be running
+	<-time.After(5 * patience) // an append may be running
 	at := p.committed.Load()
 	<-time.After(5 * p.timing.check)
 	if now := p.committed.Load(); now > at {

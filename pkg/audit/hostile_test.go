@@ -66,7 +66,7 @@ func raw(t *testing.T, config *tls.Config, url, request string) int {
 		return 0
 	}
 	defer nc.Close()
-	if err := nc.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+	if err := nc.SetDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Error(err)
 	}
 	if _, err := io.WriteString(nc, request); err != nil {

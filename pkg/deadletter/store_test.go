@@ -233,7 +233,7 @@ func TestKilledWhileKeeping(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
 			all := ids(t, f)
 			if len(all) > 15 {
 				break

@@ -256,7 +256,7 @@ type reflection struct {
 // reflect runs client-go's Reflector until the script is used up and the store has seen want events.
 func reflect(t *testing.T, api *scriptedAPI, lw cache.ListerWatcher, until string) reflection {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	r := reflection{store: &logStore{}}
 	reflector := cache.NewReflectorWithOptions(lw, &object.Object{}, r.store, cache.ReflectorOptions{Name: t.Name()})

@@ -84,7 +84,7 @@ func (p *process) stop(t *testing.T) {
 // eventually calls check until it returns nil, for at most half a minute.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	const limit = 30 * time.Second
+	const limit = 3 * time.Minute
 	deadline, tick := time.NewTimer(limit), time.NewTicker(100*time.Millisecond)
 	defer deadline.Stop()
 	defer tick.Stop()

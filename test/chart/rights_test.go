@@ -308,7 +308,7 @@ func startNATS(t *testing.T) string {
 	}
 	go s.Start() // ends with Shutdown
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(20 * time.Second) {
+	if !s.ReadyForConnections(2 * time.Minute) {
 		t.Fatal("nats-server is not ready")
 	}
 	return s.ClientURL()

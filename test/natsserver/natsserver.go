@@ -36,7 +36,7 @@ func Start(t testing.TB, opts *server.Options) (srv *server.Server, stop func())
 		t.Fatalf("nats-server: %v", err)
 	}
 	srv.Start()
-	if !srv.ReadyForConnections(20 * time.Second) {
+	if !srv.ReadyForConnections(2 * time.Minute) {
 		t.Fatal("nats-server does not get ready")
 	}
 	if opts.Port == server.RANDOM_PORT {
@@ -138,7 +138,7 @@ func startProgram(t testing.TB, program string, opts *server.Options) (stop func
 		_ = stdin.Close()
 		_ = cmd.Wait() // the exit code of a server that was killed
 	}
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		conn, err := natsgo.Connect(ClientURL(opts), natsgo.NoReconnect())
 		if err == nil {
 			conn.Close()

@@ -151,7 +151,7 @@ func freeze(t *testing.T, b *testkafka.Broker, d time.Duration) error {
 
 func waitUntil(t testing.TB, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(time.Minute)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

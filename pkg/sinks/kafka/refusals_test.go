@@ -66,7 +66,7 @@ func TestRefusalsInOrder(t *testing.T) {
 				}
 			}
 			q.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			d := &sinks.Drain{
 				Sink:   s,
@@ -128,7 +128,7 @@ func TestRefusedDeletionIsForgotten(t *testing.T) {
 		}
 	}
 	q.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	d := &sinks.Drain{
 		Sink:   s,

@@ -344,7 +344,7 @@ func TestWrongAccess(t *testing.T) {
 			c.broker.edit = c.edit
 			sink := c.broker.NewSink(t).(*nats.Sink)
 			defer closeSink(t, sink)
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			err := sink.Connect(ctx)
 			addr := c.broker.Addr()

@@ -54,7 +54,7 @@ func newCluster(t *testing.T) *broker {
 		c.URLs, c.Stream.Replicas, c.AckTimeout = urls, 3, 500*time.Millisecond
 	}
 	js, probe := b.js(t), jetstream.StreamConfig{Name: "PROBE", Replicas: len(urls)}
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err := js.CreateStream(ctx, probe)
 		cancel()
@@ -222,7 +222,7 @@ func TestMirrorTwoProcesses(t *testing.T) {
 	expectWritten(t, in.broker, objects*versions)
 	last := map[string]string{}
 	for range objects * versions {
-		m, err := order.NextMsg(10 * time.Second)
+		m, err := order.NextMsg(2 * time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -237,7 +237,7 @@ func TestMirrorTwoProcesses(t *testing.T) {
 // sendAll sends a batch until all of it is settled, as a drain does. It returns how many messages were in doubt.
 func sendAll(t *testing.T, sink *nats.Sink, batch []*event.Message) (doubts int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); len(batch) > 0; {
+	for deadline := time.Now().Add(2 * time.Minute); len(batch) > 0; {
 		var rest []*event.Message
 		for i, err := range try(t, sink, batch...) {
 			if err != nil && !errors.Is(err, sinks.ErrStored) {

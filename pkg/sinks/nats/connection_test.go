@@ -55,7 +55,7 @@ func tryConnect(t *testing.T, b *broker) error {
 	t.Helper()
 	sink := b.NewSink(t).(*nats.Sink)
 	defer closeSink(t, sink)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := sink.Connect(ctx); err != nil {
 		return err

@@ -80,7 +80,7 @@ accounts {
 	in := install(b)
 	send(t, in.await(t), sinktest.Message("a", 1, 100))
 	sink := in.await(t)
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		err := try(t, sink, sinktest.Message("a", 2, 100))[0]
 		if err == nil {
 			break

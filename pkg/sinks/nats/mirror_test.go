@@ -41,7 +41,7 @@ func mirrors(t *testing.T, test func(t *testing.T, in *installation)) {
 func (b *broker) stream(t testing.TB) jetstream.Stream {
 	t.Helper()
 	js := b.js(t)
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		stream, err := js.Stream(t.Context(), cmp.Or(b.name, streamName))
 		if err == nil {
 			return stream

@@ -54,7 +54,7 @@ func drained(t *testing.T, sink sinks.Sink, r sinks.Rejections, messages ...*eve
 		}
 	}
 	q.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	d := &sinks.Drain{
 		Sink: sink, Queue: q, Rejections: r, Parked: sinktest.OpenParked(t, t.TempDir()),
@@ -253,7 +253,7 @@ func TestPayloadsAgainAndAway(t *testing.T) {
 		t.Errorf("the server is away: %v", err)
 	}
 	b.Start(t)
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		if _, _, err = claims.Store(t.Context(), large("b", 1)); err == nil || time.Now().After(deadline) {
 			break
 		}

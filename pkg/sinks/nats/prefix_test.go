@@ -58,7 +58,7 @@ func leafNode(t *testing.T, edit func(*server.Options)) (hub, leaf *broker) {
 		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats-leaf", Host: leafs}}}}
 		edit(o)
 	})
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for leaf.srv.NumLeafNodes() == 0 {
 		select {
 		case <-deadline:

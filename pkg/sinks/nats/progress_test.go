@@ -121,7 +121,7 @@ func TestProgressInDoubtMovesThePosition(t *testing.T) {
 // sinkWorks sends a message until it is acknowledged.
 func sinkWorks(t *testing.T, sink sinks.Sink, m *event.Message) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); sent(t, sink, m) != nil; {
+	for deadline := time.Now().Add(2 * time.Minute); sent(t, sink, m) != nil; {
 		if time.Now().After(deadline) {
 			t.Fatal("the sink does not work")
 		}

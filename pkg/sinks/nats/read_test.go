@@ -56,7 +56,7 @@ func (r *reading) next(t *testing.T) *diagnose.Record {
 			return record
 		}
 		t.Fatalf("it has ended: %v", <-r.ended)
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("nothing comes")
 	}
 	return nil

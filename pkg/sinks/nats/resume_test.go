@@ -54,7 +54,7 @@ func (in *installation) start(t testing.TB) *nats.Sink {
 func (in *installation) await(t testing.TB) *nats.Sink {
 	t.Helper()
 	sink := in.process(t)
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		err := sink.Connect(t.Context())
 		if err == nil {
 			return sink
@@ -348,7 +348,7 @@ func TestDoubtOutlastsTheWindow(t *testing.T) {
 	}
 	in.Thaw()
 	for range batch {
-		if _, err := stored.NextMsg(10 * time.Second); err != nil {
+		if _, err := stored.NextMsg(2 * time.Minute); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -207,7 +207,7 @@ func (b *broker) js(t testing.TB) jetstream.JetStream {
 // messages reads the whole stream.
 func (b *broker) messages(t testing.TB) []jetstream.Msg {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	stream, err := b.js(t).Stream(ctx, cmp.Or(b.name, streamName))
 	if err != nil {

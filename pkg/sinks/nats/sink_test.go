@@ -64,7 +64,7 @@ func connect(t testing.TB, b *broker) *nats.Sink {
 }
 
 func closeSink(t testing.TB, sink *nats.Sink) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 	defer cancel()
 	if err := sink.Close(ctx); err != nil {
 		t.Errorf("Close: %v", err)
@@ -73,7 +73,7 @@ func closeSink(t testing.TB, sink *nats.Sink) {
 
 func try(t testing.TB, sink *nats.Sink, batch ...*event.Message) []error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	results := make([]error, len(batch))
 	sink.Send(ctx, batch, results)

@@ -94,7 +94,7 @@ func mustSend(t testing.TB, s *kafka.Sink, batch ...*event.Message) {
 
 func retry(t testing.TB, do func() error) {
 	t.Helper()
-	deadline := time.NewTimer(time.Minute)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

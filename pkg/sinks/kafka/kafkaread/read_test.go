@@ -105,7 +105,7 @@ func TestRead(t *testing.T) {
 	}
 
 	follow := newSink(t, one)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var since []string
 	begin := time.Now()

@@ -171,7 +171,7 @@ func TestServerRestart(t *testing.T) {
 		<-time.After(5 * time.Millisecond)
 	}
 	s.publish(audittest.Event("b"), audittest.Event("c"))
-	for deadline := time.Now().Add(20 * time.Second); ; { // the first calls may return errors, or nothing
+	for deadline := time.Now().Add(2 * time.Minute); ; { // the first calls may return errors, or nothing
 		batch, err := source.Read(t.Context(), s.At)
 		if err == nil && batch.Len() > 0 {
 			n := batch.Len()

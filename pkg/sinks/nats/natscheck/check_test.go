@@ -36,7 +36,7 @@ func startServer(t *testing.T, edit func(*server.Options)) string {
 	}
 	srv.Start()
 	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(20 * time.Second) {
+	if !srv.ReadyForConnections(2 * time.Minute) {
 		t.Fatal("nats-server does not get ready")
 	}
 	return srv.ClientURL()

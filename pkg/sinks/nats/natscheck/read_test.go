@@ -29,7 +29,7 @@ func read(
 	s := at(url, nil)
 	c := &natsconn.Client{Access: *s.Access, Prober: new(reach.Prober)}
 	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		defer cancel()
 		c.Close(closing)
 	}()
@@ -106,7 +106,7 @@ func TestFollowSince(t *testing.T) {
 	publish(t, js, "{}", "ce-id=old")
 	since := time.Now()
 	publish(t, js, "{}", "ce-id=new")
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var ids []string
 	err := read(ctx, t, url, diagnose.ReadOptions{Since: since, Follow: true}, func(r *diagnose.Record) error {

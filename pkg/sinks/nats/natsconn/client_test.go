@@ -26,7 +26,7 @@ func newClient(t *testing.T, auth Auth, addrs ...string) *Client {
 		c.URLs = append(c.URLs, "nats://"+addr)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
 		defer cancel()
 		c.Close(ctx)
 	})
@@ -35,7 +35,7 @@ func newClient(t *testing.T, auth Auth, addrs ...string) *Client {
 
 func mustConnect(t *testing.T, c *Client) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var err error
 	for ctx.Err() == nil {
@@ -73,7 +73,7 @@ func TestClientReconnects(t *testing.T) {
 	if c.Conn() != conn || conn.Statistics.Reconnects != before+1 {
 		t.Errorf("another connection, or %d reconnections after %d", conn.Statistics.Reconnects, before)
 	}
-	if err := conn.FlushTimeout(5 * time.Second); err != nil {
+	if err := conn.FlushTimeout(time.Minute); err != nil {
 		t.Errorf("after the return: %v", err)
 	}
 }

@@ -27,7 +27,7 @@ func startServer(t *testing.T, edit func(*server.Options)) (*server.Server, stri
 	}
 	srv.Start()
 	t.Cleanup(func() { stopServer(srv) })
-	if !srv.ReadyForConnections(20 * time.Second) {
+	if !srv.ReadyForConnections(2 * time.Minute) {
 		t.Fatal("nats-server does not get ready")
 	}
 	return srv, srv.Addr().String()

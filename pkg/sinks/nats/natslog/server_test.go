@@ -73,7 +73,7 @@ func startCluster(t *testing.T) (urls []string, between []*sinktest.Proxy) {
 // eventually calls do until it succeeds.
 func eventually(t *testing.T, what string, do func(context.Context) error) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		err := do(ctx)
 		cancel()

@@ -45,7 +45,7 @@ func passwordFile(t *testing.T, text string) string {
 
 func waitUntil(t testing.TB, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(time.Minute)
+	deadline := time.NewTimer(2 * time.Minute)
 	defer deadline.Stop()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
