@@ -24,6 +24,21 @@ func WriteLate(ctx context.Context, addr string, r *kgo.Record) error {
 		return err
 	}
 	defer client.Close()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for { // the partition may have another leader soon, or too few replicas
+		if err = writeOnce(ctx, client, r); !kerr.IsRetriable(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+func writeOnce(ctx context.Context, client *kgo.Client, r *kgo.Record) error {
 	topics, err := kadm.NewClient(client).ListTopics(ctx, r.Topic)
 	if err != nil {
 		return err

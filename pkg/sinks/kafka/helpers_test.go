@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	kafkago "github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -86,10 +85,9 @@ func connected(t testing.TB, cfg Config) *Sink {
 	t.Helper()
 	s := newSink(t, cfg)
 	var err error
-	waitUntil(t, func() bool { // a broker that has just started has no producer ids to give for a moment
+	waitUntil(t, func() bool { // a broker that has just started, or stood still, has no producer ids to give for a moment
 		err = s.Connect(t.Context())
-		return err == nil ||
-			!errors.Is(err, kafkago.GroupLoadInProgress) && !errors.Is(err, kafkago.GroupCoordinatorNotAvailable)
+		return err == nil || sinks.IsRejected(err)
 	})
 	if err != nil {
 		t.Fatalf("Connect: %v", err)
@@ -183,4 +181,22 @@ type blamed struct{ Step, Key, Text string }
 func blame(t *testing.T, err error, addr string) blamed {
 	t.Helper()
 	return blamed(sinktest.Blame(t, err, addr))
+}
+
+// soonInOneRound calls f until it takes no longer than a limit. It fails the test if f always takes longer: the machine may
+// do much else.
+func soonInOneRound(t *testing.T, limit time.Duration, f func(round int)) {
+	t.Helper()
+	for round := 1; ; round++ {
+		began := time.Now()
+		f(round)
+		took := time.Since(began)
+		if took <= limit {
+			return
+		}
+		if round == 5 {
+			t.Errorf("it took %v, want %v at most in one of the rounds", took, limit)
+			return
+		}
+	}
 }

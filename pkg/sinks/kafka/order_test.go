@@ -36,7 +36,7 @@ func TestLateRequestIsFenced(t *testing.T) {
 			r := newRelay(t)
 			s := connected(
 				t,
-				Config{Brokers: []string{c.addr}, Topic: "fence", RequestTimeout: 500 * time.Millisecond, dial: r.dial},
+				Config{Brokers: []string{c.addr}, Topic: "fence", RequestTimeout: 2 * time.Second, dial: r.dial},
 			)
 			mustSend(t, s, change(event.Added, "a", 1))
 
@@ -67,7 +67,7 @@ func TestLateRequestOfOthers(t *testing.T) {
 	r := newRelay(t)
 	s := connected(
 		t,
-		Config{Brokers: []string{broker.Addr()}, Topic: "others", RequestTimeout: 500 * time.Millisecond, dial: r.dial},
+		Config{Brokers: []string{broker.Addr()}, Topic: "others", RequestTimeout: 2 * time.Second, dial: r.dial},
 	)
 	mustSend(t, s, change(event.Added, "a", 1))
 	r.hold()

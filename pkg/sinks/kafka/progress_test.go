@@ -99,12 +99,12 @@ func TestProgressInDoubt(t *testing.T) {
 // A topic that does not exist, or a partition that cannot be written to, does not keep progress from other topics.
 func TestProgressWithoutATopic(t *testing.T) {
 	fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(1, "k8s.pods"))
-	s := connected(t, Config{Brokers: fake.ListenAddrs(), Topic: "k8s.{resource}"})
+	s := connected(t, Config{Brokers: fake.ListenAddrs(), Topic: "k8s.{resource}", RequestTimeout: 5 * time.Minute})
 	began := time.Now()
 	if got := describe(send(t, s, progressOf("nodes", 1), progressOf("pods", 7))); got[0] != "retry" || got[1] != "ok" {
 		t.Errorf("results %v", got)
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 	if got := ids(testkafka.ReadAll(t, fake.ListenAddrs()[0], "k8s.pods")); len(got) != 1 || got[0] != idOf("pods", 7) {
@@ -185,13 +185,11 @@ func TestProgressDoesNotWaitForFences(t *testing.T) {
 	fault := fake.Fault(kfake.Fault{
 		Keys: []kmsg.Key{kmsg.AddPartitionsToTxn}, Err: kerr.ConcurrentTransactions, Count: -1,
 	})
-	began := time.Now()
-	if err := send(t, s, progressOf("pods", 1))[0]; err == nil {
-		t.Error("written to partitions that are not fenced")
-	}
-	if took := time.Since(began); took > fenceWait {
-		t.Errorf("it took %v", took)
-	}
+	soonInOneRound(t, fenceWait, func(int) {
+		if err := send(t, s, progressOf("pods", 1))[0]; err == nil {
+			t.Error("written to partitions that are not fenced")
+		}
+	})
 	if got := ids(testkafka.ReadAll(t, fake.ListenAddrs()[0], "events")); len(got) != 2 {
 		t.Errorf("records %v", got)
 	}

@@ -216,7 +216,7 @@ func TestLateRequestIsFencedByMarker(t *testing.T) {
 	broker := testkafka.ForTest(t)
 	testkafka.CreateTopic(t, broker.Addr(), "marker", 1, nil)
 	r := newRelay(t)
-	cfg := Config{Brokers: []string{broker.Addr()}, Topic: "marker", RequestTimeout: 500 * time.Millisecond, dial: r.dial}
+	cfg := Config{Brokers: []string{broker.Addr()}, Topic: "marker", RequestTimeout: 2 * time.Second, dial: r.dial}
 	var at stored
 	s := process(t, cfg, &at)
 	sendAll(t, s, change(event.Added, "a", 1))

