@@ -344,6 +344,19 @@ func noise(n int) string {
 
 // A commit waits for one or two steps of a pass, and not for the whole pass.
 func TestCommitDuringPass(t *testing.T) {
+	for round := 1; ; round++ { // the machine may do something else for a while
+		waited := commitDuringPass(t)
+		if waited <= 6 {
+			return
+		}
+		if round == 5 {
+			t.Fatalf("waited for %d records", waited)
+		}
+	}
+}
+
+func commitDuringPass(t *testing.T) (waited int) {
+	t.Helper()
 	b := logtest.NewBroker(true)
 	b.Claimed = 20_000
 	p := start(t, b.Open(), "").lead()
@@ -366,12 +379,12 @@ func TestCommitDuringPass(t *testing.T) {
 	<-steps // the pass has begun
 	before := len(steps)
 	p.mustPut("o-the-commit", 31)
-	waited := len(steps) - before
+	waited = len(steps) - before
 	eventually(t, "the pass is complete", func() bool { return p.Store().Copy().Point().Running.Number == 0 })
-	all := len(steps)
-	if waited > 6 || all < 30 {
-		t.Errorf("waited for %d of %d records", waited, all)
+	if all := len(steps); all < 30 {
+		t.Errorf("the pass has only %d records", all)
 	}
 	stopped(t, stop)
 	expectLog(t, b.Open(), p.content())
+	return waited
 }

@@ -386,7 +386,7 @@ func TestShutdownWhileARequestHangs(t *testing.T) {
 					}
 					start := time.Now()
 					stop()
-					if took := time.Since(start); took > 5*time.Second {
+					if took := time.Since(start); took > time.Minute {
 						t.Errorf("ended after %s", took)
 					}
 					if status := i.Status(); status.Synced || status.Errors > 0 || status.LastError != "" {
@@ -533,7 +533,7 @@ func TestShutdownWhileTheAPIServerIsAway(t *testing.T) {
 		})
 		start := time.Now()
 		stop()
-		if took := time.Since(start); took > 5*time.Second {
+		if took := time.Since(start); took > time.Minute {
 			t.Errorf("ended after %s", took)
 		}
 	}

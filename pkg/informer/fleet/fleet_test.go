@@ -349,7 +349,7 @@ func TestDefinitionBetweenLookAndWatch(t *testing.T) {
 	close(held.held)
 	start := time.Now()
 	w.record(crd.name()).WaitFor(t, "add one initially")
-	if took := time.Since(start); took > 15*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("watched only after %s", took)
 	}
 }
@@ -396,7 +396,7 @@ func TestManyDefinitionsAtOnce(t *testing.T) {
 		time.Since(created).Round(time.Millisecond),
 		looks,
 	)
-	if took := time.Since(created); took > 15*time.Second {
+	if took := time.Since(created); took > time.Minute {
 		t.Errorf("all are watched only after %s", took)
 	}
 	for n := range many {
