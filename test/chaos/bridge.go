@@ -45,7 +45,7 @@ func startBridge(w *world, dir, config string, n int) (*bridge, error) {
 		return nil, err
 	}
 	go func() { b.err = b.cmd.Wait(); close(b.done) }() // ends with the process
-	err = poll(context.Background(), time.Minute, func() error {
+	err = poll(context.Background(), 4*time.Minute, func() error {
 		if match := httpAddress.FindStringSubmatch(b.text()); match != nil {
 			b.addr = match[1]
 			return nil
@@ -67,7 +67,7 @@ func startBridge(w *world, dir, config string, n int) (*bridge, error) {
 func (b *bridge) watch(w *world) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for {
 		select {
 		case <-b.done:
@@ -135,7 +135,7 @@ func (b *bridge) kill() {
 }
 
 // stopTimeout is how long a SIGTERM may take: shutdownTimeout is two seconds.
-const stopTimeout = 20 * time.Second
+const stopTimeout = 90 * time.Second
 
 // term ends the bridge in order.
 func (b *bridge) term() error {

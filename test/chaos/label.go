@@ -56,7 +56,7 @@ func (w *world) label(ctx context.Context, namespace, zone string) error {
 	if err != nil {
 		return err
 	}
-	return poll(ctx, 30*time.Second, func() error {
+	return poll(ctx, 2*time.Minute, func() error {
 		_, err := w.api.Resource(resourceOf("namespaces")).
 			Patch(ctx, namespace, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err

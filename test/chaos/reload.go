@@ -45,7 +45,7 @@ func (r *run) reload(ctx context.Context) error {
 		return err
 	}
 	refused := ""
-	late := poll(ctx, time.Minute, func() error {
+	late := poll(ctx, 4*time.Minute, func() error {
 		if r.bridge.ended() || strings.Count(r.bridge.text(), inUse) > used {
 			return nil
 		}
@@ -96,7 +96,7 @@ func (r *run) reloaded(ctx context.Context, rev int64) error {
 
 // refusal returns why the bridge refuses its configuration file; empty if it does not.
 func (b *bridge) refusal() (string, error) {
-	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Get("http://" + b.addr + "/api/status")
 	if err != nil {
 		return "", err

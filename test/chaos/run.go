@@ -143,8 +143,8 @@ func (r *run) input(ctx context.Context) (Input, int64, error) {
 const (
 	// settleQuiet is for how long nothing may arrive before what is missing is a violation; settleLimit, how long it may
 	// take at most.
-	settleQuiet = 25 * time.Second
-	settleLimit = 2 * time.Minute
+	settleQuiet = time.Minute
+	settleLimit = 5 * time.Minute
 )
 
 // settle ends all faults and waits until everything has arrived.

@@ -203,7 +203,7 @@ func (r *run) resumeSinks(ctx context.Context) error {
 // command runs a command of the bridge for a sink. It may fail if the disk is full. A pause waits for a request to a
 // broker that hangs, which takes up to 15 seconds by default.
 func (r *run) command(ctx context.Context, name, sink string) error {
-	ctx, cancel := context.WithTimeout(ctx, 40*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, r.w.binary, name, sink, "--config", filepath.Join(r.dir, "bridge.yaml"))
 	cmd.Env = append(os.Environ(), r.w.env...)

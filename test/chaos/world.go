@@ -113,15 +113,15 @@ func (w *world) startNATS() {
 	}
 	go w.nats.Start() // ends with the cleanup
 	w.t.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
-	if !w.nats.ReadyForConnections(30 * time.Second) {
+	if !w.nats.ReadyForConnections(2 * time.Minute) {
 		w.t.Fatal("nats-server is not ready")
 	}
-	conn, err := natsgo.Connect(w.nats.ClientURL())
+	conn, err := natsgo.Connect(w.nats.ClientURL(), natsgo.Timeout(time.Minute))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(conn.Close)
-	if w.js, err = jetstream.New(conn); err != nil {
+	if w.js, err = jetstream.New(conn, jetstream.WithDefaultTimeout(time.Minute)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -177,7 +177,7 @@ func (w *world) define() error {
 	if _, err := w.api.Resource(definitions).Create(ctx, crd, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	return poll(ctx, 30*time.Second, func() error {
+	return poll(ctx, 2*time.Minute, func() error {
 		_, err := w.api.Resource(gvr).List(ctx, metav1.ListOptions{})
 		return err
 	})
@@ -271,7 +271,7 @@ func (w *world) history(ctx context.Context, names map[string]string) (*History,
 		return nil, 0, err
 	}
 	var revs []*Rev
-	err = poll(ctx, 20*time.Second, func() error {
+	err = poll(ctx, 2*time.Minute, func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.reach < now {
@@ -303,7 +303,7 @@ func (w *world) begin(ctx context.Context) (run string, names map[string]string,
 		ns := &unstructured.Unstructured{
 			Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}},
 		}
-		err := poll(ctx, 30*time.Second, func() error {
+		err := poll(ctx, 2*time.Minute, func() error {
 			_, err := w.api.Resource(resourceOf("namespaces")).Create(ctx, ns, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
 				err = nil
