@@ -78,11 +78,11 @@ func TestProcessesDieWithTheParent(t *testing.T) {
 	wantNoProcess(t, dir)
 }
 
-// wantNoProcess waits a little for the end of the processes of the folder: the
+// wantNoProcess waits for the end of the processes of the folder: the
 // kernel takes its time after a kill.
 func wantNoProcess(t *testing.T, dir string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()

@@ -191,13 +191,25 @@ func SetPartitions(t testing.TB, addr, topic string, partitions int) {
 	}
 }
 
-// DeleteTopic deletes a topic with all that it holds.
+// DeleteTopic deletes a topic with all that it holds, and returns when the broker knows that: until then, it accepts
+// records that nobody can read. Somebody else may have created the topic again.
 func DeleteTopic(t testing.TB, addr, topic string) {
 	t.Helper()
 	admin, ctx := adminClient(t, addr)
-	if _, err := admin.DeleteTopic(ctx, topic); err != nil {
+	before, err := admin.ListTopics(ctx, topic)
+	if err == nil {
+		_, err = admin.DeleteTopic(ctx, topic)
+	}
+	if err != nil {
 		t.Fatalf("deleting the topic %s: %v", topic, err)
 	}
+	retry(ctx, t, "looking for the topic "+topic, func() error {
+		topics, err := admin.ListTopics(ctx, topic)
+		if err == nil && topics.Has(topic) && topics[topic].ID == before[topic].ID {
+			err = errors.New("it is still there")
+		}
+		return err
+	})
 }
 
 // Purge deletes all records that a topic holds now.
