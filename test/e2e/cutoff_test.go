@@ -75,9 +75,9 @@ func (r *replicated) cutOff() {
 			})
 		}
 	}
-	last := all[waitLeading(t, all)]
+	waitLeading(t, all)
 	changes.stop()
-	truth := r.upTo(last)
+	truth := r.upTo(all...)
 	for _, b := range all {
 		b.stop()
 	}

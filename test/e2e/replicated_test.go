@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -178,18 +179,23 @@ func (r *replicated) startNodes() {
 	}
 }
 
-// upTo waits until the bridge has delivered everything of etcd's history so far, and gives that.
-func (r *replicated) upTo(b *bridge) []change {
+// upTo waits until the bridge, or one of the replicas, has delivered everything of etcd's history so far, and gives that.
+func (r *replicated) upTo(all ...*bridge) []change {
 	r.t.Helper()
 	var truth []change
 	for _, resource := range r.resources {
 		truth = append(truth, history(r.t, r.c, resource, resource, r.namespace)...)
 	}
-	eventually(r.t, 3*time.Minute, func() error {
-		if n := b.metric("deltabridge_parked_events"); n > 0 {
-			return fmt.Errorf("%.0f events are parked", n)
+	eventually(r.t, 3*time.Minute, func() (err error) {
+		for _, b := range all {
+			if err = b.reached(truth); err == nil && b.metric("deltabridge_parked_events") > 0 {
+				err = errors.New("events are parked")
+			}
+			if err == nil {
+				return nil
+			}
 		}
-		return b.reached(truth)
+		return err
 	})
 	return truth
 }

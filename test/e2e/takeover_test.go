@@ -101,9 +101,10 @@ func (b *bridge) waitDelivered() {
 	})
 }
 
-// waitCaughtUp waits until a leader has read what had changed when waitCaughtUp was called. If leaders fail faster than
-// they can catch up, they read what the API server has forgotten in the end.
-func (r *replicated) waitCaughtUp(leader *bridge) {
+// waitCaughtUp waits until one of two replicas leads, has read what was written so far, and the other one can take over.
+// It returns the leader first. If leaders fail faster than they can catch up, they read what the API server has forgotten
+// in the end.
+func (r *replicated) waitCaughtUp(one, other *bridge) (leader, standby *bridge) {
 	r.t.Helper()
 	list, err := r.cs.CoreV1().ConfigMaps(r.namespace).List(r.t.Context(), metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -114,13 +115,17 @@ func (r *replicated) waitCaughtUp(leader *bridge) {
 		r.t.Fatal(err)
 	}
 	eventually(r.t, time.Minute, func() error {
+		if leader, standby = one, other; other.leads() == nil {
+			leader, standby = other, one
+		}
 		for _, resource := range r.resources {
 			if at := leader.metric("deltabridge_informer_resource_version", "resource="+resource); at < last {
 				return fmt.Errorf("%s is at %.0f of %.0f", resource, at, last)
 			}
 		}
-		return nil
+		return errors.Join(leader.leads(), standby.ready())
 	})
+	return leader, standby
 }
 
 // waiting returns how many events wait.
@@ -185,8 +190,7 @@ func (r *replicated) takeOver(log stateLog, perSecond int, kinds []string) {
 	standby := all.start()
 	pauses := map[string][]time.Duration{}
 	for _, kind := range kinds {
-		standby.waitReady()
-		r.waitCaughtUp(leader)
+		leader, standby = r.waitCaughtUp(leader, standby)
 		var third *bridge
 		if kind == "stopped" {
 			leader.waitDelivered()
@@ -211,10 +215,10 @@ func (r *replicated) takeOver(log stateLog, perSecond int, kinds []string) {
 		}
 		pauses[kind] = append(pauses[kind], max(0, delivered.longest(began)-probed.longest(began)))
 	}
-	leader.waitLeader()
+	leader, standby = waitOneLeader(t, leader, standby)
 	changes.stop()
 	lasted := time.Since(started)
-	truth := r.upTo(leader)
+	truth := r.upTo(leader, standby)
 	leader.stop()
 	standby.stop()
 	for kind, all := range pauses {
