@@ -221,7 +221,8 @@ func oneSinkAway(t *testing.T, live, away *destination) {
 		return lag, time.Since(began)
 	}
 	count := scale.Of(100, 400)
-	config, dir, dirAlone := fmt.Sprintf(head+away.sink("away", "{events: 200, bytes: 1Mi}"), namespace), t.TempDir(), t.TempDir()
+	config, dir := fmt.Sprintf(head+away.sink("away", "{events: 200, bytes: 1Mi}"), namespace), t.TempDir()
+	dirAlone := t.TempDir()
 	compare := func(round string) error {
 		b := startBridgeIn(t, dirAlone, c.Kubeconfig(), fmt.Sprintf(head, other))
 		b.waitReady()

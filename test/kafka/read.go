@@ -47,8 +47,8 @@ func listed(offsets kadm.ListedOffsets, err error) (kadm.ListedOffsets, error) {
 	return offsets, errors.Join(err, offsets.Error())
 }
 
-// retry repeats what fails while the broker does not lead its partitions: the controller takes a broker for dead that has
-// stood still for some seconds.
+// retry repeats what fails while the broker does not lead its partitions: the controller takes a broker for dead that
+// has stood still for some seconds.
 func retry(ctx context.Context, t testing.TB, what string, try func() error) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

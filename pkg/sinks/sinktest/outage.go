@@ -102,7 +102,8 @@ func testStoppedBetweenSends(t *testing.T, _ Harness, d Destination) {
 	expect(t, d.Records(t), append(first, second...), true)
 }
 
-// soonInOneRound calls f, which is canceled after half a second, until it returns soon. It fails the test if f never does.
+// soonInOneRound calls f, which is canceled after half a second, until it returns soon. It fails the test if f never
+// does.
 func soonInOneRound(t *testing.T, what string, f func(context.Context)) {
 	t.Helper()
 	const soon = 3 * time.Second
