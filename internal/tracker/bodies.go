@@ -112,14 +112,9 @@ func (s *source) FirstList(objects []*object.Object, resourceVersion string) boo
 	}
 	for _, sink := range t.sinks {
 		state.Sinks[sink] = "" // the sink is sent a part of the list from now on
-		if r := s.ledger.Refilter(sink); len(r.Filters) > 0 {
-			if state.Refilters == nil {
-				state.Refilters = map[string]ledger.Refilter{}
-			}
-			state.Refilters[sink] = r
-		}
 	}
-	if !t.retry(func() error { return list.write(ledger.Update{State: state}) }) {
+	write := func(state ledger.State) error { return list.write(ledger.Update{State: state}) }
+	if !t.retry(func() error { return s.withRefilters(state, write) }) {
 		return false
 	}
 	s.ledger.Begin(resourceVersion)

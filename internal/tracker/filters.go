@@ -5,6 +5,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
 // currentFilters returns the filters of all sinks. The map must not be changed.
@@ -37,8 +38,42 @@ func (t *Tracker) ChangeFilter(sink, filter string, affects func(informer.Source
 		if err := t.Commit(); err != nil {
 			return err
 		}
-		return t.store.Commit(nil, t.currentFilters(), nil) // Commit writes nothing if there are no sources
+		// Commit writes nothing if there are no sources.
+		if err := t.store.Commit(nil, t.currentFilters(), nil); err != nil {
+			return err
+		}
+		return t.reloadRemembered()
 	})
+}
+
+// reloadRemembered reads the states of the sources that are not resumed, in which the store has recorded the change.
+func (t *Tracker) reloadRemembered() error {
+	states, err := t.store.States()
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, state := range states {
+		if s := t.sources[state.Source.Name]; s != nil && s.ledger == nil {
+			s.state = state
+		}
+	}
+	return nil
+}
+
+// withRefilters calls write with the state of the source and the earlier filters of its sinks, which do not change
+// until write returns. A filter can have changed since the source was resumed.
+func (s *source) withRefilters(state ledger.State, write func(ledger.State) error) error {
+	s.tracker.resuming.Lock()
+	defer s.tracker.resuming.Unlock()
+	state.Refilters = map[string]ledger.Refilter{}
+	for _, sink := range s.tracker.sinks {
+		if r := s.ledger.Refilter(sink); len(r.Filters) > 0 {
+			state.Refilters[sink] = r
+		}
+	}
+	return write(state)
 }
 
 // beginRefilters records the change in all ledgers. No commit can contain only a part of it.

@@ -24,8 +24,10 @@ func (s *source) Entering(objects []*object.Object) bool {
 		for size := 0; n < len(objects) && size < partBytes; n++ {
 			size += len(objects[n].Raw)
 		}
-		part := []ledger.Update{{State: s.state, Upserts: objects[:n]}}
-		if !t.retry(func() error { return t.store.Commit(part, t.currentFilters(), nil) }) {
+		write := func(state ledger.State) error {
+			return t.store.Commit([]ledger.Update{{State: state, Upserts: objects[:n]}}, t.currentFilters(), nil)
+		}
+		if !t.retry(func() error { return s.withRefilters(s.state, write) }) {
 			return false
 		}
 		objects = objects[n:]

@@ -145,6 +145,37 @@ func TestAFilterThatChangesAtRunTime(t *testing.T) {
 	expectKnown(t, e, "secrets", "a", "10", "F2", "F3")
 }
 
+// A filter changes while a source is listed because its scope has changed, or before a source takes over another one.
+// Whatever is stored of these sources after that still contains the filter before.
+func TestAFilterThatChangesWhileAScopeChanges(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
+	begin(t, e, pods, "10", pod(t, "x", 3))
+	begin(t, e, podsIn("b"), "10", in(t, "b", "y", 4))
+	stop(t, e)
+
+	changed := pods
+	changed.Scope = "app=y"
+	e = start(t, folder, Sink{Name: "a", Filter: "F1"})
+	e.Resume(changed)
+	if !e.ChangeFilter("a", "F2", func(informer.Source) bool { return true }) {
+		t.Fatal("the change was not stored")
+	}
+	if !e.Record(pods).Entering([]*object.Object{pod(t, "z", 7)}) {
+		t.Fatal("what enters is not stored")
+	}
+	into := podsIn("a")
+	e.TakeOver(into, []informer.Share{{Source: "pods in b", In: everything}})
+	kill(t, e)
+
+	e = start(t, folder, Sink{Name: "a", Filter: "F2"})
+	e.Resume(changed)
+	e.Resume(into)
+	expectKnown(t, e, "pods", "a", "", "F1") // it was killed while the scope changed
+	expectKnown(t, e, into.Name, "a", "10", "F1")
+	kill(t, e)
+}
+
 // If the uid of the cluster was unknown, the checkpoint belongs to the first cluster whose uid is known later, and to
 // no other cluster after that.
 func TestAClusterThatGetsItsName(t *testing.T) {
