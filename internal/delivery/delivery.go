@@ -58,6 +58,8 @@ type User struct {
 	Settle func(*event.Message)
 	// OnSettled is called when the destination has acknowledged a message. It may be nil.
 	OnSettled func(sink string, m *event.Message)
+	// Arrived is called before anything is sent to a destination. After an error, it is called again.
+	Arrived func(destination string) error
 	// Progress is sinks.Hooks.Progress.
 	Progress func() (events []*event.Message, again time.Duration)
 	// Lost returns the gap events that replace events that cannot be read back from the disk.

@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"fmt"
+
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
@@ -17,14 +19,18 @@ func (d *Delivery) owner() sinks.Owner {
 }
 
 // arrived records the destination that the sink writes to. It is called when the sink reports a destination, by the
-// goroutine of the drain.
-func (d *Delivery) arrived(name string) {
+// goroutine of the drain. Before it returns nil, nothing is sent there.
+func (d *Delivery) arrived(name string) error {
+	if err := d.user.Load().Arrived(name); err != nil {
+		return fmt.Errorf("the destination was not stored: %w", err)
+	}
 	d.current = name
 	select {
 	case <-d.Destinations: // only the latest destination counts
 	default:
 	}
 	d.Destinations <- name
+	return nil
 }
 
 // IsIntroduced reports whether the destination is the one in the checkpoint. Otherwise it may not have its initial

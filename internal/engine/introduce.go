@@ -47,39 +47,51 @@ const (
 	inDelivery = ", delivery "
 )
 
-// arrive compares a sink's destination with the one in the checkpoint. If the checkpoint names another destination, it
-// sends the new destination an initial list, and records the new destination in the checkpoint when the whole list was
-// delivered. If the bridge is restarted before that, it sends the list again under the same name, so that the sink
-// recognizes what the destination already has.
+// arrive sends an initial list to a destination that differs from the one in the checkpoint, and records the new
+// destination in the checkpoint when the whole list was delivered. If the bridge is restarted before that, it sends the
+// list again under the same name, so that the sink recognizes what the destination already has.
 func (r *resyncer) arrive(ctx context.Context, p *pipeline, name string, ready func() bool) {
-	note := func(name string) (stored bool) {
-		err := p.tracker.SetDestination(p.Name, name)
+	check := func(err error) {
 		if err != nil && r.ctx.Err() == nil {
 			p.Log.Error("cannot store the name of the destination: after a restart, all objects are sent to the destination "+
 				"again", "err", err)
 		}
-		return err == nil
 	}
-	if before := p.tracker.Destination(p.Name); before != "" && before != name && p.audit == nil {
-		p.Introducing.Store(true)
-		delivery, begun := strings.CutPrefix(before, partOf+name+inDelivery)
-		if begun {
-			p.Log.Info("continuing the initial list for the new destination", "destination", name)
-		} else {
-			p.Log.Warn("destination has changed, sending it the queued events and then an initial list of all objects",
-				"before", before, "now", name, "waiting", p.Queue.Stats().Items)
-			delivery = randomName()
-		}
-		note(partOf + name + inDelivery + delivery)
+	delivery, err := p.leave(name)
+	check(err)
+	if delivery != "" {
+		p.Log.Info("sending the initial list for the new destination", "destination", name)
 		objects, err := r.introduce(ctx, p, delivery, ready)
 		if err != nil { // the destination has changed again, or the process is shutting down
 			return
 		}
 		p.Log.Info("initial list for the new destination was delivered", "destination", name, "objects", objects)
 	}
-	if note(name) {
-		p.Introducing.Store(false)
+	if err := p.tracker.SetDestination(p.Name, name); err != nil {
+		check(err)
+		return
 	}
+	p.Introducing.Store(false)
+}
+
+// leave compares a sink's destination with the one in the checkpoint. If the checkpoint names another one, leave records
+// that this one is left, and returns the name of the initial list for the new destination. It is called before anything
+// is sent to a destination, and before the API server has answered: events that one destination is sent are missing in
+// the other one, to which a later configuration can return.
+func (p *pipeline) leave(name string) (delivery string, err error) {
+	before := p.tracker.Destination(p.Name)
+	if before == "" || before == name || p.audit != nil {
+		return "", nil
+	}
+	p.Introducing.Store(true)
+	delivery, begun := strings.CutPrefix(before, partOf+name+inDelivery)
+	if begun {
+		return delivery, nil
+	}
+	p.Log.Warn("destination has changed, sending it the queued events and then an initial list of all objects",
+		"before", before, "now", name, "waiting", p.Queue.Stats().Items)
+	delivery = randomName()
+	return delivery, p.tracker.SetDestination(p.Name, partOf+name+inDelivery+delivery)
 }
 
 // introduce sends a sink all objects as an initial list, under the name delivery. It returns when all of them are

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -136,7 +137,9 @@ func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
 		}
 		go func() { r.follow(p, func() bool { return true }); close(ended) }()
 		for _, now := range []string{"stream B", "stream C"} {
-			p.Drain.Sink.(*sinks.Guard).OnDestination(now)
+			if err := p.Drain.Sink.(*sinks.Guard).OnDestination(now); err != nil {
+				t.Error(err)
+			}
 			time.Sleep(20 * time.Second) // of the bubble; nothing is delivered
 			synctest.Wait()
 			if got := newList.ReplaceAllString(
@@ -168,6 +171,53 @@ func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// somewhere is a sink whose destination has a name. It calls onSend for each message.
+type somewhere struct {
+	sinks.Sink
+
+	name   string
+	onSend func()
+}
+
+func (s *somewhere) Destination() string                               { return s.name }
+func (*somewhere) Register(context.Context, sinks.Owner, string) error { return nil }
+func (*somewhere) Registered(context.Context, string) (sinks.Registration, error) {
+	return sinks.Registration{}, sinks.ErrNoRegister
+}
+func (s *somewhere) Send(context.Context, []*event.Message, []error) { s.onSend() }
+
+// What waits on disk is sent before the API server answers. If it goes to another destination, the one in the
+// checkpoint does not have it, so it does not count as complete any more.
+func TestAnotherDestinationBeforeTheAPIServerAnswers(t *testing.T) {
+	for _, uid := range []string{"", "u"} {
+		state, stored := t.TempDir(), make(chan string, 1)
+		sink := &somewhere{Sink: stdout.New(io.Discard), name: "stream B"}
+		e := engineWith(t, state, map[string]sinks.Sink{"live": sink})
+		sink.onSend = func() { stored <- e.tracker.Destination("live") }
+		if uid != "" {
+			if err := e.options.Store.BeginCluster(uid); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := e.tracker.SetDestination("live", "stream A"); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.pipelines[0].Queue.Push(t.Context(), &event.Message{Type: event.Deleted, Time: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(ctx) }()
+		if got := newList.ReplaceAllString(<-stored, "delivery ?"); got != "part of stream B, delivery ?" {
+			t.Errorf("uid %q: while an event is sent to stream B, the checkpoint knows %q", uid, got)
+		}
+		stop()
+		if err := errors.Join(<-ended, e.options.Store.Close()); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // resumer is a sink whose position advances with each call of Positions.

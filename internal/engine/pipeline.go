@@ -109,6 +109,7 @@ func (e *Engine) newDelivery(s Sink) *delivery.Delivery {
 func (e *Engine) use(p *pipeline) {
 	p.Use(delivery.User{
 		Tracker: e.tracker, Settle: p.settle, OnSettled: e.options.OnSettled, Progress: p.progressEvents, Lost: p.lostGaps,
+		Arrived: func(destination string) error { _, err := p.leave(destination); return err },
 	})
 }
 

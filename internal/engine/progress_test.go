@@ -41,7 +41,7 @@ type reporter struct {
 	takes   time.Duration           // how long Send takes
 	took    []*event.Message
 	onMark  func(info event.ProgressInfo)
-	arrived func(destination string) // says which destination it has
+	arrived func(destination string) error // says which destination it has
 }
 
 func (r *reporter) Connect(context.Context) error { return nil }
@@ -318,7 +318,9 @@ func TestNoProgressEvents(t *testing.T) {
 		},
 		"the destination is new": {
 			run: func(r *reporter) {
-				r.arrived("stream B")
+				if err := r.arrived("stream B"); err != nil {
+					r.t.Error(err)
+				}
 				r.change("pods", "a", 7)
 			},
 			want: []string{"updated 7"},

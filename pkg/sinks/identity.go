@@ -114,8 +114,9 @@ type Guard struct {
 	// message, the name is not checked.
 	Owner func() Owner
 	// OnDestination is called when the identity of the destination becomes known or changes, and the name belongs to the
-	// owner. It is called by the goroutine of Connect and Send. It may be nil.
-	OnDestination func(name string)
+	// owner, before anything is sent there. (If the identity changes during Send, it is called after Send.) While it
+	// returns an error, nothing is sent. It is called by the goroutine of Connect and Send. It may be nil.
+	OnDestination func(name string) error
 	Logger        *slog.Logger
 
 	claimed     Owner  // the owner whose name was claimed at destination
@@ -142,7 +143,7 @@ func (g *Guard) Send(ctx context.Context, batch []*event.Message, results []erro
 	}
 	g.Sink.Send(ctx, batch, results)
 	if d, ok := g.Sink.(Identified); ok && g.isElsewhere(d) {
-		g.report(d)
+		_ = g.report(d) // after an error, the next Send tries again
 	}
 }
 
@@ -166,7 +167,7 @@ func (g *Guard) identify(ctx context.Context, anyway bool) error {
 		g.claimed = claim
 	}
 	if changed {
-		g.report(d)
+		return g.report(d)
 	}
 	return nil
 }
@@ -197,8 +198,13 @@ func (g *Guard) isElsewhere(d Identified) bool {
 }
 
 // report calls OnDestination.
-func (g *Guard) report(d Identified) {
-	if g.destination = d.Destination(); g.destination != "" && g.OnDestination != nil {
-		g.OnDestination(g.destination)
+func (g *Guard) report(d Identified) error {
+	name := d.Destination()
+	if name != "" && g.OnDestination != nil {
+		if err := g.OnDestination(name); err != nil {
+			return err
+		}
 	}
+	g.destination = name
+	return nil
 }

@@ -135,7 +135,7 @@ func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
 		Name:          "live",
 		Owner:         func() sinks.Owner { return owner },
 		Logger:        slog.New(slog.NewTextHandler(t.Output(), nil)),
-		OnDestination: func(name string) { destinations = append(destinations, name) },
+		OnDestination: func(name string) error { destinations = append(destinations, name); return nil },
 	}
 	if err := guard.Connect(t.Context()); err != nil {
 		t.Fatal(err)
