@@ -35,10 +35,12 @@ type progress struct {
 	// doubtful contains, for each object with a message that was perhaps written, the highest sequence that was
 	// acknowledged before that message was sent.
 	doubtful map[event.Key]uint64
-	unsure   bool      // a message was perhaps written since the stream was read back
-	nothing  bool      // the stream had no message after the position of the earlier process
-	read     uint64    // the sequence up to which the stream was read back
-	failing  time.Time // since when the stream cannot be read; zero if it can
+	unsure   bool // a message was perhaps written since the stream was read back
+	// nothing reports whether the stream had no message after the position of the earlier process, and was sent none that
+	// an earlier process has left on disk.
+	nothing bool
+	read    uint64    // the sequence up to which the stream was read back
+	failing time.Time // since when the stream cannot be read; zero if it can
 }
 
 var _ sinks.Resumer = (*Sink)(nil)

@@ -331,6 +331,7 @@ func (s *Sink) isLeft(m *event.Message) bool { return s.resume != nil && m.Origi
 // acknowledged records the sequence of message i.
 func (s *Sink) acknowledged(i int32, a *natsack.Ack) {
 	f := &s.flight
+	s.progress.nothing = s.progress.nothing && !s.isLeft(f.batch[i])
 	switch m := f.batch[i]; {
 	case s.headers.expects() && s.isLeft(m):
 		s.latest.note(s.subject.Expand(m), a.Sequence, sinks.RecordOf(s.latest.writer, m))
