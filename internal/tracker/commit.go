@@ -48,7 +48,11 @@ func (t *Tracker) Commit() error {
 	}
 	positions := covered(bookmarks, ledgers)
 	if len(updates)+len(positions) > 0 {
-		err := t.store.Commit(updates, t.currentFilters(), positions)
+		var filters map[string]string
+		if len(updates) > 0 { // otherwise Identify has perhaps not stored the filters yet, and they can still change
+			filters = t.currentFilters()
+		}
+		err := t.store.Commit(updates, filters, positions)
 		for _, l := range from {
 			if err != nil {
 				l.TakeBack()

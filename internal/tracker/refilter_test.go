@@ -10,6 +10,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 func expectKnown(t *testing.T, e *Tracker, source, sink, floor string, filters ...string) Knowledge {
@@ -173,6 +174,30 @@ func TestAFilterThatChangesWhileAScopeChanges(t *testing.T) {
 	e.Resume(into)
 	expectKnown(t, e, "pods", "a", "", "F1") // it was killed while the scope changed
 	expectKnown(t, e, into.Name, "a", "10", "F1")
+	kill(t, e)
+}
+
+// A process stores positions before it has identified the cluster, and thus before it knows which namespaces its filters
+// select. That is no change of a filter.
+func TestPositionsBeforeTheFilterIsKnown(t *testing.T) {
+	folder := t.TempDir()
+	e := start(t, folder, Sink{Name: "a", Filter: "F1"})
+	begin(t, e, pods, "10", pod(t, "x", 3))
+	stop(t, e)
+
+	e = New(Options{
+		Store: openStore(t, folder), Sinks: []Sink{{Name: "a", Filter: "F"}}, Queues: &disk{}, Reading: t.Context(), Logger: quiet,
+	})
+	e.Bookmark("a", sinks.Positions{"p": {Next: 7}}, func() bool { return true })
+	if err := e.Commit(); err != nil || e.Positions("a")["p"].Next != 7 {
+		t.Errorf("%v, %v", e.Positions("a"), err)
+	}
+	e.SetFilter("a", "F1")
+	if err := e.load(testCluster); err != nil {
+		t.Fatal(err)
+	}
+	e.Resume(pods)
+	expectKnown(t, e, "pods", "a", "10")
 	kill(t, e)
 }
 
