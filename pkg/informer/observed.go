@@ -108,7 +108,9 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 		return nil, apierrors.NewResourceExpired(err.Error()) // the Reflector lists
 	case err == nil:
 		l.informer.note(l.runCtx, verbWatch, nil)
-		l.informer.watchOpened()
+		if l.informer.watchOpened() {
+			w = &resumedWatch{w, l.informer}
+		}
 	}
 	if list && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {
 		// The error must not wrap err, because for such errors the Reflector would sleep even after its context has ended.

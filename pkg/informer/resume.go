@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 )
 
@@ -89,11 +90,42 @@ func (i *Informer) resumes(resourceVersion string, items int) bool {
 	return true
 }
 
-// watchOpened records that a watch is open.
-func (i *Informer) watchOpened() {
+// watchOpened records that a watch is open. It returns true if watchEnded must be called at its end.
+func (i *Informer) watchOpened() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.resuming {
 		i.resuming, i.resumedAt = false, time.Now()
 	}
+	return !i.resumedAt.IsZero()
+}
+
+// watchEnded records that a watch has ended. If it has perhaps not brought everything that the previous process has
+// delivered, the grace begins again when the next watch is open.
+func (i *Informer) watchEnded() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.resuming = i.resuming || !i.resumedAt.IsZero() && !i.caughtUp()
+}
+
+// resumedWatch calls watchEnded at the end of a watch.
+type resumedWatch struct {
+	watch.Interface
+
+	informer *Informer
+}
+
+// Stop implements watch.Interface. The Reflector calls it when it has passed on everything that the watch has brought.
+func (w *resumedWatch) Stop() {
+	w.Interface.Stop()
+	w.informer.watchEnded()
+}
+
+// working extends the grace by the time until the returned function is called. Both must be called with mu held.
+func (i *Informer) working() (done func()) {
+	if i.resumedAt.IsZero() || i.isCurrent() {
+		return func() {}
+	}
+	start := time.Now()
+	return func() { i.resumedAt = i.resumedAt.Add(time.Since(start)) }
 }

@@ -19,46 +19,74 @@ import (
 )
 
 // Without watch-lists an informer has resumed before its watch is open. What it lags behind by comes with the watch, so
-// that the grace begins there, however long it takes to open it.
+// that the grace begins there, however long it takes to open it. If the watch ends within the grace, the grace begins
+// again with the next watch.
 func TestGraceBeginsWithTheWatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		const away = time.Minute
-		c := Config{
-			Source: Source{
-				Resource: configMaps,
-			},
-			NoWatchList: true,
-			Known:       []*object.Object{state(t, "ns", "a", "u", 4)},
-			ResumeAt:    "10",
-			Backoff:     wait.Backoff{Duration: time.Second, Factor: 1, Steps: 1000, Cap: time.Second},
-			ListWatch: &cache.ListWatch{
-				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-					if time.Since(began) < away {
-						return nil, unreachableError{errors.New("away")}
-					}
-					return watch.NewFake(), nil
+	for _, breaks := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			const away = time.Minute
+			first := breaks
+			c := Config{
+				Source: Source{
+					Resource: configMaps,
 				},
-			},
+				NoWatchList: true,
+				Known:       []*object.Object{state(t, "ns", "a", "u", 4)},
+				ResumeAt:    "10",
+				Backoff:     wait.Backoff{Duration: time.Second, Factor: 1, Steps: 1000, Cap: time.Second},
+				ListWatch: &cache.ListWatch{
+					WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+						w := watch.NewFake()
+						switch {
+						case first:
+							first = false
+							time.AfterFunc(ResumeGrace-time.Second, w.Stop)
+						case time.Since(began) < away:
+							return nil, unreachableError{errors.New("away")}
+						}
+						return w, nil
+					},
+				},
+			}
+			i, j := New(c), &journal{}
+			i.AddEventHandler(j)
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- i.Run(ctx) }()
+			synctest.Wait()
+			if !i.HasSynced() {
+				t.Error("it has not resumed")
+			}
+			if err := (&retold{j, 1 << 30}).restate(t.Context(), i); err != nil {
+				t.Error(err)
+			}
+			if waited := time.Since(began); waited < away+ResumeGrace {
+				t.Errorf("restated after %s, the watch was opened after %s", waited, away)
+			}
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The time for which a handler blocks does not count as grace, because the watch brings nothing meanwhile.
+func TestGraceWhileAHandlerBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := New(Config{Source: Source{Resource: configMaps}, ResumeAt: "10"})
+		i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { time.Sleep(time.Minute) }})
+		do(t, (*store)(i).Replace(nil, "10"))
+		i.watchOpened()
+		do(t, (*store)(i).Add(state(t, "ns", "a", "u", 11)))
+		(*store)(i).UpdateResourceVersion("11")
+		if i.CaughtUp() {
+			t.Error("it counts as caught up after its first change")
 		}
-		i, j := New(c), &journal{}
-		i.AddEventHandler(j)
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- i.Run(ctx) }()
-		synctest.Wait()
-		if !i.HasSynced() {
-			t.Error("it has not resumed")
-		}
-		if err := (&retold{j, 1 << 30}).restate(t.Context(), i); err != nil {
-			t.Error(err)
-		}
-		if waited := time.Since(began); waited < away+ResumeGrace {
-			t.Errorf("restated after %s, the watch was opened after %s", waited, away)
-		}
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
+		time.Sleep(ResumeGrace)
+		if !i.CaughtUp() {
+			t.Error("it does not count as caught up after the grace")
 		}
 	})
 }

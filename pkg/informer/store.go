@@ -31,6 +31,7 @@ func (s *store) Add(obj any) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	defer i.working()()
 	if selected {
 		i.upsert(o, false)
 	} else {
@@ -46,6 +47,7 @@ func (s *store) Delete(obj any) error {
 	i.changes.Add(1)
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	defer i.working()()
 	known := i.known(o)
 	// If the object is not known, its deletion was already delivered, or the object belongs to another scope.
 	if known != nil && known.UID == o.UID {
@@ -119,6 +121,7 @@ func (s *store) Bookmark(string) error {
 // UpdateResourceVersion is called after each event, bookmark and list.
 func (s *store) UpdateResourceVersion(resourceVersion string) {
 	s.mu.Lock()
+	done := (*Informer)(s).working()
 	if !s.skipped {
 		if s.position != resourceVersion {
 			s.position = resourceVersion
@@ -127,6 +130,7 @@ func (s *store) UpdateResourceVersion(resourceVersion string) {
 		notify(s.handlers, func(p Positioner) { p.OnPosition(resourceVersion) })
 		s.fetcher.forget()
 	}
+	done()
 	s.mu.Unlock()
 	s.status.reached(resourceVersion)
 }
