@@ -64,8 +64,11 @@ func checkAuditSource(ctx context.Context, s audit.Source) diagnose.Finding {
 	}
 	switch {
 	case lost != "":
-		f.Warn, f.Detail = true, fmt.Sprintf("%d of the oldest events can be read; what is missing is announced by gap events: %s",
-			events, lost)
+		f.Warn, f.Detail = true, fmt.Sprintf(
+			"%d of the oldest events can be read; what is missing is announced by gap events: %s",
+			events,
+			lost,
+		)
 		f.Remedy = "check that it contains audit events of the version audit.k8s.io/v1, and nothing else"
 	case events == 0:
 		f.Detail = "can be read, and has no events"

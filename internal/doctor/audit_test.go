@@ -26,7 +26,10 @@ func TestAuditSources(t *testing.T) {
 		return p
 	}
 	good, bad, missing := path("good.log", one+one), path("bad.log", one+"{}\n"), path("missing.log", "")
-	head := fmt.Sprintf("state: {path: %q}\nwatch: [{resources: [pods]}]\nsinks: [{name: s, events: audit, stdout: {}}]\naudit:\n", dir)
+	head := fmt.Sprintf(
+		"state: {path: %q}\nwatch: [{resources: [pods]}]\nsinks: [{name: s, events: audit, stdout: {}}]\naudit:\n",
+		dir,
+	)
 	check := func(sources string) (lines []string) {
 		t.Helper()
 		cfg, err := config.Parse("bridge.yaml", []byte(head+sources))

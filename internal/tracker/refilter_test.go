@@ -186,7 +186,14 @@ func TestPositionsBeforeTheFilterIsKnown(t *testing.T) {
 	stop(t, e)
 
 	e = New(Options{
-		Store: openStore(t, folder), Sinks: []Sink{{Name: "a", Filter: "F"}}, Queues: &disk{}, Reading: t.Context(), Logger: quiet,
+		Store: openStore(
+			t,
+			folder,
+		),
+		Sinks:   []Sink{{Name: "a", Filter: "F"}},
+		Queues:  &disk{},
+		Reading: t.Context(),
+		Logger:  quiet,
 	})
 	e.Bookmark("a", sinks.Positions{"p": {Next: 7}}, func() bool { return true })
 	if err := e.Commit(); err != nil || e.Positions("a")["p"].Next != 7 {
