@@ -32,7 +32,7 @@ const (
 )
 
 const (
-	startTimeout = 90 * time.Second // generous: machines of a CI are slow
+	startTimeout = 4 * time.Minute // generous: machines of a CI are slow
 	stopTimeout  = 2 * time.Minute
 )
 

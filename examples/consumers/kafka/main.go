@@ -56,6 +56,7 @@ func run(ctx context.Context, o options) error {
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: strings.Split(o.brokers, ","), GroupTopics: strings.Split(o.topics, ","), GroupID: o.group,
 		StartOffset: kafka.FirstOffset, MaxWait: time.Second, // of a new group
+		MaxAttempts:    1000,                                            // while a partition has no leader
 		SessionTimeout: 6 * time.Second, HeartbeatInterval: time.Second, // how soon others take over when it is killed
 	})
 	defer reader.Close()

@@ -70,6 +70,7 @@ func show(e Event) {
 func read(ctx context.Context, broker, topic string, partition int, events chan<- Event) error {
 	reader := kafka.NewReader(kafka.ReaderConfig{
 		Brokers: []string{broker}, Topic: topic, Partition: partition, MaxWait: 250 * time.Millisecond,
+		MaxAttempts: 1000, // while a partition has no leader
 	})
 	defer reader.Close()
 	for {

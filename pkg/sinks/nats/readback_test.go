@@ -186,7 +186,7 @@ func TestFoundNothing(t *testing.T) {
 func TestReadingBackIsInterrupted(t *testing.T) {
 	t.Parallel()
 	in := install(newBroker(t))
-	in.edit = shortWindow
+	in.edit = func(c *nats.Config) { shortWindow(c); c.AckTimeout = time.Minute } // it gives up after three of them
 	send(t, in.start(t), sinktest.Message("first", 1, 100))
 	const objects = 500
 	publishRaw(t, in, objects, 100)
