@@ -38,7 +38,7 @@ func (l *listener) setRefilter(earlier []*filter.ResourceFilter, known tracker.K
 	r := &refilter{
 		earlier: earlier, knows: known.Knows(), change: known.Change, objects: l.informer.Objects, sent: map[types.UID]bool{},
 	}
-	if known.Settled && known.Knows() {
+	if known.Settled {
 		l.former = r
 	} else {
 		l.refilter = r
