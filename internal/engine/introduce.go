@@ -75,9 +75,9 @@ func (r *resyncer) arrive(ctx context.Context, p *pipeline, name string, ready f
 }
 
 // leave compares a sink's destination with the one in the checkpoint. If the checkpoint names another one, leave
-// records that this one is left, and returns the name of the initial list for the new destination. It is called
-// before anything is sent to a destination, and before the API server has answered: events that one destination is
-// sent are missing in the other one, to which a later configuration can return.
+// records that this one is left, and returns the name of the initial list for the new destination. It is called before
+// anything is sent to a destination, even if the API server has not answered: the events that one destination is sent
+// are missing in the other one, to which a later configuration can return.
 func (p *pipeline) leave(name string) (delivery string, err error) {
 	before := p.tracker.Destination(p.Name)
 	if before == "" || before == name || p.audit != nil {

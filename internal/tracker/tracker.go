@@ -72,7 +72,7 @@ type Tracker struct {
 	caughtUp atomic.Bool // see CaughtUp
 
 	committing sync.Mutex // held by Commit, because the ledgers permit only one commit at a time
-	resuming   sync.Mutex // held while a state is read until its ledger exists, and while it is written outside of Commit
+	resuming   sync.Mutex // held while the state of a source is read, until its ledger exists, and in filters.go
 	forgetting sync.Mutex // held while the store removes sources, so none of them can be resumed during the removal
 
 	mu      sync.Mutex

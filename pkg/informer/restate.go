@@ -36,9 +36,10 @@ const (
 	restateSlice = 256
 	restatePause = 5 * time.Millisecond
 	// ResumeGrace is how long, after a resumed informer has opened its first watch, it may still bring changes that the
-	// previous process sent: the watch delivers them at once, but does not mark their end. Until then, no objects are
-	// restated, because the known states may be older. The time for which handlers block does not count. For a handler
-	// that was ahead of the informer's position, this time begins when the informer has reached it.
+	// previous process sent: the watch delivers them at once, but does not mark their end. If the watch ends within this
+	// time, it begins again, and the time for which handlers block does not count. Until then, no objects are restated,
+	// because the known states may be older. For a handler that was ahead of the informer's position, this time begins
+	// when the informer has reached it.
 	ResumeGrace = 5 * time.Second
 )
 
