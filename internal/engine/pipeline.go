@@ -204,6 +204,7 @@ func (p *pipeline) attach(
 		l.floor = known.Floor
 	}
 	l.setRefilter(earlier, known)
+	differs := len(known.Filters) > 0 && !known.Settled // also if no earlier filter can be compiled
 	switch {
 	case l.refilter != nil:
 		if i.Relists() {
@@ -211,9 +212,9 @@ func (p *pipeline) attach(
 		} else {
 			i.AddEventHandlerWithReplay(l, true)
 		}
-	case known.Floor != "" && (known.Settled || len(known.Filters) == 0):
+	case known.Floor != "" && !differs:
 		i.AddEventHandler(l)
-	case known.Part || len(known.Filters) > 0:
+	case known.Part || differs:
 		l.floor, l.partial = "", i.Relists()
 		i.AddEventHandlerWithReplay(l, true)
 	default:
