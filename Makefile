@@ -228,7 +228,7 @@ cover: ## Test with coverage: bin/cover.html
 	go tool cover -html=bin/cover.out -o bin/cover.html
 	@go tool cover -func=bin/cover.out | tail -1
 
-# What `make bench` takes: -scenario=replay,churn -runs=5 -quick -profile=bin/profiles
+# What `make bench` takes: -scenario=replay,churn -runs=5 -scale=0.1 -profile=bin/profiles
 BENCHFLAGS ?=
 
 # DURATION is for how long new runs begin; SEED makes the first one that of an earlier test, LANES is how many there are at once.

@@ -40,10 +40,10 @@ type bench struct {
 	bridgeBinary, floorBinary string
 	scenarios, brokers        []string
 	runs                      int
-	quick                     bool   // run a tenth of the load, as a test of the benchmarks
-	profileDir                string // empty disables profiles
-	resultsFile               string // empty writes no file
-	dir                       string // temporary directory, removed at the end
+	scale                     float64 // factor of the load: less than 1 tests the benchmarks
+	profileDir                string  // empty disables profiles
+	resultsFile               string  // empty writes no file
+	dir                       string  // temporary directory, removed at the end
 	tls, floorHTTP1           bool
 
 	out    io.Writer
@@ -84,7 +84,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	chosen := flags.String("scenario", strings.Join(names, ","), "what to measure")
 	brokers := flags.String("brokers", jetStreamName+","+kafkaName, "with which brokers")
 	flags.IntVar(&b.runs, "runs", 3, "runs of each program; the tables show medians")
-	flags.BoolVar(&b.quick, "quick", false, "run only a tenth of the load, to test the benchmarks")
+	flags.Float64Var(
+		&b.scale,
+		"scale",
+		1,
+		"`factor` of the load; with another one than 1, nothing is compared with bounds",
+	)
 	flags.StringVar(
 		&b.profileDir,
 		"profile",
@@ -132,8 +137,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // finish prints the report.
 func (b *bench) finish() error {
 	text := b.report.markdown()
-	if b.quick {
-		text = "**With -quick: a tenth of the load. These figures say whether everything works, and nothing else.**\n\n" + text
+	if b.scale != 1 {
+		text = fmt.Sprintf("**With -scale=%g: another load than the tables say.**\n\n", b.scale) + text
 	}
 	_, err := fmt.Fprint(b.out, "\n", text)
 	if b.resultsFile != "" {
@@ -144,13 +149,8 @@ func (b *bench) finish() error {
 
 func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
 
-// scaled returns a size of the load: n, or a tenth of it with -quick.
-func (b *bench) scaled(n int) int {
-	if b.quick {
-		return n / 10
-	}
-	return n
-}
+// scaled returns a size of the load.
+func (b *bench) scaled(n int) int { return int(float64(n) * b.scale) }
 
 // say prints a line about the progress.
 func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.out, format+"\n", args...) }

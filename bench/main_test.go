@@ -45,7 +45,7 @@ func TestReplay(t *testing.T) {
 	var out bytes.Buffer
 	err := run(t.Context(), []string{
 		"-bridge", built(t, dir, "cmd/bridge"), "-floor", built(t, dir, "bench/floor"), "-tmp", dir,
-		"-scenario", "replay,kill,start", "-brokers", jetStreamName, "-runs", "1", "-quick", "-results", results,
+		"-scenario", "replay,kill,start", "-brokers", jetStreamName, "-runs", "1", "-scale", "0.1", "-results", results,
 	}, &out)
 	t.Logf("%s", out.String())
 	if err != nil {

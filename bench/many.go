@@ -71,7 +71,7 @@ func (b *bench) manyResources(ctx context.Context, api *apiServer) error {
 			)
 			all = append(all, i)
 		}
-		b.report.many(all, manyGroups*perGroup, objects, b.quick)
+		b.report.many(all, manyGroups*perGroup, objects, b.scale != 1)
 		return nil
 	})
 }
@@ -186,7 +186,7 @@ func (b *bench) idle(
 	return i, err
 }
 
-func (r *report) many(all []idleness, resources, objects int, quick bool) {
+func (r *report) many(all []idleness, resources, objects int, scaled bool) {
 	value := func(of func(idleness) float64) float64 {
 		var values []float64
 		for _, i := range all {
@@ -229,7 +229,7 @@ func (r *report) many(all []idleness, resources, objects int, quick bool) {
 		"resident MB",
 	)
 	t.row(fmt.Sprintf("%.2f", pageCPU), fmt.Sprintf("%.1f", pageMemory))
-	if quick {
+	if scaled {
 		return // the bounds are for the full number of resources
 	}
 	r.measure("many/memory", resident)

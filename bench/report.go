@@ -96,7 +96,7 @@ func (r *report) replay(broker string, p pairs) {
 	r.measure("replay/cpu/"+broker, cpu)
 }
 
-func (r *report) snapshot(broker string, from source, size int, p pairs, quick bool) {
+func (r *report) snapshot(broker string, from source, size int, p pairs, scaled bool) {
 	t := r.table(
 		"snapshot",
 		"Objects exist at the start; from the start of the process until the broker holds all of them. Bridge / floor.",
@@ -122,7 +122,7 @@ func (r *report) snapshot(broker string, from source, size int, p pairs, quick b
 		p.compared("%.0f", peak),
 		fmt.Sprintf("%.2f", heap),
 	)
-	if quick {
+	if scaled {
 		return // the bounds are for the full number of objects
 	}
 	_, mb, _ := p.each(peak)

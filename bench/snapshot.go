@@ -112,7 +112,7 @@ func (b *bench) snapshotFrom(ctx context.Context, to broker, from source, size i
 			)
 		})
 	if err == nil {
-		b.report.snapshot(to.name(), from, size, p, b.quick)
+		b.report.snapshot(to.name(), from, size, p, b.scale != 1)
 	}
 	return err
 }

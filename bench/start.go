@@ -20,7 +20,7 @@ func coldStart(ctx context.Context, b *bench) error {
 		}
 		runs, err := b.repeat(func(n int) (sample, error) { return b.startAgain(ctx, r, fmt.Sprintf("start-%d", n)) })
 		if err = errors.Join(err, end()); err == nil {
-			b.report.start(runs, load, b.quick)
+			b.report.start(runs, load, b.scale != 1)
 		}
 		return err
 	})
@@ -52,7 +52,7 @@ func (b *bench) startAgain(ctx context.Context, r *bridge, run string) (s sample
 	return s, finish()
 }
 
-func (r *report) start(runs []sample, load listwatch.Options, quick bool) {
+func (r *report) start(runs []sample, load listwatch.Options, scaled bool) {
 	seconds := of(runs, func(s sample) float64 { return s.seconds })
 	t := r.table(
 		"start",
@@ -69,7 +69,7 @@ func (r *report) start(runs []sample, load listwatch.Options, quick bool) {
 		fmt.Sprintf("%.2f", of(runs, func(s sample) float64 { return s.cpu.Seconds() })),
 		fmt.Sprintf("%.0f", of(runs, func(s sample) float64 { return megabytes(s.peak) })),
 	)
-	if !quick { // the bound is for the full number of objects
+	if !scaled { // the bound is for the full number of objects
 		r.measure("start/seconds", seconds)
 	}
 }

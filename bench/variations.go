@@ -136,7 +136,7 @@ func (b *bench) growObjects(ctx context.Context, to broker) error {
 		heap := of(runs, func(s sample) float64 { return perObject(s.liveHeap) })
 		resident := of(runs, func(s sample) float64 { return perObject(float64(s.resident)) })
 		peak := of(runs, func(s sample) float64 { return megabytes(s.peak) })
-		if !b.quick {
+		if b.scale == 1 {
 			b.report.measure("grow/peak", peak) // the last value, with the most objects, is reported
 		}
 		t.row(fmt.Sprint(load.Objects), fmt.Sprint(load.Events), fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.1f", cpu),
@@ -244,7 +244,7 @@ func outage(ctx context.Context, b *bench) error {
 			p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }),
 			p.compared("%.1f", sample.cpuPerEvent),
 		)
-		if _, _, ratio := p.each(sample.cpuPerEvent); !b.quick {
+		if _, _, ratio := p.each(sample.cpuPerEvent); b.scale == 1 {
 			b.report.measure("outage/cpu/"+name, ratio)
 		}
 	}
