@@ -231,6 +231,7 @@ func oneSinkAway(t *testing.T, live, away *destination) {
 		b = startBridgeIn(t, dir, c.Kubeconfig(), config)
 		b.waitListed() // what happened before the first list is history
 		lag, took := load(b, namespace, "first-"+round, count)
+		b.waitCommitted(configMapHistory(t, c, namespace), "live") // so that it has read everything
 		b.stop()
 		text := fmt.Sprintf("mean lag of the live sink %.1f ms, alone %.1f ms; the load took %s, alone %s",
 			lag*1000, lagAlone*1000, took, tookAlone)
