@@ -51,12 +51,13 @@ const (
 	retentionBytes = "retention.bytes"
 )
 
-var validTopic = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+// validTopic is not kept compiled, because that needs 0.2 MB.
+const validTopic = `^[a-zA-Z0-9._-]{1,249}$`
 
 // Validate reports errors in the configuration.
 func (cfg *Config) Validate(at *strictyaml.Section) {
 	cfg.wire().Validate(at)
-	if !validTopic.MatchString(cfg.Topic) && at.Fine("topic") {
+	if !regexp.MustCompile(validTopic).MatchString(cfg.Topic) && at.Fine("topic") {
 		at.Report("topic", strictyaml.Quote(cfg.Topic)+" is not a valid topic name", "use letters, digits, '.', '_' and '-'")
 	}
 }
