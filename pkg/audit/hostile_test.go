@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -74,7 +75,7 @@ func raw(t *testing.T, config *tls.Config, url, request string) int {
 	}
 	response, err := http.ReadResponse(bufio.NewReader(nc), nil)
 	if err != nil {
-		if !errors.Is(err, io.ErrUnexpectedEOF) {
+		if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, syscall.ECONNRESET) {
 			t.Error(err)
 		}
 		return 0
