@@ -23,7 +23,7 @@ const (
 )
 
 const (
-	startTimeout = 2 * time.Minute // on a busy machine
+	startTimeout = 5 * time.Minute // on a busy machine
 	path         = "/apis/ccompat/v7"
 )
 
