@@ -120,7 +120,8 @@ func Mergeable(m *Message) bool { return !m.Type.IsControl() && m.Type != Audit 
 // is discarded. The result is an addition if the older message was an addition that the sink has not received yet. Like
 // client-go's DeltaFIFO, Merge keeps the last state and never loses a deletion. If an addition or update is followed by
 // a restated message, the result keeps the type of the older message, because that change did happen. The result then
-// has the newer state and the newer time.
+// has the newer state and the newer time. The result is limited to a destination that has the object (IfFound) only if
+// both messages are.
 func Merge(older, newer *Message) *Message {
 	if mutant.On("merge-deletions-away") && newer.Type == Deleted {
 		return older
@@ -128,7 +129,12 @@ func Merge(older, newer *Message) *Message {
 	added := older.Type == Added && (newer.Type == Updated || newer.Type == Restated)
 	updated := older.Type == Updated && newer.Type == Restated
 	if !added && !updated {
-		return newer
+		if !newer.IfFound || older.IfFound {
+			return newer
+		}
+		certain := *newer
+		certain.IfFound = false
+		return &certain
 	}
 	merged := *newer
 	merged.Type, merged.InitialList = older.Type, older.InitialList

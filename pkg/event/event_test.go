@@ -341,6 +341,13 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
+	ifFound := encode(t, e, Event{Type: Deleted, Resource: pods, Object: podAt(t, "3"), LeftAt: "3", IfFound: true})
+	if got := Merge(left, ifFound); got.IfFound || got.ID != ifFound.ID || !ifFound.IfFound {
+		t.Errorf("left + left if found: %+v", got)
+	}
+	if got := Merge(ifFound, ifFound); !got.IfFound {
+		t.Errorf("left if found, twice: %+v", got)
+	}
 	if Mergeable(&Message{Type: Gap}) || !Mergeable(deleted) || !Mergeable(&Message{Type: Restated}) {
 		t.Error("Mergeable")
 	}
