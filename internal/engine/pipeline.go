@@ -203,7 +203,7 @@ func (p *pipeline) attach(
 	if !i.Relists() { // otherwise the informer compares the list with states that are older than the floor
 		l.floor = known.Floor
 	}
-	l.setRefilter(earlier, known)
+	l.setRefilter(earlier, p.earlier(i.Resource(), known.Former), known)
 	differs := len(known.Filters) > 0 && !known.Settled // also if no earlier filter can be compiled
 	switch {
 	case l.refilter != nil:

@@ -24,6 +24,8 @@ type refilter struct {
 	// them. If knows is true, it was sent every object that passes all of them.
 	earlier []*filter.ResourceFilter
 	knows   bool
+	// former contains filters before these. The sink was sent the difference, but perhaps not all that has passed them.
+	former  []*filter.ResourceFilter
 	change  string // name of the filter change, for event ids
 	objects func() []*object.Object
 	sent    map[types.UID]bool // objects for which a change was already sent
@@ -31,12 +33,13 @@ type refilter struct {
 }
 
 // setRefilter sets the refilter of a new listener, or what is left of it if the sink has settled the difference.
-func (l *listener) setRefilter(earlier []*filter.ResourceFilter, known tracker.Knowledge) {
+func (l *listener) setRefilter(earlier, former []*filter.ResourceFilter, known tracker.Knowledge) {
 	if len(earlier) == 0 {
 		return
 	}
 	r := &refilter{
-		earlier: earlier, knows: known.Knows(), change: known.Change, objects: l.informer.Objects, sent: map[types.UID]bool{},
+		earlier: earlier, former: former, knows: known.Knows(), change: known.Change,
+		objects: l.informer.Objects, sent: map[types.UID]bool{},
 	}
 	if known.Settled {
 		l.former = r
@@ -47,6 +50,11 @@ func (l *listener) setRefilter(earlier []*filter.ResourceFilter, known tracker.K
 
 func (r *refilter) mayKnow(o *object.Object) bool {
 	return o != nil && slices.ContainsFunc(r.earlier, func(f *filter.ResourceFilter) bool { return f.Belongs(o) })
+}
+
+// mayHave reports whether an earlier process may have sent a state that this process has not seen before.
+func (r *refilter) mayHave(o *object.Object) bool {
+	return r.mayKnow(o) || slices.ContainsFunc(r.former, func(f *filter.ResourceFilter) bool { return f.Belongs(o) })
 }
 
 func (r *refilter) isKnown(o *object.Object) bool {
@@ -99,7 +107,7 @@ func (l *listener) difference(old, now *object.Object, mayKnow, isKnown bool) {
 // endIfFound sends a leave for a state that the sink should not have, but that the previous process may have sent
 // before the filter was changed. Only the destination shows whether it did.
 func (l *listener) endIfFound(former *refilter, o *object.Object) {
-	if former != nil && former.mayKnow(o) {
+	if former != nil && former.mayHave(o) {
 		l.leave(event.Event{
 			Type: event.Deleted, Object: o, LeftAt: o.ResourceVersion, Change: former.change, IfFound: true,
 		})

@@ -166,12 +166,15 @@ func (t *Tracker) joinRefilters(sink string, state, other *ledger.State) {
 	aKnown, bKnown := !inOne || a.Settled, !inOther || b.Settled // by its current filter
 	both := ledger.Refilter{
 		Filters: slices.Concat(a.Filters, b.Filters), Change: max(a.Change, b.Change), Settled: aKnown && bKnown,
+		Former: slices.Concat(a.Former, b.Former),
 	}
 	if aKnown != bKnown {
 		both.Filters = append(both.Filters, t.filters[sink])
 	}
 	slices.Sort(both.Filters)
 	both.Filters = slices.Compact(both.Filters)
+	slices.Sort(both.Former)
+	both.Former = slices.Compact(both.Former)
 	if state.Refilters == nil {
 		state.Refilters = map[string]ledger.Refilter{}
 	}

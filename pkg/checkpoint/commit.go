@@ -110,6 +110,9 @@ func (r *sourceRecord) refilter(sink, old string) {
 		r.Refilters = map[string]ledger.Refilter{}
 	}
 	noted := r.Refilters[sink]
+	if noted.Settled {
+		noted.Former, noted.Filters = noted.Filters, nil
+	}
 	if !slices.Contains(noted.Filters, old) {
 		noted.Filters = append(noted.Filters, old)
 	}

@@ -9,8 +9,12 @@ func (l *Ledger) BeginRefilter(sink, earlier, change string) {
 	defer l.mu.Unlock()
 	s, refilter := l.sinks[sink], &Refilter{Change: change}
 	noted := s.noted()
-	if noted != nil {
-		refilter.Filters = slices.Clone(noted.Filters)
+	switch {
+	case noted == nil:
+	case noted.Settled:
+		refilter.Former = noted.Filters
+	default:
+		refilter.Filters, refilter.Former = slices.Clone(noted.Filters), noted.Former
 	}
 	if !slices.Contains(refilter.Filters, earlier) {
 		refilter.Filters = append(refilter.Filters, earlier)
@@ -36,9 +40,20 @@ func (l *Ledger) FinishRefilter(sink, change string, more bool) {
 		return
 	}
 	if more && s.refilter != nil && !s.caught {
-		s.former = &Refilter{Filters: s.refilter.Filters, Change: change, Settled: true}
+		s.former = &Refilter{Filters: s.refilter.all(), Change: change, Settled: true}
 	}
 	l.finish(s)
+}
+
+// all returns Filters and Former.
+func (r *Refilter) all() []string {
+	all := slices.Clone(r.Filters)
+	for _, f := range r.Former {
+		if !slices.Contains(all, f) {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // EndRefilter records that the source has brought everything that an earlier process may have sent to a sink.

@@ -66,7 +66,7 @@ func TestARefilterAfterOneWithMore(t *testing.T) {
 	l.EndRefilter("a") // the earlier one: it has no effect
 	l.Settle("a", number)
 	u, _ := l.Collect()
-	want := map[string]Refilter{"a": {Filters: []string{"F1", "F2"}, Change: "c2"}}
+	want := map[string]Refilter{"a": {Filters: []string{"F2"}, Change: "c2", Former: []string{"F1"}}}
 	if diff := cmp.Diff(want, u.Refilters); diff != "" || u.Sinks["a"] != "51" {
 		t.Errorf("at %s, (-want +got):\n%s", u.Sinks["a"], diff)
 	}

@@ -36,6 +36,8 @@ type Refilter struct {
 	// Settled reports whether the sink has settled the difference. The sink may still have later states of objects, which
 	// a process with one of Filters has sent and the source has not brought again.
 	Settled bool `json:"settled,omitempty"`
+	// Former contains the Filters that there were when the filter changed again after Settled was set.
+	Former []string `json:"former,omitempty"`
 }
 
 // Update is a change to one source in the store. Its State replaces the stored State.
