@@ -86,17 +86,15 @@ func TestTakenByOlderProcess(t *testing.T) {
 			before := p.producer
 
 			txn := wire.Transactions{Client: old.client, ID: "deltabridge.w1." + name + ".0"}
-			taken, err := txn.Init(t.Context(), time.Minute, wire.NoProducer())
-			if err != nil {
-				t.Fatal(err)
-			}
+			var taken wire.Producer
+			waitUntil(t, func() (ok bool) { // the end of the transaction before may not be written yet
+				var err error
+				taken, err = txn.Init(t.Context(), time.Minute, wire.NoProducer())
+				return err == nil
+			})
 			if marked {
-				if err := txn.Add(t.Context(), taken, name, 0); err != nil {
-					t.Fatal(err)
-				}
-				if err := txn.End(t.Context(), taken); err != nil {
-					t.Fatal(err)
-				}
+				waitUntil(t, func() bool { return txn.Add(t.Context(), taken, name, 0) == nil })
+				waitUntil(t, func() bool { return txn.End(t.Context(), taken) == nil })
 			} else {
 				p.fencedAt, own.fences.advanced = time.Now().Add(-wire.FenceInterval-time.Minute), time.Time{}
 			}
