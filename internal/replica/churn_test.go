@@ -55,7 +55,7 @@ func TestChurn(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			open := func(dir string) *process {
 				memory := b.Open()
-				memory.Fault = faults(r.Uint64())
+				memory.SetFault(faults(r.Uint64()))
 				return start(t, memory, dir)
 			}
 			p := open("")

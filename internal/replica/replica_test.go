@@ -348,9 +348,9 @@ func TestFollowAfterTerm(t *testing.T) {
 	memory := b.Open()
 	p := start(t, memory, "").lead()
 	p.mustPut("a", 1)
-	memory.Fault = func() logtest.Fault { p.log.hangs.Store(true); return logtest.Written }
+	memory.SetFault(func() logtest.Fault { p.log.hangs.Store(true); return logtest.Written })
 	p.mustPut("a", 2)
-	memory.Fault = nil
+	memory.SetFault(nil)
 	p.log.hangs.Store(false)
 	stop, _ := p.run(p.Follow)
 	eventually(t, "it has read its own last commit", func() bool { return !p.leads.Load() && p.Ready() })

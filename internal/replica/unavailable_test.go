@@ -35,7 +35,7 @@ type outage struct {
 // begin makes the broker unavailable for a process.
 func (o outage) begin(p *process, memory *logtest.Memory) {
 	if o.fault != logtest.None {
-		memory.Fault = func() logtest.Fault { p.log.hangs.Store(o.hangs); return o.fault }
+		memory.SetFault(func() logtest.Fault { p.log.hangs.Store(o.hangs); return o.fault })
 	} else {
 		p.log.hangs.Store(o.hangs)
 	}
@@ -44,7 +44,7 @@ func (o outage) begin(p *process, memory *logtest.Memory) {
 
 // end makes the broker available again.
 func (outage) end(p *process, memory *logtest.Memory) {
-	memory.Fault = nil
+	memory.SetFault(nil)
 	p.log.down.Store(false)
 	p.log.hangs.Store(false)
 	memory.Arrive()

@@ -135,9 +135,10 @@ func TestClaimAfterAGap(t *testing.T) {
 	highest := l.copy.Point().Number
 	b.Remove(func(p int64) bool { return p == 3 })
 	other := newLeader(t, b, &logtest.Copy{}, statelog.Claim{})
-	other.log.Fault = func() logtest.Fault { other.copy.Fail = errBroken; return logtest.None }
+	other.log.SetFault(func() logtest.Fault { other.copy.Fail = errBroken; return logtest.None })
 	wantError(t, other.Claim(t.Context(), true), errBroken)
-	other.copy.Fail, other.log.Fault = nil, nil
+	other.copy.Fail = nil
+	other.log.SetFault(nil)
 	if err := other.Claim(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
@@ -158,13 +159,13 @@ func TestAcceptedAndFenced(t *testing.T) {
 		b := logtest.NewBroker(true)
 		newLeader(t, b, logtest.NewCopy(content(put("a", "1"))), statelog.Claim{}).claim()
 		l := newLeader(t, b, &logtest.Copy{}, statelog.Claim{})
-		l.log.Fault = func() logtest.Fault {
-			l.log.Fault = nil
+		l.log.SetFault(func() logtest.Fault {
+			l.log.SetFault(nil)
 			if _, err := b.Open().Fence(t.Context()); err != nil {
 				t.Error(err)
 			}
 			return logtest.None
-		}
+		})
 		l.claimAnyway()
 	})
 }
@@ -177,13 +178,13 @@ func TestAcceptedTwice(t *testing.T) {
 		old.claim()
 		for _, finishes := range []bool{true, false} {
 			l := newLeader(t, b, &logtest.Copy{}, statelog.Claim{Holder: "new"})
-			l.log.Fault = func() logtest.Fault {
-				l.log.Fault = nil
+			l.log.SetFault(func() logtest.Fault {
+				l.log.SetFault(nil)
 				if old.commit(put("b", "2")); finishes {
 					old.pass()
 				}
 				return logtest.None
-			}
+			})
 			if err := l.Claim(t.Context(), true); err != nil {
 				t.Fatal(err)
 			}

@@ -134,11 +134,12 @@ func (w *world) start(p *process, lost bool) {
 	if lost {
 		p.copy = &logtest.Copy{}
 	}
-	p.log.Fault = w.fault
+	p.log.SetFault(w.fault)
 }
 
 func (w *world) claim(p *process) {
-	p.follower, p.log.Fault = nil, w.fault
+	p.follower = nil
+	p.log.SetFault(w.fault)
 	if p.writer == nil {
 		p.writer = statelog.NewWriter(p.log, p.copy, statelog.Claim{Holder: p.name, Cluster: "c", Started: time.Now()})
 		p.writer.SetInterval(int64(w.IntN(4000)))

@@ -55,7 +55,7 @@ func TestUnsent(t *testing.T) {
 	uncertain := b.Open()
 	short, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	uncertain.Fault = func() logtest.Fault { cancel(); return logtest.Written }
+	uncertain.SetFault(func() logtest.Fault { cancel(); return logtest.Written })
 	if err := statelog.NewWriter(uncertain, c, statelog.Claim{Holder: "one"}).Claim(short, false); err == nil {
 		t.Fatal("the result of the claim is known")
 	}

@@ -220,12 +220,12 @@ func TestClaimRacesWithTheLeader(t *testing.T) {
 		old := lead(t, b, "old")
 		l := newLeader(t, b, &logtest.Copy{}, statelog.Claim{Holder: "new"})
 		races := 3
-		l.log.Fault = func() logtest.Fault {
+		l.log.SetFault(func() logtest.Fault {
 			if races--; races >= 0 {
 				old.commit(put("a", fmt.Sprint(races)))
 			}
 			return logtest.None
-		}
+		})
 		l.claim()
 		if diff := cmp.Diff(content(put("a", "0")), l.copy.Content()); diff != "" {
 			t.Error(diff)
@@ -243,11 +243,11 @@ func TestTwoClaimsAtOnce(t *testing.T) {
 			lead(t, b, "old").commit(put("a", "1"))
 			winner := newLeader(t, b, &logtest.Copy{}, statelog.Claim{Holder: "winner"})
 			loser := newLeader(t, b, &logtest.Copy{}, statelog.Claim{Holder: "loser"})
-			loser.log.Fault = func() logtest.Fault {
-				loser.log.Fault = nil
+			loser.log.SetFault(func() logtest.Fault {
+				loser.log.SetFault(nil)
 				winner.claim()
 				return logtest.None
-			}
+			})
 			wantError(t, loser.Claim(t.Context(), false), statelog.ErrConflict, `"winner" has claimed it`)
 			winner.commit(put("b", "2"))
 			_, err := loser.Append(t.Context(), nil)
@@ -268,7 +268,7 @@ func TestManyClaimsAtOnce(t *testing.T) {
 		results := make(chan error)
 		for n := range 5 {
 			l := newLeader(t, b, &logtest.Copy{}, statelog.Claim{Holder: fmt.Sprint(n)})
-			l.log.Fault = func() logtest.Fault { time.Sleep(time.Millisecond); return logtest.None }
+			l.log.SetFault(func() logtest.Fault { time.Sleep(time.Millisecond); return logtest.None })
 			go func() { results <- l.Claim(t.Context(), false) }()
 		}
 		won := 0
@@ -306,12 +306,12 @@ func testUncertain(t *testing.T, fault logtest.Fault, givesUp bool) {
 	l := lead(t, b, "l")
 	before, pairs := records(t, b), []statelog.Pair{put("a", strings.Repeat("long", 200))}
 	failures := 4
-	l.log.Fault = func() logtest.Fault {
+	l.log.SetFault(func() logtest.Fault {
 		if failures--; failures >= 0 {
 			return fault
 		}
 		return logtest.None
-	}
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	if givesUp {
 		cancel()
@@ -348,14 +348,14 @@ func TestRenameUncertain(t *testing.T) {
 			b := logtest.NewBroker(true)
 			l := lead(t, b, "l")
 			epoch := l.Term().Epoch
-			l.log.Fault = func() logtest.Fault { return fault }
+			l.log.SetFault(func() logtest.Fault { return fault })
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
 			if err := l.Rename(ctx, "changed"); (err != nil) != (fault != logtest.None) {
 				t.Errorf("fault %d: %v", fault, err)
 			}
 			b.Arrive()
-			l.log.Fault = nil
+			l.log.SetFault(nil)
 			for range 2 {
 				if err := l.Rename(t.Context(), "changed"); err != nil {
 					t.Fatalf("fault %d: %v", fault, err)
@@ -412,12 +412,12 @@ func TestTooLarge(t *testing.T) {
 	b.Max = 4000
 	l.claim()
 	parts := 0
-	l.log.Fault = func() logtest.Fault { // the limit is lowered in the middle of a commit
+	l.log.SetFault(func() logtest.Fault { // the limit is lowered in the middle of a commit
 		if parts++; parts == 3 {
 			b.Max = 600
 		}
 		return logtest.None
-	}
+	})
 	l.commit(put("a", strings.Repeat("y", 10_000)))
 	want := maps.Clone(l.copy.Content())
 	wantContent(t, b, want)

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -9,6 +8,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/deltabridge/deltabridge/test/certs"
+
+	"github.com/deltabridge/deltabridge/test/freeport"
 )
 
 // AuditClient is the common name in the client certificate with which the API
@@ -35,11 +36,11 @@ type AuditIntake struct {
 func NewAuditIntake(dir, policy, address string) (*AuditIntake, error) {
 	a := &AuditIntake{Address: address, CAFile: filepath.Join(dir, "audit-ca.crt")}
 	if address == "" {
-		port, err := FreePort()
+		found, err := freeport.Reserve(1)
 		if err != nil {
 			return nil, err
 		}
-		a.Address = fmt.Sprintf("127.0.0.1:%d", port)
+		a.Address = freeport.Address(found[0])
 	}
 	authority, err := certs.New("audit")
 	if err != nil {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/deltabridge/deltabridge/test/freeport"
 )
 
 const (
@@ -85,19 +85,19 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 }
 
 // onFreePort calls start, and again with another port if another process has
-// taken the port since FreePort.
+// taken the port.
 func (c *Cluster) onFreePort(
 	ctx context.Context, p *process, port *int, start func(context.Context) error,
 ) error {
 	const attempts = 3
 	err := start(ctx)
 	for n := 1; n < attempts && err != nil && strings.Contains(err.Error(), "address already in use"); n++ {
-		another, failure := FreePort()
+		another, failure := freeport.Reserve(1)
 		if failure != nil {
 			return failure
 		}
 		c.mu.Lock()
-		*port = another
+		*port = another[0]
 		failure = p.kill() // it has ended
 		c.mu.Unlock()
 		if failure != nil {
@@ -127,11 +127,11 @@ func newCluster(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{opts: opts, binaries: binaries, gateway: &http.Client{Transport: &http.Transport{}}}
-	for _, port := range []*int{&c.etcdPort, &c.apiPort} {
-		if *port, err = FreePort(); err != nil {
-			return nil, err
-		}
+	found, err := freeport.Reserve(2)
+	if err != nil {
+		return nil, err
 	}
+	c.etcdPort, c.apiPort = found[0], found[1]
 	for p, name := range map[*process]string{&c.etcd: "etcd", &c.api: "apiserver", &c.ctlmgr: "controller-manager"} {
 		*p = process{name: name, log: filepath.Join(opts.Dir, name+".log")}
 	}
@@ -335,20 +335,4 @@ func ownObjects(ctx context.Context, client kubernetes.Interface) error {
 	}
 	_, err = client.CoreV1().Services("default").Get(ctx, "kubernetes", metav1.GetOptions{})
 	return err
-}
-
-// FreePort returns a port of 127.0.0.1 on which nobody listens. It looks below
-// the range from which systems take the ports of outgoing connections (from
-// 32768 on Linux): a process that is restarted must find its port free again.
-func FreePort() (int, error) {
-	const first, count, attempts = 20000, 10000, 100
-	var err error
-	for range attempts {
-		port := first + rand.IntN(count)
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, fmt.Errorf("find a free port: %w", err)
 }

@@ -20,8 +20,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/deltabridge/deltabridge/test/certs"
-	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+
+	"github.com/deltabridge/deltabridge/test/freeport"
 )
 
 // received is an event as an independent client read it back from a broker.
@@ -66,14 +67,9 @@ func newJetStream(t *testing.T) *jetStream {
 // freePorts returns different ports on which nobody listens.
 func freePorts(t *testing.T, count int) (ports []int) {
 	t.Helper()
-	for len(ports) < count {
-		port, err := cluster.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Contains(ports, port) {
-			ports = append(ports, port)
-		}
+	ports, err := freeport.Reserve(count)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return ports
 }

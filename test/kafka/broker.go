@@ -23,6 +23,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/deltabridge/deltabridge/test/certs"
+
+	"github.com/deltabridge/deltabridge/test/freeport"
 )
 
 // The user that the SASL listeners know.
@@ -139,22 +141,24 @@ func startAll(ctx context.Context, brokers []*Broker) error {
 }
 
 // voter is the broker as the quorum of controllers names it.
-func (b *Broker) voter() string { return fmt.Sprintf("%d@%s", b.node, address(b.ports.controller)) }
+func (b *Broker) voter() string {
+	return fmt.Sprintf("%d@%s", b.node, freeport.Address(b.ports.controller))
+}
 
 // Addr is the plaintext listener's host:port.
-func (b *Broker) Addr() string { return address(b.ports.plain) }
+func (b *Broker) Addr() string { return freeport.Address(b.ports.plain) }
 
 // SASLAddr is the host:port of the listener that demands SASL, without TLS.
-func (b *Broker) SASLAddr() string { return address(b.ports.sasl) }
+func (b *Broker) SASLAddr() string { return freeport.Address(b.ports.sasl) }
 
 // TLSAddr is the host:port of the TLS listener, without SASL.
-func (b *Broker) TLSAddr() string { return address(b.ports.tls) }
+func (b *Broker) TLSAddr() string { return freeport.Address(b.ports.tls) }
 
 // MutualTLSAddr is the host:port of the listener that demands a client certificate ([Broker.ClientCA]), without SASL.
-func (b *Broker) MutualTLSAddr() string { return address(b.ports.mutual) }
+func (b *Broker) MutualTLSAddr() string { return freeport.Address(b.ports.mutual) }
 
 // SASLTLSAddr is the host:port of the listener that demands SASL, over TLS.
-func (b *Broker) SASLTLSAddr() string { return address(b.ports.saslTLS) }
+func (b *Broker) SASLTLSAddr() string { return freeport.Address(b.ports.saslTLS) }
 
 // Behind gives the addresses of the listeners that are behind the proxies of [StartBehind], in their order.
 func (b *Broker) Behind() []string { return b.behind }

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/deltabridge/deltabridge/test/certs"
+	"github.com/deltabridge/deltabridge/test/freeport"
 )
 
 // clusterID is any 16 bytes in URL-safe base64.
@@ -35,11 +32,9 @@ const logConfig = `<?xml version="1.0" encoding="UTF-8"?>
 // ports of the listeners; kept in a file, so that a later Start on the same folder has the same.
 type ports struct{ plain, sasl, tls, mutual, saslTLS, controller int }
 
-func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
-
 // choosePorts sets the ports of the brokers: those of an earlier Start on the same folder, or free ones.
 func choosePorts(brokers []*Broker) error {
-	free, err := freePorts(6 * len(brokers))
+	free, err := freeport.Reserve(6 * len(brokers))
 	if err != nil {
 		return err
 	}
@@ -68,12 +63,12 @@ func (b *Broker) prepare(ctx context.Context) error {
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return err
 	}
-	behind, err := freePorts(len(b.proxies))
+	behind, err := freeport.Reserve(len(b.proxies))
 	if err != nil {
 		return err
 	}
 	for _, port := range behind {
-		b.behind = append(b.behind, address(port))
+		b.behind = append(b.behind, freeport.Address(port))
 	}
 	if err := b.writeFiles(); err != nil {
 		return err
@@ -113,7 +108,7 @@ func (b *Broker) writeFiles() error {
 func (b *Broker) serverProperties(keyStore string) []string {
 	listeners := fmt.Sprintf("PLAINTEXT://%s,SASL_PLAINTEXT://%s,SSL://%s,MUTUAL://%s,SASL_SSL://%s",
 		b.Addr(), b.SASLAddr(), b.TLSAddr(), b.MutualTLSAddr(), b.SASLTLSAddr())
-	controller, advertised, protocols := address(b.ports.controller), listeners, ""
+	controller, advertised, protocols := freeport.Address(b.ports.controller), listeners, ""
 	for n, proxy := range b.proxies {
 		listeners += fmt.Sprintf(",BEHIND%d://%s", n, b.behind[n])
 		advertised += fmt.Sprintf(",BEHIND%d://%s", n, proxy)
@@ -193,43 +188,6 @@ var clusterProperties = []string{
 	"transaction.state.log.min.isr=2",
 	"share.coordinator.state.topic.replication.factor=3",
 	"share.coordinator.state.topic.min.isr=2",
-}
-
-// reserved are sockets that keep the ports of this process from other processes that look for free ones: a broker that
-// is down does not listen. Nobody uses UDP.
-var reserved struct {
-	sync.Mutex
-
-	sockets []net.PacketConn
-}
-
-// freePorts finds ports and reserves them until the process ends. They are below the range from which the kernel takes
-// those of outgoing connections: while the broker is down, no client gets its port, nor connects to itself. They are
-// also below those of package controlplane.
-func freePorts(count int) (found []int, err error) {
-	const first, end = 10000, 20000
-	for range 1000 {
-		if len(found) == count {
-			return found, nil
-		}
-		port := first + mathrand.IntN(end-first)
-		socket, err := net.ListenPacket("udp", address(port))
-		if err != nil {
-			continue
-		}
-		reserved.Lock()
-		reserved.sockets = append(reserved.sockets, socket)
-		reserved.Unlock()
-		l, err := net.Listen("tcp", address(port))
-		if err != nil {
-			continue
-		}
-		if err := l.Close(); err != nil {
-			return nil, err
-		}
-		found = append(found, port)
-	}
-	return nil, fmt.Errorf("no free ports between %d and %d", first, end)
 }
 
 // writeCertificates makes two authorities and the broker's certificate: key and certificate for the broker, the

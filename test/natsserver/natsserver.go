@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -18,6 +17,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/deltabridge/deltabridge/test/freeport"
 )
 
 // variable names an environment variable with the path of a nats-server program: test/matrix. If it is set, a server is
@@ -48,21 +49,14 @@ func Start(t testing.TB, opts *server.Options) (srv *server.Server, stop func())
 	return srv, func() { srv.Shutdown(); srv.WaitForShutdown() }
 }
 
-// FreePort returns a loopback address on which nothing listens at this moment. Its port is not in the range from which
-// systems take the ports of outgoing connections, one of which could otherwise take it before the caller does.
+// FreePort returns a loopback address that is reserved for this process: see freeport.Reserve.
 func FreePort(t testing.TB) string {
 	t.Helper()
-	const first, count, attempts = 10000, 10000, 100
-	var err error
-	for range attempts {
-		var l net.Listener
-		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(count))); err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
+	found, err := freeport.Reserve(1)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal(err)
-	return ""
+	return freeport.Address(found[0])
 }
 
 // configOf returns a configuration file for the options that startProgram supports.

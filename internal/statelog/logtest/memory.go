@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/deltabridge/deltabridge/internal/statelog"
 )
@@ -104,14 +105,17 @@ var ErrUncertain = errors.New("no acknowledgement")
 
 // Memory is a log of a Broker.
 type Memory struct {
-	// Fault returns what goes wrong in the next Append. It may be nil.
-	Fault func() Fault
 	// Down, if not nil, is the error that all methods return.
 	Down error
 
-	broker  *Broker
-	created int // value of Broker.created at the last Fence; if it differs, the log was created again since then
+	broker *Broker
+	fault  atomic.Pointer[func() Fault] // see SetFault
+	// created is the value of Broker.created at the last Fence. If it differs, the log was created again since then.
+	created int
 }
+
+// SetFault sets a function that returns what goes wrong in the next Append, or nil. It can be called at any time.
+func (m *Memory) SetFault(f func() Fault) { m.fault.Store(&f) }
 
 // Arrive delivers the records that are still on their way.
 func (m *Memory) Arrive() { m.broker.Arrive() }
@@ -138,8 +142,8 @@ func (m *Memory) Append(ctx context.Context, after int64, record []byte) (int64,
 		return 0, err
 	}
 	fault := None
-	if m.Fault != nil {
-		fault = m.Fault()
+	if f := m.fault.Load(); f != nil && *f != nil {
+		fault = (*f)()
 	}
 	b := m.broker
 	b.mu.Lock()

@@ -40,7 +40,7 @@ func TestFaults(t *testing.T) {
 		for _, repeat := range []bool{false, true} {
 			b := NewBroker(false)
 			m := b.Open()
-			m.Fault = func() Fault { return test.fault }
+			m.SetFault(func() Fault { return test.fault })
 			if _, err := m.Append(t.Context(), 0, []byte("r")); !errors.Is(err, ErrUncertain) {
 				t.Fatalf("fault %d: %v", test.fault, err)
 			}
@@ -49,7 +49,8 @@ func TestFaults(t *testing.T) {
 			}
 			want := test.late
 			if repeat {
-				want, m.Fault = test.once, nil
+				want = test.once
+				m.SetFault(nil)
 				if _, err := m.Append(t.Context(), 0, []byte("r")); err != nil {
 					t.Fatalf("fault %d, repeated: %v", test.fault, err)
 				}
