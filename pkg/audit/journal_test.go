@@ -566,10 +566,11 @@ func TestCrash(t *testing.T) {
 			}
 		})
 	}
-	for range 20 {
+	for images, appended := 0, 0; (images < 20 || appended < 100) && !t.Failed(); images++ {
 		mu.Lock()
 		want := maps.Clone(durable)
 		mu.Unlock()
+		appended = len(want)
 		image := openJournal(t, copyOf(t, dir))
 		if image.ID() != j.ID() {
 			t.Fatalf("identity %s, was %s", image.ID(), j.ID())
@@ -585,7 +586,4 @@ func TestCrash(t *testing.T) {
 	}
 	stop.Store(true)
 	appending.Wait()
-	if len(durable) < 100 {
-		t.Errorf("only %d events were appended", len(durable))
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
@@ -55,8 +56,15 @@ func TestCheck(t *testing.T) {
 				if c.stream.Subjects == nil {
 					c.stream.Subjects = []string{"deltabridge.state.STATE"}
 				}
-				if _, err := js.CreateStream(t.Context(), *c.stream); err != nil {
-					t.Fatal(err)
+				for deadline := time.Now().Add(time.Minute); ; { // the server may still delete the files of the one before
+					_, err := js.CreateStream(t.Context(), *c.stream)
+					if err == nil {
+						break
+					}
+					if time.Now().After(deadline) {
+						t.Fatal(err)
+					}
+					<-time.After(10 * time.Millisecond)
 				}
 				defer func() { _ = js.DeleteStream(t.Context(), streamName) }()
 			}
