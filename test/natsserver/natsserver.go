@@ -17,6 +17,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/test/freeport"
 )
@@ -57,6 +58,22 @@ func FreePort(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return freeport.Address(found[0])
+}
+
+// CreateStream creates a stream. If one of this name was deleted, the server refuses to create another one until it has
+// deleted its files.
+func CreateStream(t testing.TB, js jetstream.JetStream, config jetstream.StreamConfig) jetstream.Stream {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		stream, err := js.CreateStream(t.Context(), config)
+		if err == nil {
+			return stream
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 }
 
 // configOf returns a configuration file for the options that startProgram supports.

@@ -20,6 +20,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/certs"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 const (
@@ -86,9 +87,7 @@ func TestCheckStream(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.stream != nil {
-				if _, err := js.CreateStream(t.Context(), *c.stream); err != nil {
-					t.Fatal(err)
-				}
+				natsserver.CreateStream(t, js, *c.stream)
 				defer func() { _ = js.DeleteStream(context.WithoutCancel(t.Context()), c.stream.Name) }()
 			}
 			b.edit = c.edit

@@ -12,6 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 func progress(t *testing.T, version int) *event.Message {
@@ -53,9 +54,7 @@ func TestNoProgressToANewStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := jetstream.StreamConfig{Name: streamName, Subjects: []string{"k8s.>"}}
-	if _, err := in.js(t).CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	natsserver.CreateStream(t, in.js(t), config)
 	if err := sent(t, sink, progress(t, 1002)); err == nil || !strings.Contains(err.Error(), "created again") {
 		t.Errorf("progress to a new stream: %v", err)
 	}

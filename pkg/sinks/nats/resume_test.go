@@ -14,6 +14,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // installation is what outlives the processes of a bridge.
@@ -373,9 +374,7 @@ func TestCreatedAgainUnderLoad(t *testing.T) {
 		if err := js.DeleteStream(t.Context(), streamName); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := js.CreateStream(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
+		natsserver.CreateStream(t, js, config)
 		send(t, sink, sinktest.Message("a", 2, 100))
 		send(t, sink, sinktest.Message("a", 3, 100))
 		if sink.Destination() == before {

@@ -56,11 +56,7 @@ func (s *stream) create(change ...func(*jetstream.StreamConfig)) jetstream.Strea
 	for _, f := range change {
 		f(&c)
 	}
-	created, err := s.js.CreateOrUpdateStream(s.t.Context(), c)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return created
+	return natsserver.CreateStream(s.t, s.js, c)
 }
 
 func (s *stream) publish(values ...string) {

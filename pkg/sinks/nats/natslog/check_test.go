@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // problems returns the failures of a check, and its warnings except those about encryption and a single replica.
@@ -56,16 +56,7 @@ func TestCheck(t *testing.T) {
 				if c.stream.Subjects == nil {
 					c.stream.Subjects = []string{"deltabridge.state.STATE"}
 				}
-				for deadline := time.Now().Add(time.Minute); ; { // the server may still delete the files of the one before
-					_, err := js.CreateStream(t.Context(), *c.stream)
-					if err == nil {
-						break
-					}
-					if time.Now().After(deadline) {
-						t.Fatal(err)
-					}
-					<-time.After(10 * time.Millisecond)
-				}
+				natsserver.CreateStream(t, js, *c.stream)
 				defer func() { _ = js.DeleteStream(t.Context(), streamName) }()
 			}
 			findings := open(t, c.log, url).Check(t.Context())
