@@ -73,7 +73,7 @@ func checkAuditSource(ctx context.Context, s audit.Source) diagnose.Finding {
 	case events == 0:
 		f.Detail = "can be read, and has no events"
 	default:
-		f.Detail = fmt.Sprintf("can be read: the first %d events", events)
+		f.Detail = fmt.Sprintf("can be read; events read from its beginning: %d", events)
 	}
 	return f
 }

@@ -50,7 +50,7 @@ func TestAuditSources(t *testing.T) {
 	for sources, want := range map[string][]string{
 		fmt.Sprintf("  files: [%q, %q, %q]", good, bad, missing): {
 			"warning audit events missing.log: there is no such file yet -> check audit.files and the API server's --audit-log-path",
-			"ok audit events good.log: can be read: the first 2 events",
+			"ok audit events good.log: can be read; events read from its beginning: 2",
 			"warning audit events bad.log: 1 of the oldest events can be read; what is missing is announced by gap events: " +
 				`lines of bad.log cannot be read: an audit event has no auditID -> check that it contains audit events of the version audit.k8s.io/v1, and nothing else`,
 		},

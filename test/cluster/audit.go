@@ -8,7 +8,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/deltabridge/deltabridge/test/certs"
-
 	"github.com/deltabridge/deltabridge/test/freeport"
 )
 

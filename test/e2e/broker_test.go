@@ -20,9 +20,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/deltabridge/deltabridge/test/certs"
-	"github.com/deltabridge/deltabridge/test/kafka"
-
 	"github.com/deltabridge/deltabridge/test/freeport"
+	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
 // received is an event as an independent client read it back from a broker.

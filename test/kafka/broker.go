@@ -23,7 +23,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/deltabridge/deltabridge/test/certs"
-
 	"github.com/deltabridge/deltabridge/test/freeport"
 )
 
