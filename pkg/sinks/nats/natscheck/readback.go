@@ -65,11 +65,30 @@ func (s *Stream) readBackWarnings(
 // contains the subjects of the stream.
 func (s *Stream) EndSubject(subjects []string) string {
 	text := s.Wildcard
-	if !Covers(subjects, text) { // the stream has only a part of the subjects
-		i := slices.IndexFunc(subjects, func(subject string) bool { return Covers([]string{text}, subject) })
-		if i >= 0 {
-			text = subjects[i]
+	for _, subject := range subjects {
+		if server.SubjectsCollide(subject, s.Wildcard) {
+			text = common(subject, s.Wildcard)
+			break
 		}
 	}
 	return strings.NewReplacer("*", "_", ">", "_").Replace(text)
+}
+
+// common returns what matches only subjects that both a and b match. Some subjects must match both.
+func common(a, b string) string {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	var tokens []string
+	for i := range min(len(as), len(bs)) {
+		switch {
+		case as[i] == ">":
+			return strings.Join(append(tokens, bs[i:]...), ".")
+		case bs[i] == ">":
+			return strings.Join(append(tokens, as[i:]...), ".")
+		case as[i] == "*":
+			tokens = append(tokens, bs[i])
+		default:
+			tokens = append(tokens, as[i])
+		}
+	}
+	return strings.Join(tokens, ".")
 }

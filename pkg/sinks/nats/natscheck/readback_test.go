@@ -123,3 +123,27 @@ func TestReadBackWarnings(t *testing.T) {
 		})
 	}
 }
+
+// TestEndSubject: the stream has the subject, and the sink may publish to it if it may publish its events.
+func TestEndSubject(t *testing.T) {
+	for _, test := range []struct {
+		wildcard string
+		subjects []string
+		want     string
+	}{
+		{"k8s.*.*.*", []string{"k8s.>"}, "k8s._._._"},
+		{"k8s.*.*.*", []string{"other", "k8s.*.*.*"}, "k8s._._._"},
+		{"k8s.*.*.*", []string{"k8s.pods.*.*"}, "k8s.pods._._"},
+		{"k8s.*.*.*", []string{"k8s.configmaps.>"}, "k8s.configmaps._._"},
+		{"k8s.*.*.*", []string{"other.>", "*.pods.default.>"}, "k8s.pods.default._"},
+		{"k8s.*.things.>", []string{"k8s.apps.>"}, "k8s.apps.things._"},
+		{"k8s.>", []string{">"}, "k8s._"},
+		{"all", []string{"all"}, "all"},
+	} {
+		s := &Stream{Wildcard: test.wildcard}
+		got := s.EndSubject(test.subjects)
+		if got != test.want || !Covers(test.subjects, got) || !Covers([]string{test.wildcard}, got) {
+			t.Errorf("%s in %q: %s, want %s", test.wildcard, test.subjects, got, test.want)
+		}
+	}
+}
