@@ -17,7 +17,8 @@ const apiHistory = 75 * time.Second
 
 // TestFuse: a broker is away while a steady rate of changes fills the queue on disk and in memory. At each moment before,
 // the status has said how much longer that takes at least. After the outage, it says that everything is delivered.
-func TestFuse(t *testing.T) { // alone: on a busy machine, the rate is not steady
+func TestFuse(t *testing.T) {
+	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
 	cs := clientset(t, c)
 	namespace := newNamespace(t, cs)

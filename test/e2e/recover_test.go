@@ -19,6 +19,9 @@ import (
 // What is written from then on arrives as a whole: at most what the API server wrote before it had read the resource is
 // missing. In `make test`, something else may use the CPUs.
 func TestAPIServerIsBack(t *testing.T) {
+	if !scale.Long() { // in make test-long, it measures
+		t.Parallel()
+	}
 	const lateAtMost = 500 * time.Millisecond
 	restarts := scale.Of(3, 10)
 	c, js := cluster.ForTest(t), startJetStream(t)
@@ -120,6 +123,9 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 // most a second after the first success of one the broker has acknowledged the bridge's first event. In `make test`,
 // something else may use the CPUs: there are up to five rounds, of which one has to succeed for each broker.
 func TestBrokersAreBack(t *testing.T) {
+	if !scale.Long() {
+		t.Parallel()
+	}
 	limit := scale.Of(3*time.Second, time.Second)
 	c, sinks := sharedCluster(t), []*destination{awayJetStream(t), awayKafka(t)}
 	cs := clientset(t, c)
