@@ -194,6 +194,9 @@ func TestMirrorTwoProcesses(t *testing.T) {
 	in.edit = func(c *nats.Config) { edit(c); shortWindow(c); c.Stream.LastPerSubject = true }
 	conn := in.js(t).Conn()
 	order, err := conn.SubscribeSync("stored.>")
+	if err == nil {
+		err = conn.Flush()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,11 @@ accounts {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := conn.SubscribeSync("JS.streams.API.STREAM.MSG.GET.>"); err != nil {
+	_, err = conn.SubscribeSync("JS.streams.API.STREAM.MSG.GET.>")
+	if err == nil {
+		err = conn.Flush()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	var logged warnings

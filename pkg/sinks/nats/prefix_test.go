@@ -58,15 +58,19 @@ func leafNode(t *testing.T, edit func(*server.Options)) (hub, leaf *broker) {
 		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{{Scheme: "nats-leaf", Host: leafs}}}}
 		edit(o)
 	})
-	deadline := time.After(2 * time.Minute)
-	for leaf.srv.NumLeafNodes() == 0 {
-		select {
-		case <-deadline:
-			t.Fatal("the leaf node does not connect")
-		case <-time.After(10 * time.Millisecond):
-		}
+	js, err := jetstream.NewWithDomain(leaf.js(t).Conn(), "hub")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return hub, leaf
+	// The leaf node is connected before it learns what the hub has subscribed to.
+	for deadline := time.Now().Add(2 * time.Minute); ; {
+		if _, err := js.AccountInfo(t.Context()); err == nil {
+			return hub, leaf
+		} else if time.Now().After(deadline) {
+			t.Fatalf("over the leaf node, the hub's JetStream does not answer: %v", err)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 }
 
 // TestDomain: over a leaf node, everything goes to the streams of the hub, with the permissions that the documentation

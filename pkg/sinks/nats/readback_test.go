@@ -229,6 +229,9 @@ func TestLostPullRequest(t *testing.T) {
 		m.Subject = "$JS.API." + strings.TrimPrefix(m.Subject, "lossy.")
 		_ = conn.PublishMsg(m) // with the same reply subject; if it fails, the test does
 	})
+	if err == nil {
+		err = conn.Flush()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package nats_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
@@ -91,20 +93,11 @@ func TestRotatedFiles(t *testing.T) {
 			b.Stop(t)
 			c.revoke(b.opts)
 			b.Start(t)
-			_ = try(t, sink, sinktest.Message("a", 2, 100)) // connection lost
-			err := try(t, sink, sinktest.Message("a", 2, 100))[0]
-			if got := sinktest.Blame(t, err, b.Addr()); got.Key != c.key || sinks.IsPermanent(err) {
-				t.Errorf("with the old file: %+v", got)
+			if err := awaitBlame(t, sink, c.key, sinktest.Message("a", 2, 100)); sinks.IsPermanent(err) {
+				t.Errorf("with the old file: %v", err)
 			}
 			c.rotate()
-			for range 20 { // nats.go tries every quarter of a second; Send waits for it
-				if err = try(t, sink, sinktest.Message("a", 2, 100))[0]; err == nil {
-					break
-				}
-			}
-			if err != nil {
-				t.Errorf("with the new file: %v", err)
-			}
+			sendAll(t, sink, []*event.Message{sinktest.Message("a", 2, 100)})
 		})
 	}
 }
@@ -123,19 +116,27 @@ func TestSwappedClientCertificate(t *testing.T) {
 	}
 	send(t, sink, sinktest.Message("a", 2, 100)) // the connection stands
 	b.Cut()
-	_ = try(t, sink, sinktest.Message("a", 3, 100))
-	if err := try(t, sink, sinktest.Message("a", 3, 100))[0]; err == nil ||
-		!strings.Contains(err.Error(), "rejects the client certificate") {
+	err := awaitBlame(t, sink, "nats.tls.certFile", sinktest.Message("a", 3, 100))
+	if !strings.Contains(err.Error(), "rejects the client certificate") {
 		t.Errorf("with the expired certificate: %v", err)
 	}
 	if _, _, err := p.IssueFiles(dir, certs.Options{Name: "bridge"}); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	for range 20 {
-		if err = try(t, sink, sinktest.Message("a", 3, 100))[0]; err == nil {
-			return
+	sendAll(t, sink, []*event.Message{sinktest.Message("a", 3, 100)})
+}
+
+// awaitBlame sends a message until the error names a key, and returns the error. Before that, the connection may be lost,
+// or an attempt to connect may take longer than the timeout.
+func awaitBlame(t *testing.T, sink *nats.Sink, key string, m *event.Message) error {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; {
+		err := try(t, sink, m)[0]
+		if e, ok := errors.AsType[*sinks.ConnectError](err); ok && e.Key == key {
+			return err
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no error names %s: %v", key, err)
 		}
 	}
-	t.Errorf("with the new certificate: %v", err)
 }

@@ -143,7 +143,11 @@ func TestCreatedAgainMeanwhile(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := s.js.Conn().Subscribe("FORWARDED.>", forward); err != nil {
+	_, err := s.js.Conn().Subscribe("FORWARDED.>", forward)
+	if err == nil {
+		err = s.js.Conn().Flush()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	source := s.restart()
@@ -162,8 +166,11 @@ func TestServerRestart(t *testing.T) {
 	s.publish(audittest.Event("a"))
 	s.Expect(source, "a")
 	s.stop()
+	for s.js.Conn().IsConnected() { // what it publishes until it notices is lost
+		<-time.After(5 * time.Millisecond)
+	}
 	_, s.stop = natsserver.Start(t, s.opts)
-	for s.js.Conn().Status() != natsgo.CONNECTED {
+	for !s.js.Conn().IsConnected() {
 		<-time.After(5 * time.Millisecond)
 	}
 	s.publish(audittest.Event("b"), audittest.Event("c"))
