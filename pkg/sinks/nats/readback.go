@@ -25,8 +25,13 @@ const (
 	replicaLag = time.Second
 )
 
-// errStalled means that the server has messages to read but does not deliver them.
-var errStalled = errors.New("the server stopped delivering messages")
+var (
+	// errStalled means that the server has messages to read but does not deliver them.
+	errStalled = errors.New("the server stopped delivering messages")
+	// errLost means that messages that the server has delivered did not arrive. One cause is that this process stood
+	// still: nats.go then requests more messages, and drops those for which it has no room.
+	errLost = errors.New("messages were lost")
+)
 
 // progress is what the sink knows of the messages that it has written to one stream.
 type progress struct {
@@ -214,45 +219,65 @@ func (s *Sink) cannotRead(err error) bool {
 	return time.Since(p.failing) >= readPatience*s.cfg.AckTimeout
 }
 
+// readHeaders records the messages in the sequences from next to last. After messages were lost, it continues with them,
+// as long as each consumer delivers a good number. An export that permits one response to a request delivers one.
 func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
+	const goodNumber = 100
+	start, from, total := time.Now(), next, uint64(0)
+	for {
+		at, read, err := s.readFrom(ctx, next, last)
+		total += read
+		switch {
+		case errors.Is(err, errLost) && read >= goodNumber:
+			next = at + 1
+			continue
+		case err != nil:
+			return err
+		}
+		s.progress.failing = time.Time{}
+		s.cfg.Logger.Info("read the stream back", "stream", s.cfg.Stream.Name, "from", from, "messages", total,
+			"took", time.Since(start).Round(time.Millisecond))
+		return nil
+	}
+}
+
+// readFrom is readHeaders with a single consumer. It returns the last sequence that was read, and the number of messages.
+func (s *Sink) readFrom(ctx context.Context, next, last uint64) (at, read uint64, err error) {
 	// An ordered consumer of nats.go is similar, but it recovers by itself, even after ctx has ended.
 	consumer, err := s.client.JetStream().CreateConsumer(ctx, s.cfg.Stream.Name, jetstream.ConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: next, FilterSubjects: s.readFilter(),
 		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: true, MemoryStorage: true, Replicas: 1,
 	}) // the server removes it after five seconds without a reader
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	messages, err := consumer.Messages(natscheck.RepeatPull()...)
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
 	defer messages.Stop()
 	defer context.AfterFunc(ctx, messages.Stop)()
-	read, start := uint64(0), time.Now()
 	// The consumer may be on a replica that does not have the last messages yet.
 	replicated := s.info.Config.Replicas > 1
-	for at, pending := next-1, consumer.CachedInfo().NumPending; at < last && (pending > 0 || replicated); read++ {
+	at = next - 1
+	for pending := consumer.CachedInfo().NumPending; at < last && (pending > 0 || replicated); read++ {
 		wait := s.cfg.AckTimeout
 		if pending == 0 {
 			wait = replicaLag
 		}
 		m, err := messages.Next(jetstream.NextMaxWait(wait))
 		if errors.Is(err, natsgo.ErrTimeout) {
-			if err := s.isRead(ctx, consumer, read, last); err != nil {
-				return err
-			}
-			break
+			return at, read, s.isRead(ctx, consumer, read, last)
 		}
 		if err != nil {
-			return cmp.Or(ctx.Err(), err)
+			return at, read, cmp.Or(ctx.Err(), err)
 		}
 		meta, err := m.Metadata()
 		if err == nil && meta.Sequence.Consumer != read+1 {
-			err = errors.New("messages were lost")
+			err = errLost
 		}
 		if err != nil {
-			return err
+			return at, read, err
 		}
 		at, pending = meta.Sequence.Stream, meta.NumPending
 		if s.headers.latest {
@@ -263,10 +288,7 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 			s.found.Note(r)
 		}
 	}
-	s.progress.failing = time.Time{}
-	s.cfg.Logger.Info("read the stream back", "stream", s.cfg.Stream.Name, "from", next, "messages", read,
-		"took", time.Since(start).Round(time.Millisecond))
-	return nil
+	return at, read, nil
 }
 
 // isRead returns nil if the consumer has no more messages up to last, and has delivered no more than were read. The
@@ -277,10 +299,15 @@ func (s *Sink) isRead(ctx context.Context, consumer jetstream.Consumer, read, la
 		return err
 	}
 	info, err := consumer.Info(ctx)
-	if err == nil && (info.NumPending > 0 || info.Delivered.Consumer > read || mayLack(stream.CachedInfo(), info, last)) {
-		err = errStalled
+	switch {
+	case err != nil:
+		return err
+	case info.Delivered.Consumer > read:
+		return errLost
+	case info.NumPending > 0, mayLack(stream.CachedInfo(), info, last):
+		return errStalled
 	}
-	return err
+	return nil
 }
 
 // mayLack reports whether the replica that the consumer is on may not have received all messages up to last.

@@ -217,17 +217,16 @@ func TestReadingBackIsInterrupted(t *testing.T) {
 	expectStored(t, after, strings.Repeat("1", objects), batch...)
 }
 
-// The first request for messages is lost, as if the server did not know the consumer yet. It is repeated before the
-// acknowledgement timeout.
-func TestLostPullRequest(t *testing.T) {
-	in := install(newBroker(t))
-	conn, lost := in.js(t).Conn(), atomic.Bool{}
-	_, err := conn.Subscribe("lossy.>", func(m *natsgo.Msg) {
-		if strings.Contains(m.Subject, ".CONSUMER.MSG.NEXT.") && !lost.Swap(true) {
-			return
+// relay forwards requests to the JetStream API with the prefix "relay", each as many times as times returns.
+func (in *installation) relay(t *testing.T, times func(subject string) int) {
+	t.Helper()
+	conn := in.js(t).Conn()
+	_, err := conn.Subscribe("relay.>", func(m *natsgo.Msg) {
+		n := times(m.Subject)
+		m.Subject = "$JS.API." + strings.TrimPrefix(m.Subject, "relay.")
+		for range n {
+			_ = conn.PublishMsg(m) // with the same reply subject; if it fails, the test does
 		}
-		m.Subject = "$JS.API." + strings.TrimPrefix(m.Subject, "lossy.")
-		_ = conn.PublishMsg(m) // with the same reply subject; if it fails, the test does
 	})
 	if err == nil {
 		err = conn.Flush()
@@ -235,13 +234,46 @@ func TestLostPullRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.edit = func(c *nats.Config) { shortWindow(c); c.APIPrefix, c.AckTimeout = "lossy", 2*time.Minute }
+	in.edit = func(c *nats.Config) { shortWindow(c); c.APIPrefix, c.AckTimeout = "relay", 2*time.Minute }
+}
+
+// The first request for messages is lost, as if the server did not know the consumer yet. It is repeated before the
+// acknowledgement timeout.
+func TestLostPullRequest(t *testing.T) {
+	in, lost := install(newBroker(t)), atomic.Bool{}
+	in.relay(t, func(subject string) int {
+		if strings.Contains(subject, ".CONSUMER.MSG.NEXT.") && !lost.Swap(true) {
+			return 0
+		}
+		return 1
+	})
 	send(t, in.start(t), sinktest.Message("a", 1, 100))
 	begun := time.Now()
 	expectStored(t, in.start(t), "1", sinktest.Message("a", 1, 100))
 	if took := time.Since(begun); !lost.Load() || took > time.Minute {
 		t.Errorf("a request was lost: %t; connecting took %v", lost.Load(), took)
 	}
+}
+
+// More messages are requested than nats.go has room for, as after this process has stood still. Reading continues with
+// those that it has dropped.
+func TestMessagesAreDropped(t *testing.T) {
+	in := install(newBroker(t))
+	in.relay(t, func(subject string) int {
+		if strings.Contains(subject, ".CONSUMER.MSG.NEXT.") {
+			return 4
+		}
+		return 1
+	})
+	send(t, in.start(t), sinktest.Message("first", 1, 100))
+	const objects, versions = 500, 10
+	publishRaw(t, in, objects, versions)
+	after := in.process(t)
+	if err := after.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := sinktest.Messages(objects, versions)
+	expectStored(t, after, strings.Repeat("1", len(all)), all...)
 }
 
 // publishRaw writes versions of objects as an earlier process would have.
