@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
@@ -21,6 +20,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -62,35 +62,14 @@ func lettersOf(t *testing.T, state, sink string, sizes ...int) *deadletter.Store
 // smallServer is a JetStream server that takes messages of up to 20,000 bytes.
 func smallServer(t *testing.T) (url string, js jetstream.JetStream) {
 	t.Helper()
-	srv, err := server.NewServer(&server.Options{
-		Host:       "127.0.0.1",
-		Port:       server.RANDOM_PORT,
-		JetStream:  true,
-		StoreDir:   t.TempDir(),
-		MaxPayload: 20_000,
-		NoLog:      true,
-		NoSigs:     true,
-	})
-	if err != nil {
-		t.Fatal(err)
+	opts := &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), MaxPayload: 20_000,
+		NoLog: true, NoSigs: true,
 	}
-	srv.Start()
-	t.Cleanup(func() {
-		srv.Shutdown()
-		srv.WaitForShutdown()
-	})
-	if !srv.ReadyForConnections(2 * time.Minute) {
-		t.Fatal("nats-server is not ready")
-	}
-	conn, err := natsgo.Connect(srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	if js, err = jetstream.New(conn); err != nil {
-		t.Fatal(err)
-	}
-	return srv.ClientURL(), js
+	_, stop := natsserver.Start(t, opts)
+	t.Cleanup(stop)
+	url = natsserver.ClientURL(opts)
+	return url, natsserver.Connect(t, url)
 }
 
 func TestDeadLetters(t *testing.T) {

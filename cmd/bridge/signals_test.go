@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // started is a process of the bridge.
@@ -137,14 +138,7 @@ func TestClosedTerminal(t *testing.T) {
 // With --wait-for-config, the bridge starts when its file is corrected, and reports the reason until then. Without, it
 // ends.
 func TestWaitForConfig(t *testing.T) {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := natsserver.FreePort(t)
 	file, text := runFile(t, address)
 	writeFile(t, file, text+"shutdownTimeout: 1h1\n")
 	if _, err := command(t, "run", "--config", file); exitCode(err) != exitConfig {

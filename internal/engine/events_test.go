@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -23,6 +21,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/redact"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // exampleObject is what the API server sends of the ConfigMap in the examples of docs/events.md.
@@ -196,26 +195,12 @@ func throughJetStream(t *testing.T, messages ...*event.Message) (read []jetstrea
 
 func oneThroughJetStream(t *testing.T, m *event.Message) jetstream.Msg {
 	t.Helper()
-	srv, err := server.NewServer(
-		&server.Options{
-			Host:      "127.0.0.1",
-			Port:      server.RANDOM_PORT,
-			JetStream: true,
-			StoreDir:  t.TempDir(),
-			NoLog:     true,
-			NoSigs:    true,
-		},
-	)
-	if err != nil {
-		t.Fatal(err)
+	opts := &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
 	}
-	srv.Start()
-	defer srv.WaitForShutdown()
-	defer srv.Shutdown()
-	if !srv.ReadyForConnections(2 * time.Minute) {
-		t.Fatal("nats-server is not ready")
-	}
-	url := "nats://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(srv.Addr().(*net.TCPAddr).Port))
+	_, stop := natsserver.Start(t, opts)
+	defer stop()
+	url := natsserver.ClientURL(opts)
 	sink := nats.New(nats.Config{
 		Servers: nats.Servers{URLs: []string{url}}, Subject: "k8s.{cluster}.{group}.{resource}.{namespace}.{name}",
 		Stream: nats.StreamConfig{Name: "K8S", Create: true},
@@ -229,15 +214,8 @@ func oneThroughJetStream(t *testing.T, m *event.Message) jetstream.Msg {
 	if sink.Send(t.Context(), []*event.Message{m}, results); results[0] != nil {
 		t.Fatal(results[0])
 	}
-	conn, err := natsgo.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natsserver.Connect(t, url)
+	defer js.Conn().Close()
 	consumer, err := js.OrderedConsumer(t.Context(), "K8S", jetstream.OrderedConsumerConfig{})
 	if err != nil {
 		t.Fatal(err)

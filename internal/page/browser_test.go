@@ -4,8 +4,8 @@ import (
 	"errors"
 	"flag"
 	"image/png"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +19,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/browser"
+	"github.com/deltabridge/deltabridge/test/freeport"
 )
 
 var update = flag.Bool("update", false, "write the images of the documentation")
@@ -140,9 +141,13 @@ func TestAnOutageInABrowser(t *testing.T) {
 	p := newTestPage(t, now.Status)
 	mux := http.NewServeMux()
 	p.Register(mux)
-	server := httptest.NewServer(mux)
-	address := server.Listener.Addr().String()
-	tab := look(t, browser.Start(t), server.URL, desk)
+	found, err := freeport.Reserve(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := freeport.Address(found[0])
+	end := serveAt(t, address, mux)
+	tab := look(t, browser.Start(t), "http://"+address, desk)
 	tab.Run(`document.querySelector('[data-key="sink warehouse"] details').open = true`)
 	tab.Run(
 		`window.announced = 0; new MutationObserver(() => announced++).observe(document.getElementById('announce'), {childList: true})`,
@@ -151,12 +156,12 @@ func TestAnOutageInABrowser(t *testing.T) {
 	tab.Press("wareh")
 
 	now.set(outage())
-	tab.Wait("document.title.startsWith('waiting')")
+	tab.Wait(`document.querySelector('.lane').innerText.includes('connection refused')`) // the last section that is checked
 	for _, expression := range []string{
+		`document.title.startsWith('waiting')`,
 		`document.getElementById('icon').href.endsWith('/wait.svg')`,
 		`document.querySelector('[data-key="sink warehouse"] details').open`,
 		`document.querySelector('.lane').dataset.key === 'sink warehouse'`,
-		`document.querySelector('.lane').innerText.includes('connection refused')`,
 		`document.querySelector('#totals').innerText.includes('164m')`,
 		`document.activeElement === document.querySelector('#tail-form input') && document.activeElement.value === 'wareh'`,
 		`document.getElementById('announce').textContent.includes('nothing is lost') && announced === 1`,
@@ -177,20 +182,34 @@ func TestAnOutageInABrowser(t *testing.T) {
 	check(t, tab)
 
 	p.Close()
-	server.Close()
+	end()
 	tab.Wait("document.body.classList.contains('stale') && document.title.startsWith('no connection')")
 	tab.Problems() // failed requests
 	q := newTestPage(t, outage)
 	mux = http.NewServeMux()
 	q.Register(mux)
-	again := &http.Server{Addr: address, Handler: mux}
-	ended := make(chan error, 1)
-	go func() { ended <- again.ListenAndServe() }()
+	end = serveAt(t, address, mux)
 	tab.Wait("document.body.classList.contains('live') && document.title.startsWith('waiting')")
 	q.Close()
-	again.Close()
-	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-		t.Error(err)
+	end()
+}
+
+// serveAt serves a page at an address, which must be free again when end is called.
+func serveAt(t *testing.T, address string, handler http.Handler) (end func()) {
+	t.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: handler}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	return func() {
+		t.Helper()
+		_ = server.Close()
+		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 	}
 }
 

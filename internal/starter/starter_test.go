@@ -45,16 +45,8 @@ func newJetStream(t *testing.T, edit func(*server.Options)) (string, jetstream.J
 	edit(opts)
 	_, stop := natsserver.Start(t, opts)
 	t.Cleanup(stop)
-	conn, err := natsgo.Connect(natsserver.ClientURL(opts), natsgo.UserInfo(opts.Username, opts.Password))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return natsserver.ClientURL(opts), js
+	url := natsserver.ClientURL(opts)
+	return url, natsserver.Connect(t, url, natsgo.UserInfo(opts.Username, opts.Password))
 }
 
 // The configuration watches what exists, except what is rarely of interest, and has an embedded server. Its comments are

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
+
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // noVolume are the arguments that move the state from the volume to the state log alone.
@@ -315,7 +317,7 @@ tests:
 func TestReplicasRunWithTheirRights(t *testing.T) {
 	k := startKube(t)
 	dir := t.TempDir()
-	kubeconfig, address := filepath.Join(dir, "kubeconfig"), freeAddress(t)
+	kubeconfig, address := filepath.Join(dir, "kubeconfig"), natsserver.FreePort(t)
 	values := fmt.Sprintf(`
 replicas: 2
 persistence: {enabled: false}
@@ -338,7 +340,7 @@ config:
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, second := mounted.Data["bridge.yaml"], freeAddress(t)
+	config, second := mounted.Data["bridge.yaml"], natsserver.FreePort(t)
 	file := writeFile(t, "bridge.yaml", config)
 	k.expectDoctor(
 		t,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -25,6 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // With the rights, the configuration and the arguments of the chart, everything that is watched arrives at a real
@@ -36,7 +37,7 @@ func TestRunsWithItsRights(t *testing.T) {
 	url := startNATS(t)
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	address := freeAddress(t)
+	address := natsserver.FreePort(t)
 	values := fmt.Sprintf(`
 config:
   cluster: local
@@ -300,29 +301,18 @@ func (k *kube) create(t *testing.T, apiVersion, resource, namespace, name string
 
 func startNATS(t *testing.T) string {
 	t.Helper()
-	s, err := server.NewServer(
-		&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true},
-	)
-	if err != nil {
-		t.Fatal(err)
+	opts := &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
 	}
-	go s.Start() // ends with Shutdown
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	if !s.ReadyForConnections(2 * time.Minute) {
-		t.Fatal("nats-server is not ready")
-	}
-	return s.ClientURL()
+	_, stop := natsserver.Start(t, opts)
+	t.Cleanup(stop)
+	return natsserver.ClientURL(opts)
 }
 
 // received is what the stream holds, as "OPERATION SUBJECT", sorted.
 func received(t *testing.T, url string) []string {
 	t.Helper()
-	conn, err := natsgo.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	js, err := conn.JetStream()
+	js, err := natsserver.Connect(t, url).Conn().JetStream(natsgo.MaxWait(2 * time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -342,14 +332,4 @@ func received(t *testing.T, url string) []string {
 	}
 	slices.Sort(events)
 	return events
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }

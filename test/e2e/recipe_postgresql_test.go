@@ -139,12 +139,7 @@ func startPostgres(t *testing.T, classes string) (address string) {
 		}
 	}
 	unpackPostgres(t, classes, dir)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address = listener.Addr().String()
-	_ = listener.Close()
+	address = freeAddress(t)
 	_, port, _ := net.SplitHostPort(address)
 	run := func(name string, args ...string) *exec.Cmd {
 		cmd := exec.Command(filepath.Join(dir, "bin", name), append(args, "-D", filepath.Join(dir, "data"))...)

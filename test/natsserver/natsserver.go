@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,26 +25,32 @@ import (
 // this program, and not the nats-server of go.mod in the test process.
 const variable = "DELTABRIDGE_TEST_NATS_SERVER"
 
+// patience is how long anything may take on a machine that does much else.
+const patience = 2 * time.Minute
+
 // Start starts a server, and returns a function that stops it. srv is nil if the
-// server is a program of its own. If the port of opts is random, Start sets it.
+// server is a program of its own. If the port of opts is random, Start sets it to one that the
+// server finds free again when it is restarted: see freeport.Reserve.
 func Start(t testing.TB, opts *server.Options) (srv *server.Server, stop func()) {
 	t.Helper()
+	if opts.Port == server.RANDOM_PORT {
+		_, port, _ := net.SplitHostPort(FreePort(t))
+		opts.Port, _ = strconv.Atoi(port)
+	}
 	if program := os.Getenv(variable); program != "" {
 		return nil, startProgram(t, program, opts)
 	}
-	srv, err := server.NewServer(opts.Clone())
+	patient := opts.Clone()
+	if patient.AuthTimeout == 0 {
+		patient.AuthTimeout = patience.Seconds()
+	}
+	srv, err := server.NewServer(patient)
 	if err != nil {
 		t.Fatalf("nats-server: %v", err)
 	}
 	srv.Start()
-	if !srv.ReadyForConnections(2 * time.Minute) {
+	if !srv.ReadyForConnections(patience) {
 		t.Fatal("nats-server does not get ready")
-	}
-	if opts.Port == server.RANDOM_PORT {
-		u, _ := url.Parse(srv.ClientURL())
-		if _, err := fmt.Sscan(u.Port(), &opts.Port); err != nil {
-			t.Fatal(err)
-		}
 	}
 	return srv, func() { srv.Shutdown(); srv.WaitForShutdown() }
 }
@@ -60,11 +65,26 @@ func FreePort(t testing.TB) string {
 	return freeport.Address(found[0])
 }
 
+// Connect returns a client of a server. Its connection ends with the test.
+func Connect(t testing.TB, url string, options ...natsgo.Option) jetstream.JetStream {
+	t.Helper()
+	conn, err := natsgo.Connect(url, append(options, natsgo.Timeout(patience))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := jetstream.New(conn, jetstream.WithDefaultTimeout(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
 // CreateStream creates a stream. If one of this name was deleted, the server refuses to create another one until it has
 // deleted its files.
 func CreateStream(t testing.TB, js jetstream.JetStream, config jetstream.StreamConfig) jetstream.Stream {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(patience); ; {
 		stream, err := js.CreateStream(t.Context(), config)
 		if err == nil {
 			return stream
@@ -109,15 +129,10 @@ func configOf(opts *server.Options) (string, error) {
 	return text.String(), err
 }
 
-// startProgram starts a nats-server program and waits until it accepts connections. If the port of opts is random, it
-// chooses one and sets it. A test that requires options other than those of configOf fails.
+// startProgram starts a nats-server program and waits until it accepts connections. A test that requires options other
+// than those of configOf fails.
 func startProgram(t testing.TB, program string, opts *server.Options) (stop func()) {
 	t.Helper()
-	if opts.Port == server.RANDOM_PORT {
-		if _, err := fmt.Sscanf(FreePort(t), "127.0.0.1:%d", &opts.Port); err != nil {
-			t.Fatal(err)
-		}
-	}
 	supported := &server.Options{
 		Host: opts.Host, Port: opts.Port, MaxPayload: opts.MaxPayload, JetStream: true, StoreDir: opts.StoreDir,
 		JetStreamMaxStore: opts.JetStreamMaxStore, JetStreamMaxMemory: opts.JetStreamMaxMemory, NoLog: true, NoSigs: true,
@@ -149,7 +164,7 @@ func startProgram(t testing.TB, program string, opts *server.Options) (stop func
 		_ = stdin.Close()
 		_ = cmd.Wait() // the exit code of a server that was killed
 	}
-	for deadline := time.Now().Add(2 * time.Minute); ; {
+	for deadline := time.Now().Add(patience); ; {
 		conn, err := natsgo.Connect(ClientURL(opts), natsgo.NoReconnect())
 		if err == nil {
 			conn.Close()

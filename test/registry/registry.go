@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/test/freeport"
 	"github.com/deltabridge/deltabridge/test/maven"
 )
 
@@ -59,12 +60,12 @@ func (r *Registry) install(ctx context.Context) error {
 	if text, err := exec.CommandContext(ctx, "tar", "-xzf", file, "-C", r.dir).CombinedOutput(); err != nil {
 		return fmt.Errorf("unpack %s: %w\n%s", file, err, text)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	found, err := freeport.Reserve(1)
 	if err != nil {
 		return err
 	}
-	r.address = listener.Addr().String()
-	return listener.Close()
+	r.address = freeport.Address(found[0])
+	return nil
 }
 
 // Address returns host:port of the registry, also while it does not run.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 func start(t *testing.T, cfg embedded.Config) (*embedded.Server, error) {
@@ -23,11 +24,11 @@ func start(t *testing.T, cfg embedded.Config) (*embedded.Server, error) {
 // it has stopped.
 func TestStart(t *testing.T) {
 	dir := t.TempDir()
-	first, err := start(t, embedded.Config{Listen: "127.0.0.1:0", StoreDir: dir})
+	listen := natsserver.FreePort(t)
+	first, err := start(t, embedded.Config{Listen: listen, StoreDir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	listen := first.Addr().String()
 	for name, test := range map[string]struct {
 		cfg  embedded.Config
 		want string

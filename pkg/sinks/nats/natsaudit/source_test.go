@@ -35,18 +35,8 @@ func newStream(t *testing.T) *stream {
 	}}
 	_, s.stop = natsserver.Start(t, s.opts)
 	t.Cleanup(func() { s.stop() })
-	conn, err := natsgo.Connect(
-		natsserver.ClientURL(s.opts),
-		natsgo.MaxReconnects(-1),
-		natsgo.ReconnectWait(10*time.Millisecond),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	if s.js, err = jetstream.New(conn); err != nil {
-		t.Fatal(err)
-	}
+	url := natsserver.ClientURL(s.opts)
+	s.js = natsserver.Connect(t, url, natsgo.MaxReconnects(-1), natsgo.ReconnectWait(10*time.Millisecond))
 	return s
 }
 

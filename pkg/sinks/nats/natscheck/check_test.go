@@ -18,6 +18,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // startServer starts a nats-server with JetStream in memory, unless edit turns it off, and returns its URL.
@@ -30,30 +31,9 @@ func startServer(t *testing.T, edit func(*server.Options)) string {
 	if edit != nil {
 		edit(opts)
 	}
-	srv, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(2 * time.Minute) {
-		t.Fatal("nats-server does not get ready")
-	}
-	return srv.ClientURL()
-}
-
-func openJetStream(t *testing.T, url string, opts ...natsgo.Option) jetstream.JetStream {
-	t.Helper()
-	conn, err := natsgo.Connect(url, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	_, stop := natsserver.Start(t, opts)
+	t.Cleanup(stop)
+	return natsserver.ClientURL(opts)
 }
 
 func createStream(t *testing.T, js jetstream.JetStream, edit func(*jetstream.StreamConfig)) *jetstream.StreamInfo {
@@ -87,7 +67,7 @@ func TestCheck(t *testing.T) {
 	}
 	url := startServer(t, nil)
 	bare := startServer(t, func(o *server.Options) { o.JetStream = false })
-	js := openJetStream(t, url)
+	js := natsserver.Connect(t, url)
 	const replica = "warn stream stream K8S: it has one replica: if the server loses its data, acknowledged messages are lost" +
 		" -> use 3 replicas, in a cluster of at least 3 servers (num_replicas)"
 	const memory = "warn stream stream K8S: its storage is memory: a restart of the server removes its messages" +
@@ -249,7 +229,7 @@ func TestCheckPermissions(t *testing.T) {
 // The limit is the smaller one of the server and the stream.
 func TestMaxMessage(t *testing.T) {
 	url := startServer(t, nil)
-	js := openJetStream(t, url)
+	js := natsserver.Connect(t, url)
 	ask := func(edit func(*Stream)) (int64, error) { return at(url, edit).MaxMessage(t.Context()) }
 	if n, err := ask(nil); n != 4<<20 || !errors.Is(err, jetstream.ErrStreamNotFound) {
 		t.Errorf("no stream: %d, %v", n, err)

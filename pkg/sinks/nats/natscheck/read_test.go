@@ -15,6 +15,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // read reads from the server at url with a client of its own.
@@ -52,7 +53,7 @@ func publish(t *testing.T, js jetstream.JetStream, data string, headers ...strin
 // left on the server.
 func TestRead(t *testing.T) {
 	url := startServer(t, nil)
-	js := openJetStream(t, url)
+	js := natsserver.Connect(t, url)
 	var got []string
 	collect := func(r *diagnose.Record) error {
 		got = append(got, fmt.Sprintf("%s %v %s %d %v", r.Place, r.Attributes, r.Data, r.Behind, r.Foreign))
@@ -101,7 +102,7 @@ func TestRead(t *testing.T) {
 // Since, older messages are left out.
 func TestFollowSince(t *testing.T) {
 	url := startServer(t, nil)
-	js := openJetStream(t, url)
+	js := natsserver.Connect(t, url)
 	createStream(t, js, nil)
 	publish(t, js, "{}", "ce-id=old")
 	since := time.Now()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // What keeps the sink from reading the stream back is a warning. The sinks' own tests show that it is one.
@@ -42,7 +43,7 @@ func TestReadBackWarnings(t *testing.T) {
 			}})
 		}
 	})
-	js := openJetStream(t, url)
+	js := natsserver.Connect(t, url)
 	consumed := func(policy jetstream.RetentionPolicy) func(*jetstream.StreamConfig) {
 		return func(c *jetstream.StreamConfig) { c.Retention = policy }
 	}

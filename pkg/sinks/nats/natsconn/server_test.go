@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/deltabridge/deltabridge/test/certs"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // startServer starts a nats-server without JetStream. It returns the server and its address.
@@ -21,15 +22,8 @@ func startServer(t *testing.T, edit func(*server.Options)) (*server.Server, stri
 	if edit != nil {
 		edit(opts)
 	}
-	srv, err := server.NewServer(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv.Start()
-	t.Cleanup(func() { stopServer(srv) })
-	if !srv.ReadyForConnections(2 * time.Minute) {
-		t.Fatal("nats-server does not get ready")
-	}
+	srv, stop := natsserver.Start(t, opts)
+	t.Cleanup(stop)
 	return srv, srv.Addr().String()
 }
 

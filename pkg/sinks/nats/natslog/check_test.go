@@ -34,7 +34,7 @@ func problems(findings []diagnose.Finding) (all []string) {
 // A check finds what Fence would find, and creates nothing.
 func TestCheck(t *testing.T) {
 	url := startServer(t, nil)
-	js := admin(t, url)
+	js := natsserver.Connect(t, url)
 	for _, c := range []struct {
 		name   string
 		log    func(*natslog.Config)

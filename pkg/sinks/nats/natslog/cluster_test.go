@@ -16,6 +16,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // doubts is the handler of a logger. It counts how often a log had to look for its record.
@@ -79,7 +80,7 @@ func testStepDowns(t *testing.T, replicated func(*natslog.Config), urls []string
 	fence(t, writers[0])
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	js, times := admin(t, urls[0]), make(chan int, 1)
+	js, times := natsserver.Connect(t, urls[0]), make(chan int, 1)
 	go func() { times <- stepDown(ctx, js) }()
 
 	follower, followed := open(t, replicated, urls...), make(chan []string, 1)
@@ -120,7 +121,7 @@ func testStepDowns(t *testing.T, replicated func(*natslog.Config), urls []string
 // The leader has received a record, but the other servers have not. It refuses the repetition (nats-server 2.11 does not
 // answer), which proves nothing. The record that came first is stored when the servers are connected again.
 func testNoReplication(t *testing.T, replicated func(*natslog.Config), urls []string, between []*sinktest.Proxy) {
-	stream, err := admin(t, urls[0]).Stream(t.Context(), streamName)
+	stream, err := natsserver.Connect(t, urls[0]).Stream(t.Context(), streamName)
 	if err != nil {
 		t.Fatal(err)
 	}

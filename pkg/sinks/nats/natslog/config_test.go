@@ -12,6 +12,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // Each setting that a stream must not have is named, and nothing is changed. Each stream has its own name, and one stream
@@ -19,7 +20,7 @@ import (
 // next stream.
 func TestExistingStream(t *testing.T) {
 	url := startServer(t, nil)
-	js := admin(t, url)
+	js := natsserver.Connect(t, url)
 	if _, err := js.CreateStream(
 		t.Context(),
 		jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"other"}},
@@ -85,7 +86,7 @@ func TestCreatedStream(t *testing.T) {
 	if end := fence(t, open(t, func(c *natslog.Config) { c.Stream.Replicas = 3 }, url)); end != 2 {
 		t.Errorf("end %d", end)
 	}
-	stream, err := admin(t, url).Stream(t.Context(), streamName)
+	stream, err := natsserver.Connect(t, url).Stream(t.Context(), streamName)
 	if err != nil {
 		t.Fatal(err)
 	}

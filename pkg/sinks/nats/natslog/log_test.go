@@ -20,6 +20,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 func TestConformance(t *testing.T) {
@@ -96,7 +97,7 @@ func TestRemovedRecords(t *testing.T) {
 		texts = append(texts, fmt.Sprint(i+1))
 	}
 	end := add(t, l, fence(t, l), texts...)
-	stream, err := admin(t, url).Stream(t.Context(), streamName)
+	stream, err := natsserver.Connect(t, url).Stream(t.Context(), streamName)
 	for _, sequence := range []uint64{1, 4, 20} {
 		if err == nil {
 			err = stream.DeleteMsg(t.Context(), sequence)
@@ -117,7 +118,7 @@ func TestRemovedRecords(t *testing.T) {
 // The stream is deleted. A new one begins at position 1, and a Log reports that once even if the new one is as long.
 func TestRecreatedStream(t *testing.T) {
 	url := startServer(t, nil)
-	js := admin(t, url)
+	js := natsserver.Connect(t, url)
 	writer, reader := open(t, nil, url), open(t, nil, url)
 	end := add(t, writer, fence(t, writer), "1", "2", "3")
 	expectLog(t, reader, 1, end, "1", "2", "3")
@@ -222,7 +223,7 @@ func TestRecordSizes(t *testing.T) {
 		if size == 0 {
 			size, c.MaxMsgSize = 4096, -1
 		}
-		if _, err := admin(t, url).CreateStream(t.Context(), c); err != nil {
+		if _, err := natsserver.Connect(t, url).CreateStream(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 		l := open(t, func(c *natslog.Config) { c.Stream.Name = name }, url)
@@ -248,7 +249,7 @@ func TestLowerLimit(t *testing.T) {
 	url := startServer(t, nil)
 	l := open(t, nil, url)
 	end := fence(t, l)
-	js := admin(t, url)
+	js := natsserver.Connect(t, url)
 	stream, err := js.Stream(t.Context(), streamName)
 	if err != nil {
 		t.Fatal(err)
@@ -324,7 +325,7 @@ func TestReadEndsEarly(t *testing.T) {
 		t.Errorf("cancelled: %d, %v", got, err)
 	}
 	expectLog(t, l, 20, end, "x")
-	stream, err := admin(t, url).Stream(t.Context(), streamName)
+	stream, err := natsserver.Connect(t, url).Stream(t.Context(), streamName)
 	if err != nil || stream.CachedInfo().State.Consumers > 0 {
 		t.Errorf("consumers are left: %v", err)
 	}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
@@ -59,7 +58,7 @@ func startCluster(t *testing.T) (urls []string, between []*sinktest.Proxy) {
 			o.Cluster = server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: port, Advertise: between[i].Addr()}
 		}))
 	}
-	js, probe := admin(t, urls[0]), jetstream.StreamConfig{Name: "PROBE", Replicas: 3}
+	js, probe := natsserver.Connect(t, urls[0]), jetstream.StreamConfig{Name: "PROBE", Replicas: 3}
 	eventually(t, "the servers form a cluster", func(ctx context.Context) error {
 		_, err := js.CreateStream(ctx, probe)
 		return err
@@ -85,21 +84,6 @@ func eventually(t *testing.T, what string, do func(context.Context) error) {
 		}
 		<-time.After(20 * time.Millisecond)
 	}
-}
-
-// admin is another client of a server.
-func admin(t *testing.T, url string) jetstream.JetStream {
-	t.Helper()
-	conn, err := natsgo.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
 }
 
 // open returns a log with a connection of its own, as another process has it.
