@@ -30,10 +30,10 @@ func (k *kube) wrap(round func(http.RoundTripper, *http.Request) (*http.Response
 	return config
 }
 
-// lock returns the lock of a term, without an elector.
+// lock returns the lock of a term, without an elector. Neither the term nor a request ends because it takes long.
 func (k *kube) lock(as *rest.Config) *lock {
 	k.t.Helper()
-	c, err := New(k.config(), as, "a", slog.New(slog.DiscardHandler))
+	c, err := New(k.slow(), as, "a", slog.New(slog.DiscardHandler))
 	observe.Must(k.t, err)
 	term := newTerm(k.t.Context(), c.config, c.log)
 	k.t.Cleanup(func() {
@@ -150,7 +150,7 @@ func TestUnknownResultIsReleased(t *testing.T) {
 	t.Parallel()
 	k := newKube(t)
 	created, release := make(chan struct{}), make(chan struct{})
-	a := k.start("a", k.config(), k.wrap(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
+	a := k.start("a", k.steady(), k.wrap(func(next http.RoundTripper, r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
 		if r.Method == http.MethodPost && err == nil {
 			_ = response.Body.Close()
