@@ -92,7 +92,7 @@ func TestKilledBeforeReplication(t *testing.T) {
 	in := install(newCluster(t))
 	edit := in.edit
 	in.edit = func(c *nats.Config) { edit(c); shortWindow(c) }
-	first := in.await(t)
+	first := in.start(t)
 	all := sinktest.Messages(objects, rounds)
 	send(t, first, sinktest.Message("first", 1, 100))
 	in.commit(first)
@@ -103,7 +103,7 @@ func TestKilledBeforeReplication(t *testing.T) {
 			shortWindow(c)
 			c.URLs = []string{leader}
 		}
-		killed := in.await(t)
+		killed := in.start(t)
 		in.commit(killed)
 		batch := all[objects*round:][:objects]
 		for _, route := range in.routes {
@@ -119,7 +119,7 @@ func TestKilledBeforeReplication(t *testing.T) {
 				route.Thaw()
 			}
 		})
-		expectStored(t, in.await(t), strings.Repeat("1", objects), batch...)
+		expectStored(t, in.start(t), strings.Repeat("1", objects), batch...)
 		thaw.Stop()
 		expectWritten(t, in.broker, uint64(1+objects*(round+1)))
 	}
@@ -162,7 +162,7 @@ func TestStepDowns(t *testing.T) {
 					shortWindow(c) // the expected sequences do it alone
 				}
 			}
-			sink := in.await(t)
+			sink := in.start(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			times := make(chan int, 1)
@@ -179,7 +179,7 @@ func TestStepDowns(t *testing.T) {
 				t.Error("no acknowledgement was lost")
 			}
 			expectWritten(t, in.broker, uint64(sent))
-			sendAll(t, in.await(t), all[sent/2:sent])
+			sendAll(t, in.start(t), all[sent/2:sent])
 			expectWritten(t, in.broker, uint64(sent))
 		})
 	}
@@ -202,7 +202,7 @@ func TestMirrorTwoProcesses(t *testing.T) {
 	}
 	var processes []*nats.Sink
 	for range 2 {
-		processes = append(processes, in.await(t))
+		processes = append(processes, in.start(t))
 	}
 	config := in.stream(t).CachedInfo().Config
 	config.RePublish = &jetstream.RePublish{Source: ">", Destination: "stored.>", HeadersOnly: true}

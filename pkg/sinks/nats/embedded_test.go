@@ -6,9 +6,6 @@ import (
 	"testing"
 	"time"
 
-	natsgo "github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
@@ -20,7 +17,7 @@ func embeddedSink(t *testing.T, listen, dir string) *nats.Sink {
 	sink := nats.New(nats.Config{
 		Embedded: &embedded.Config{Listen: listen, StoreDir: dir, MaxStore: 1 << 30},
 		Stream:   nats.StreamConfig{Name: streamName, Create: true}, Subject: subject,
-		AckTimeout: 2 * time.Second,
+		AckTimeout: 30 * time.Second,
 		Logger:     slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	return sink
@@ -35,11 +32,7 @@ func TestEmbeddedServer(t *testing.T) {
 			t.Fatalf("Connect: %v", err)
 		}
 		send(t, sink, sinktest.Message("a", run+1, 3<<20))
-		conn, err := natsgo.Connect("nats://" + listen)
-		if err != nil {
-			t.Fatalf("reader: %v", err)
-		}
-		js, _ := jetstream.New(conn)
+		js := natsserver.Connect(t, "nats://"+listen)
 		stream, err := js.Stream(t.Context(), streamName)
 		if err != nil {
 			t.Fatalf("reader: %v", err)
@@ -47,7 +40,7 @@ func TestEmbeddedServer(t *testing.T) {
 		if n := stream.CachedInfo().State.Msgs; n != uint64(run+1) {
 			t.Errorf("run %d: %d messages", run, n)
 		}
-		conn.Close()
+		js.Conn().Close()
 		closeSink(t, sink)
 	}
 	if conn, err := net.DialTimeout("tcp", listen, time.Second); err == nil {

@@ -63,12 +63,8 @@ accounts {
     ]
   }
 }`))
-	conn, err := natsgo.Connect(natsserver.ClientURL(b.opts), natsgo.UserInfo("bridge", "secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	_, err = conn.SubscribeSync("JS.streams.API.STREAM.MSG.GET.>")
+	conn := natsserver.Connect(t, natsserver.ClientURL(b.opts), natsgo.UserInfo("bridge", "secret")).Conn()
+	_, err := conn.SubscribeSync("JS.streams.API.STREAM.MSG.GET.>")
 	if err == nil {
 		err = conn.Flush()
 	}
@@ -82,8 +78,8 @@ accounts {
 		c.APIPrefix, c.AckTimeout, c.Logger = "JS.streams.API", 50*time.Millisecond, logged.logger()
 	}
 	in := install(b)
-	send(t, in.await(t), sinktest.Message("a", 1, 100))
-	sink := in.await(t)
+	send(t, in.start(t), sinktest.Message("a", 1, 100))
+	sink := in.start(t)
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		err := try(t, sink, sinktest.Message("a", 2, 100))[0]
 		if err == nil {

@@ -100,10 +100,9 @@ func TestProgressInLatestStates(t *testing.T) {
 // A progress event that was not acknowledged does not keep the position in the stream from moving.
 func TestProgressInDoubtMovesThePosition(t *testing.T) {
 	in := install(newBroker(t))
+	in.edit = func(c *nats.Config) { c.AckTimeout = 200 * time.Millisecond }
 	sink := in.start(t)
-	if err := sent(t, sink, sinktest.Message("a", 1, 100)); err != nil {
-		t.Fatal(err)
-	}
+	send(t, sink, sinktest.Message("a", 1, 100))
 	in.Freeze()
 	if err := sent(t, sink, progress(t, 1001)); err == nil {
 		t.Error("acknowledged by a frozen server")

@@ -42,28 +42,12 @@ func (in *installation) process(t testing.TB) *nats.Sink {
 	return sink
 }
 
+// start returns the connected sink of a new process.
 func (in *installation) start(t testing.TB) *nats.Sink {
 	t.Helper()
 	sink := in.process(t)
-	if err := sink.Connect(t.Context()); err != nil {
-		t.Fatalf("Connect: %v", err)
-	}
+	mustConnect(t, sink)
 	return sink
-}
-
-// await is start, but repeats attempts to connect, as a drain does.
-func (in *installation) await(t testing.TB) *nats.Sink {
-	t.Helper()
-	sink := in.process(t)
-	for deadline := time.Now().Add(2 * time.Minute); ; {
-		err := sink.Connect(t.Context())
-		if err == nil {
-			return sink
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("Connect: %v", err)
-		}
-	}
 }
 
 // commit stores the positions of a sink.
@@ -85,7 +69,7 @@ func (in *installation) next(t testing.TB) int64 {
 func expectStored(t testing.TB, sink *nats.Sink, stored string, batch ...*event.Message) {
 	t.Helper()
 	got := ""
-	for i, err := range try(t, sink, batch...) {
+	for i, err := range settle(t, sink, batch...) {
 		switch {
 		case err == nil:
 			got += "0"

@@ -66,7 +66,7 @@ func (b *broker) config() nats.Config {
 		Servers:    nats.Servers{URLs: []string{"nats://" + b.Addr()}},
 		Stream:     nats.StreamConfig{Name: streamName, Create: true, Subjects: []string{"k8s.>"}},
 		Subject:    subject,
-		AckTimeout: 2 * time.Second,
+		AckTimeout: 30 * time.Second,
 	}
 	if b.edit != nil {
 		b.edit(&cfg)
@@ -192,16 +192,7 @@ func (b *broker) Before(t testing.TB, p event.Position) (n int) {
 // js is a client of the server's own, not through the proxy.
 func (b *broker) js(t testing.TB) jetstream.JetStream {
 	t.Helper()
-	conn, err := natsgo.Connect(natsserver.ClientURL(b.opts))
-	if err != nil {
-		t.Fatalf("reader: %v", err)
-	}
-	t.Cleanup(conn.Close)
-	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatalf("reader: %v", err)
-	}
-	return js
+	return natsserver.Connect(t, natsserver.ClientURL(b.opts))
 }
 
 // messages reads the whole stream.
