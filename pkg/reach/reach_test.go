@@ -142,8 +142,23 @@ func TestOthersGoOnWaiting(t *testing.T) {
 	})
 }
 
-// The real thing: a port where nobody listens, until somebody does.
+// The real thing: a port where nobody listens, until somebody does. A machine that does much else notices it late, but not
+// each time.
 func TestARealListener(t *testing.T) {
+	for round := 1; ; round++ {
+		late := noticed(t)
+		if late <= 4*Interval { // one, on a machine that has nothing else to do
+			return
+		}
+		if round == 5 {
+			t.Fatalf("noticed after %v", late)
+		}
+	}
+}
+
+// noticed returns how late a prober notices that somebody listens.
+func noticed(t *testing.T) (late time.Duration) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -173,9 +188,7 @@ func TestARealListener(t *testing.T) {
 	}
 	defer l.Close()
 	listening := time.Now()
-	if late := (<-done).Sub(listening); late > 4*Interval { // one, on a machine that has nothing else to do
-		t.Errorf("noticed after %v", late)
-	}
+	return (<-done).Sub(listening)
 }
 
 func TestDialReachesAnyAddressOfAHost(t *testing.T) {
