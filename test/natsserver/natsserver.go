@@ -2,6 +2,7 @@ package natsserver
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -84,15 +85,28 @@ func Connect(t testing.TB, url string, options ...natsgo.Option) jetstream.JetSt
 // deleted its files.
 func CreateStream(t testing.TB, js jetstream.JetStream, config jetstream.StreamConfig) jetstream.Stream {
 	t.Helper()
+	var stream jetstream.Stream
+	Repeat(t, "create the stream "+config.Name, func(ctx context.Context) (err error) {
+		stream, err = js.CreateStream(ctx, config)
+		return err
+	})
+	return stream
+}
+
+// Repeat calls do until it succeeds. The servers of a cluster do not answer a request if they elect a leader.
+func Repeat(t testing.TB, what string, do func(context.Context) error) {
+	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
-		stream, err := js.CreateStream(t.Context(), config)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		err := do(ctx)
+		cancel()
 		if err == nil {
-			return stream
+			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", what, err)
 		}
-		<-time.After(10 * time.Millisecond)
+		<-time.After(20 * time.Millisecond)
 	}
 }
 

@@ -54,21 +54,13 @@ func newCluster(t *testing.T) *broker {
 		c.URLs, c.Stream.Replicas, c.AckTimeout = urls, 3, 500*time.Millisecond
 	}
 	js, probe := b.js(t), jetstream.StreamConfig{Name: "PROBE", Replicas: len(urls)}
-	for deadline := time.Now().Add(2 * time.Minute); ; {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		_, err := js.CreateStream(ctx, probe)
-		cancel()
-		if err == nil {
-			break
+	natsserver.CreateStream(t, js, probe) // when the servers have formed a cluster
+	natsserver.Repeat(t, "delete the probe", func(ctx context.Context) error {
+		if err := js.DeleteStream(ctx, probe.Name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the servers have not formed a cluster: %v", err)
-		}
-		<-time.After(50 * time.Millisecond)
-	}
-	if err := js.DeleteStream(t.Context(), probe.Name); err != nil {
-		t.Fatal(err)
-	}
+		return nil
+	})
 	return b
 }
 
@@ -206,9 +198,10 @@ func TestMirrorTwoProcesses(t *testing.T) {
 	}
 	config := in.stream(t).CachedInfo().Config
 	config.RePublish = &jetstream.RePublish{Source: ">", Destination: "stored.>", HeadersOnly: true}
-	if _, err := in.js(t).UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	natsserver.Repeat(t, "update the stream", func(ctx context.Context) error {
+		_, err := in.js(t).UpdateStream(ctx, config)
+		return err
+	})
 	all := sinktest.Messages(objects, versions)
 	sendAll(t, processes[0], all[:len(all)/2])
 	outlastWindowOf(t, in) // an id would not keep the second process from writing the same again

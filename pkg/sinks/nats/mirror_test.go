@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // installMirror returns an installation whose stream keeps the last message of each subject.
@@ -41,15 +43,12 @@ func mirrors(t *testing.T, test func(t *testing.T, in *installation)) {
 func (b *broker) stream(t testing.TB) jetstream.Stream {
 	t.Helper()
 	js := b.js(t)
-	for deadline := time.Now().Add(2 * time.Minute); ; {
-		stream, err := js.Stream(t.Context(), cmp.Or(b.name, streamName))
-		if err == nil {
-			return stream
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	var stream jetstream.Stream
+	natsserver.Repeat(t, "look the stream up", func(ctx context.Context) (err error) {
+		stream, err = js.Stream(ctx, cmp.Or(b.name, streamName))
+		return err
+	})
+	return stream
 }
 
 // expectWritten fails the test if another number of messages was ever stored.

@@ -1,7 +1,6 @@
 package nats_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -200,18 +199,13 @@ func (b *broker) messages(t testing.TB) []jetstream.Msg {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	stream, err := b.js(t).Stream(ctx, cmp.Or(b.name, streamName))
-	if err != nil {
-		t.Fatalf("reader: %v", err)
-	}
-	info, err := stream.Info(ctx)
-	if err != nil {
-		t.Fatalf("reader: %v", err)
-	}
-	consumer, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
-	if err != nil {
-		t.Fatalf("reader: %v", err)
-	}
+	stream := b.stream(t)
+	info := stream.CachedInfo()
+	var consumer jetstream.Consumer
+	natsserver.Repeat(t, "create a consumer", func(ctx context.Context) (err error) {
+		consumer, err = stream.CreateConsumer(ctx, jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy})
+		return err
+	})
 	var out []jetstream.Msg
 	for uint64(len(out)) < info.State.Msgs {
 		batch, err := consumer.Fetch(int(info.State.Msgs)-len(out), jetstream.FetchMaxWait(5*time.Second))

@@ -3,6 +3,7 @@ package natslog_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -59,31 +60,14 @@ func startCluster(t *testing.T) (urls []string, between []*sinktest.Proxy) {
 		}))
 	}
 	js, probe := natsserver.Connect(t, urls[0]), jetstream.StreamConfig{Name: "PROBE", Replicas: 3}
-	eventually(t, "the servers form a cluster", func(ctx context.Context) error {
-		_, err := js.CreateStream(ctx, probe)
-		return err
+	natsserver.CreateStream(t, js, probe) // when the servers have formed a cluster
+	natsserver.Repeat(t, "delete the probe", func(ctx context.Context) error {
+		if err := js.DeleteStream(ctx, probe.Name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		return nil
 	})
-	if err := js.DeleteStream(t.Context(), probe.Name); err != nil {
-		t.Fatal(err)
-	}
 	return urls, between
-}
-
-// eventually calls do until it succeeds.
-func eventually(t *testing.T, what string, do func(context.Context) error) {
-	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		err := do(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not so: %s: %v", what, err)
-		}
-		<-time.After(20 * time.Millisecond)
-	}
 }
 
 // open returns a log with a connection of its own, as another process has it.
