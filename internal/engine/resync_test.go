@@ -229,7 +229,7 @@ func TestRequestResyncOfAllSinks(t *testing.T) {
 		select {
 		case meet <- struct{}{}:
 		case <-meet:
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Error("one sink is resynced after the other")
 		}
 		return nil

@@ -220,7 +220,7 @@ func TestCloseEndsAppend(t *testing.T) {
 // waitFor waits until so many calls of Append wait for the disk.
 func waitFor(t *testing.T, j *Journal, calls int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(time.Millisecond) {
 		j.mu.Lock()
 		n := len(j.waiting)
 		j.mu.Unlock()

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/deltabridge/deltabridge/test/freeport"
 )
 
 // network is a network of which the test says who can be reached. A dial takes delay, and fails with err.
@@ -159,12 +161,11 @@ func TestARealListener(t *testing.T) {
 // noticed returns how late a prober notices that somebody listens.
 func noticed(t *testing.T) (late time.Duration) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	found, err := freeport.Reserve(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	_ = l.Close()
+	addr := freeport.Address(found[0])
 	p := new(Prober)
 	done := make(chan time.Time)
 	go func() {
@@ -178,13 +179,9 @@ func noticed(t *testing.T) (late time.Duration) {
 	if reached, _ := p.Wait(ctx, addr); reached != "" {
 		t.Fatal("reached, although nobody listens")
 	}
-	for end := time.Now().Add(10 * time.Second); ; { // an outgoing connection may have the port for a moment
-		if l, err = net.Listen("tcp", addr); err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
 	}
 	defer l.Close()
 	listening := time.Now()

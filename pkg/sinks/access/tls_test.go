@@ -79,7 +79,9 @@ func serveTLS(t *testing.T, a *certs.Authority, o certs.Options, mutual bool) st
 }
 
 // shake connects, makes a handshake, and exchanges a byte, because with TLS 1.3 a server refuses a client only then.
-func shake(t *testing.T, settings access.TLS, address string) (text string, soon bool, err error) {
+func shake(
+	t *testing.T, settings access.TLS, address string, timeout time.Duration,
+) (text string, soon bool, err error) {
 	t.Helper()
 	session, err := settings.NewSession("x.tls")
 	if err != nil {
@@ -89,9 +91,9 @@ func shake(t *testing.T, settings access.TLS, address string) (text string, soon
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	tc, err := session.Handshake(ctx, nc, address, time.Second)
+	tc, err := session.Handshake(ctx, nc, address, timeout)
 	if err != nil {
 		return "", false, err
 	}
@@ -100,7 +102,7 @@ func shake(t *testing.T, settings access.TLS, address string) (text string, soon
 		_, err = tc.Read(make([]byte, 1))
 	}
 	if err != nil && session.Refused(err) {
-		return "", false, session.Failure(address, time.Second, err)
+		return "", false, session.Failure(address, timeout, err)
 	}
 	text, soon = session.Details(tc.ConnectionState())
 	return text, soon, err
@@ -159,7 +161,11 @@ func TestHandshake(t *testing.T) {
 		{"silence", silent, withCA, "x.tls", "no response to the TLS handshake within 1s; check that the port is a TLS listener", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			text, soon, err := shake(t, c.tls, c.address)
+			timeout := 2 * time.Minute
+			if c.address == silent {
+				timeout = time.Second
+			}
+			text, soon, err := shake(t, c.tls, c.address, timeout)
 			if c.key == "-" {
 				if err != nil || soon != c.soon || !strings.Contains(text, c.text) {
 					t.Errorf("%q, soon %v, %v", text, soon, err)
