@@ -22,6 +22,7 @@ import (
 	"github.com/deltabridge/deltabridge/test/certs"
 	"github.com/deltabridge/deltabridge/test/freeport"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // received is an event as an independent client read it back from a broker.
@@ -122,9 +123,17 @@ func (js *jetStream) create(config jetstream.StreamConfig) {
 	js.t.Helper()
 	api, closeConn := js.api()
 	defer closeConn()
-	if _, err := api.CreateStream(js.t.Context(), config); err != nil {
-		js.t.Fatal(err)
-	}
+	natsserver.CreateStream(js.t, api, config)
+}
+
+// stream returns a stream as it is now.
+func (js *jetStream) stream(api jetstream.JetStream, name string) (s jetstream.Stream) {
+	js.t.Helper()
+	natsserver.Repeat(js.t, "look up the stream "+name, func(ctx context.Context) (err error) {
+		s, err = api.Stream(ctx, name)
+		return err
+	})
+	return s
 }
 
 // streams gives the names of all.
@@ -149,15 +158,13 @@ func (js *jetStream) read(stream string) []received {
 	defer closeConn()
 	ctx, cancel := context.WithTimeout(js.t.Context(), patience(time.Minute))
 	defer cancel()
-	s, err := api.Stream(ctx, stream)
-	if err != nil {
-		js.t.Fatal(err)
-	}
+	s := js.stream(api, stream)
 	want := s.CachedInfo().State.Msgs
-	consumer, err := s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		js.t.Fatal(err)
-	}
+	var consumer jetstream.Consumer
+	natsserver.Repeat(js.t, "create a consumer", func(ctx context.Context) (err error) {
+		consumer, err = s.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+		return err
+	})
 	all := make([]received, 0, want)
 	for uint64(len(all)) < want {
 		batch, err := consumer.Fetch(int(min(1000, want-uint64(len(all)))), jetstream.FetchMaxWait(5*time.Second))
@@ -167,9 +174,9 @@ func (js *jetStream) read(stream string) []received {
 		for m := range batch.Messages() {
 			all = append(all, fromNATS(m.Headers(), m.Data()))
 		}
-		// In a cluster, the consumer may not have a leader yet.
-		if err := batch.Error(); err != nil && (ctx.Err() != nil || !errors.Is(err, natsgo.ErrNoResponders)) {
-			js.t.Fatal(err)
+		// A fetch may fail: in a cluster, the consumer may not have a leader yet.
+		if ctx.Err() != nil {
+			js.t.Fatalf("%d of %d messages: %v", len(all), want, batch.Error())
 		}
 	}
 	return all

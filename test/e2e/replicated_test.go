@@ -326,9 +326,5 @@ func (js *jetStream) lastSequence(stream string) int {
 	js.t.Helper()
 	api, closeConn := js.api()
 	defer closeConn()
-	s, err := api.Stream(js.t.Context(), stream)
-	if err != nil {
-		js.t.Fatal(err)
-	}
-	return int(s.CachedInfo().State.LastSeq)
+	return int(js.stream(api, stream).CachedInfo().State.LastSeq)
 }

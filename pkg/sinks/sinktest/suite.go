@@ -57,16 +57,23 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// connected returns a connected sink. The sink is closed at the end of the test.
+// connected returns a connected sink. The sink is closed at the end of the test. If the machine stands still, an
+// attempt may take longer than its timeout.
 func connected(t *testing.T, d Destination) sinks.Sink {
 	t.Helper()
 	sink := newSink(t, d)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := sink.Connect(ctx); err != nil {
-		t.Fatalf("Connect: %v", err)
+	for round := 1; ; round++ {
+		err := sink.Connect(ctx)
+		if err == nil {
+			return sink
+		}
+		if round == rounds {
+			t.Fatalf("Connect: %v", err)
+		}
+		t.Logf("Connect: %v", err)
 	}
-	return sink
 }
 
 func newSink(t *testing.T, d Destination) sinks.Sink {
