@@ -42,9 +42,7 @@ func Start(t testing.TB, opts *server.Options) (srv *server.Server, stop func())
 		return nil, startProgram(t, program, opts)
 	}
 	patient := opts.Clone()
-	if patient.AuthTimeout == 0 {
-		patient.AuthTimeout = patience.Seconds()
-	}
+	patient.AuthTimeout, patient.TLSTimeout = patience.Seconds(), patience.Seconds()
 	srv, err := server.NewServer(patient)
 	if err != nil {
 		t.Fatalf("nats-server: %v", err)

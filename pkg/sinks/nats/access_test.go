@@ -61,7 +61,6 @@ func (p pki) server(mutual bool) func(*server.Options) {
 		if mutual {
 			o.TLSConfig.ClientAuth = tls.RequireAndVerifyClientCert
 		}
-		o.TLSTimeout = 5
 	}
 }
 

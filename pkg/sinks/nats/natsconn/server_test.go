@@ -102,6 +102,5 @@ func secure(t *testing.T, a *certs.Authority, lifetime time.Duration, mutual boo
 		if mutual {
 			o.TLSConfig.ClientAuth = tls.RequireAndVerifyClientCert
 		}
-		o.TLSTimeout = 5
 	}
 }
