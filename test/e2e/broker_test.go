@@ -126,16 +126,6 @@ func (js *jetStream) create(config jetstream.StreamConfig) {
 	natsserver.CreateStream(js.t, api, config)
 }
 
-// stream returns a stream as it is now.
-func (js *jetStream) stream(api jetstream.JetStream, name string) (s jetstream.Stream) {
-	js.t.Helper()
-	natsserver.Repeat(js.t, "look up the stream "+name, func(ctx context.Context) (err error) {
-		s, err = api.Stream(ctx, name)
-		return err
-	})
-	return s
-}
-
 // streams gives the names of all.
 func (js *jetStream) streams() (names []string) {
 	js.t.Helper()
@@ -158,7 +148,7 @@ func (js *jetStream) read(stream string) []received {
 	defer closeConn()
 	ctx, cancel := context.WithTimeout(js.t.Context(), patience(time.Minute))
 	defer cancel()
-	s := js.stream(api, stream)
+	s := natsserver.Stream(js.t, api, stream)
 	want := s.CachedInfo().State.Msgs
 	var consumer jetstream.Consumer
 	natsserver.Repeat(js.t, "create a consumer", func(ctx context.Context) (err error) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
@@ -326,5 +327,5 @@ func (js *jetStream) lastSequence(stream string) int {
 	js.t.Helper()
 	api, closeConn := js.api()
 	defer closeConn()
-	return int(js.stream(api, stream).CachedInfo().State.LastSeq)
+	return int(natsserver.Stream(js.t, api, stream).CachedInfo().State.LastSeq)
 }

@@ -91,6 +91,16 @@ func CreateStream(t testing.TB, js jetstream.JetStream, config jetstream.StreamC
 	return stream
 }
 
+// Stream returns a stream as it is now.
+func Stream(t testing.TB, js jetstream.JetStream, name string) (stream jetstream.Stream) {
+	t.Helper()
+	Repeat(t, "look up the stream "+name, func(ctx context.Context) (err error) {
+		stream, err = js.Stream(ctx, name)
+		return err
+	})
+	return stream
+}
+
 // Repeat calls do until it succeeds. The servers of a cluster do not answer a request if they elect a leader.
 func Repeat(t testing.TB, what string, do func(context.Context) error) {
 	t.Helper()

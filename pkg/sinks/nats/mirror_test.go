@@ -2,7 +2,6 @@ package nats_test
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -42,13 +41,7 @@ func mirrors(t *testing.T, test func(t *testing.T, in *installation)) {
 // stream returns the stream as an administrator sees it. It waits for the stream's leader.
 func (b *broker) stream(t testing.TB) jetstream.Stream {
 	t.Helper()
-	js := b.js(t)
-	var stream jetstream.Stream
-	natsserver.Repeat(t, "look the stream up", func(ctx context.Context) (err error) {
-		stream, err = js.Stream(ctx, cmp.Or(b.name, streamName))
-		return err
-	})
-	return stream
+	return natsserver.Stream(t, b.js(t), cmp.Or(b.name, streamName))
 }
 
 // expectWritten fails the test if another number of messages was ever stored.

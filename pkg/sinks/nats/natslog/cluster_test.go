@@ -121,10 +121,7 @@ func testStepDowns(t *testing.T, replicated func(*natslog.Config), urls []string
 // The leader has received a record, but the other servers have not. It refuses the repetition (nats-server 2.11 does not
 // answer), which proves nothing. The record that came first is stored when the servers are connected again.
 func testNoReplication(t *testing.T, replicated func(*natslog.Config), urls []string, between []*sinktest.Proxy) {
-	stream, err := natsserver.Connect(t, urls[0]).Stream(t.Context(), streamName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := natsserver.Stream(t, natsserver.Connect(t, urls[0]), streamName)
 	leader := 0
 	if _, err := fmt.Sscanf(stream.CachedInfo().Cluster.Leader, "n%d", &leader); err != nil {
 		t.Fatal(err)
