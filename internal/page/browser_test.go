@@ -156,7 +156,8 @@ func TestAnOutageInABrowser(t *testing.T) {
 	tab.Press("wareh")
 
 	now.set(outage())
-	tab.Wait(`document.querySelector('.lane').innerText.includes('connection refused')`) // the last section that is checked
+	// The last section that is checked.
+	tab.Wait(`document.querySelector('.lane').innerText.includes('connection refused')`)
 	for _, expression := range []string{
 		`document.title.startsWith('waiting')`,
 		`document.getElementById('icon').href.endsWith('/wait.svg')`,

@@ -219,8 +219,9 @@ func (s *Sink) cannotRead(err error) bool {
 	return time.Since(p.failing) >= readPatience*s.cfg.AckTimeout
 }
 
-// readHeaders records the messages in the sequences from next to last. After messages were lost, it continues with them,
-// as long as each consumer delivers a good number. An export that permits one response to a request delivers one.
+// readHeaders records the messages in the sequences from next to last. If messages were lost, it continues with a new
+// consumer, as long as each consumer delivers a good number: an export that permits one response to a request delivers
+// one.
 func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 	const goodNumber = 100
 	start, from, total := time.Now(), next, uint64(0)
@@ -241,7 +242,8 @@ func (s *Sink) readHeaders(ctx context.Context, next, last uint64) error {
 	}
 }
 
-// readFrom is readHeaders with a single consumer. It returns the last sequence that was read, and the number of messages.
+// readFrom is readHeaders with a single consumer. It returns the last sequence that was read, and how many messages
+// were.
 func (s *Sink) readFrom(ctx context.Context, next, last uint64) (at, read uint64, err error) {
 	// An ordered consumer of nats.go is similar, but it recovers by itself, even after ctx has ended.
 	consumer, err := s.client.JetStream().CreateConsumer(ctx, s.cfg.Stream.Name, jetstream.ConsumerConfig{
