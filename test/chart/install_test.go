@@ -67,7 +67,7 @@ func startKube(t *testing.T) *kube {
 	return k
 }
 
-// enforce sets the Pod Security Standard of the namespace.
+// enforce sets the Pod Security Standard of the namespace, and waits until the API server acts on it.
 func (k *kube) enforce(t *testing.T, level string) {
 	t.Helper()
 	patch := fmt.Appendf(
@@ -81,6 +81,13 @@ func (k *kube) enforce(t *testing.T, level string) {
 	); err != nil {
 		t.Fatal(err)
 	}
+	unrestricted := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
+	eventually(t, func() error {
+		if err := k.admits(t, unrestricted); (err == nil) != (level == "privileged") {
+			return fmt.Errorf("with %s, a Pod without a security context: %w", level, err)
+		}
+		return nil
+	})
 }
 
 // define installs a definition of a custom resource that takes everything, and waits until it is served.
@@ -102,6 +109,16 @@ func (k *kube) define(t *testing.T, group, version, kind, plural string) {
 	if _, err := k.dynamic.Resource(definitions).Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, func() error { // discovery can be later than the resource
+		_, lists, err := k.client.Discovery().ServerGroupsAndResources()
+		if err == nil && !slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool {
+			return l.GroupVersion == group+"/"+version &&
+				slices.ContainsFunc(l.APIResources, func(r metav1.APIResource) bool { return r.Name == plural })
+		}) {
+			err = fmt.Errorf("%s.%s is not discovered", plural, group)
+		}
+		return err
+	})
 	eventually(t, func() error {
 		_, err := k.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).
 			List(t.Context(), metav1.ListOptions{})

@@ -81,7 +81,7 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
-// eventually calls check until it returns nil, for at most half a minute.
+// eventually calls check until it returns nil, for at most three minutes.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	const limit = 3 * time.Minute

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -15,16 +16,20 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
@@ -55,6 +60,13 @@ flowSchema: {enabled: true}
 `, kubeconfig, filepath.Join(dir, "state"), address, url)
 	k.helm(t, "install", "deltabridge", chartDir, "--values", writeFile(t, "values.yaml", values))
 	account := k.asAccount(t, "deltabridge", kubeconfig)
+	eventually(t, func() error {
+		s, err := k.client.FlowcontrolV1().FlowSchemas().Get(t.Context(), "streams.deltabridge", metav1.GetOptions{})
+		if err == nil && len(s.Status.Conditions) == 0 {
+			err = errors.New("the API server does not use the FlowSchema yet")
+		}
+		return err
+	})
 
 	config := filepath.Join(dir, "bridge.yaml")
 	mounted, err := k.client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "deltabridge", metav1.GetOptions{})
@@ -248,7 +260,7 @@ func (k *kube) refusesTheRest(t *testing.T, account *rest.Config) {
 	}
 }
 
-// asAccount asks for a token of a service account and writes a kubeconfig with it.
+// asAccount asks for a token of a service account and writes a kubeconfig with it. The account has its rights then.
 func (k *kube) asAccount(t *testing.T, name, path string) *rest.Config {
 	t.Helper()
 	lifetime := int64(time.Hour.Seconds())
@@ -276,7 +288,55 @@ func (k *kube) asAccount(t *testing.T, name, path string) *rest.Config {
 		t.Fatal(err)
 	}
 	account.QPS = -1
+	k.awaitRights(t, name, account)
 	return account
+}
+
+// awaitRights waits until the API server knows the rights that a service account was given.
+func (k *kube) awaitRights(t *testing.T, name string, account *rest.Config) {
+	t.Helper()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	as, err := kubernetes.NewForConfig(account)
+	must(err)
+	subject := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+	rules := map[string][]rbacv1.PolicyRule{} // by namespace
+	rbac := k.client.RbacV1()
+	everywhere, err := rbac.ClusterRoleBindings().List(t.Context(), metav1.ListOptions{})
+	must(err)
+	for _, b := range everywhere.Items {
+		if slices.Contains(b.Subjects, subject) {
+			role, err := rbac.ClusterRoles().Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{})
+			must(err)
+			rules[namespace] = append(rules[namespace], role.Rules...)
+		}
+	}
+	bindings, err := rbac.RoleBindings("").List(t.Context(), metav1.ListOptions{})
+	must(err)
+	for _, b := range bindings.Items {
+		if slices.Contains(b.Subjects, subject) {
+			role, err := rbac.Roles(b.Namespace).Get(t.Context(), b.RoleRef.Name, metav1.GetOptions{})
+			must(err)
+			rules[b.Namespace] = append(rules[b.Namespace], role.Rules...)
+		}
+	}
+	if len(rules) == 0 {
+		t.Fatalf("%s has no rights", name)
+	}
+	for at, want := range rules {
+		eventually(t, func() error {
+			review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: at}}
+			review, err := as.AuthorizationV1().SelfSubjectRulesReviews().Create(t.Context(), review, metav1.CreateOptions{})
+			if err == nil && !cluster.InForce(review.Status, want) {
+				err = fmt.Errorf("the rights in %s are not in force", at)
+			}
+			return err
+		})
+	}
 }
 
 func (k *kube) create(t *testing.T, apiVersion, resource, namespace, name string, spec map[string]any) {
@@ -312,7 +372,9 @@ func startNATS(t *testing.T) string {
 // received is what the stream holds, as "OPERATION SUBJECT", sorted.
 func received(t *testing.T, url string) []string {
 	t.Helper()
-	js, err := natsserver.Connect(t, url).Conn().JetStream(natsgo.MaxWait(2 * time.Minute))
+	conn := natsserver.Connect(t, url).Conn()
+	defer conn.Close()
+	js, err := conn.JetStream(natsgo.MaxWait(2 * time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func waitForRules(ctx context.Context, path string, rules []rbacv1.PolicyRule) e
 		review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
 			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: restrictedNamespace},
 		}, metav1.CreateOptions{})
-		if err == nil && inForce(review.Status, rules) {
+		if err == nil && InForce(review.Status, rules) {
 			return nil
 		}
 		select {
@@ -143,9 +143,9 @@ func waitForRules(ctx context.Context, path string, rules []rbacv1.PolicyRule) e
 	}
 }
 
-// inForce reports whether the status names each of the rules. RBAC repeats them
+// InForce reports whether the status names each of the rules. RBAC repeats them
 // there one by one, as they are.
-func inForce(status authorizationv1.SubjectRulesReviewStatus, rules []rbacv1.PolicyRule) bool {
+func InForce(status authorizationv1.SubjectRulesReviewStatus, rules []rbacv1.PolicyRule) bool {
 	for _, want := range rules {
 		resource := slices.ContainsFunc(status.ResourceRules, func(got authorizationv1.ResourceRule) bool {
 			return slices.Equal(got.Verbs, want.Verbs) && slices.Equal(got.APIGroups, want.APIGroups) &&
