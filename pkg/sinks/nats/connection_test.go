@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -49,18 +50,23 @@ func writeFile(t *testing.T, name string, content []byte) string {
 	return file
 }
 
-// tryConnect connects a new sink.
+// tryConnect connects a new sink, and tries again if the machine was too slow for a timeout.
 func tryConnect(t *testing.T, b *broker) error {
 	t.Helper()
 	sink := b.NewSink(t).(*nats.Sink)
 	defer closeSink(t, sink)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := connectInTime(ctx, sink); err != nil {
-		return err
+	late := regexp.MustCompile(`no answer within|does not respond within|server is disconnected|i/o timeout`)
+	for round := 1; ; round++ {
+		err := sink.Connect(ctx)
+		if err == nil {
+			send(t, sink, sinktest.Message("a", 1, 100))
+		}
+		if err == nil || round == rounds || !late.MatchString(err.Error()) {
+			return err
+		}
 	}
-	send(t, sink, sinktest.Message("a", 1, 100))
-	return nil
 }
 
 func TestPasswordAndToken(t *testing.T) {
