@@ -97,9 +97,7 @@ func (r *replicated) next(t *testing.T) *replicated {
 	api, closeConn := r.js[0].api()
 	defer closeConn()
 	for _, stream := range r.js[0].streams() {
-		if err := api.DeleteStream(t.Context(), stream); err != nil {
-			t.Fatal(err)
-		}
+		natsserver.DeleteStream(t, api, stream)
 	}
 	another := *r
 	another.t, another.namespace = t, newNamespace(t, r.cs)

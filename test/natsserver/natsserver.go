@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -99,6 +100,17 @@ func Stream(t testing.TB, js jetstream.JetStream, name string) (stream jetstream
 		return err
 	})
 	return stream
+}
+
+// DeleteStream deletes a stream.
+func DeleteStream(t testing.TB, js jetstream.JetStream, name string) {
+	t.Helper()
+	Repeat(t, "delete the stream "+name, func(ctx context.Context) error {
+		if err := js.DeleteStream(ctx, name); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			return err
+		}
+		return nil
+	})
 }
 
 // Repeat calls do until it succeeds. The servers of a cluster do not answer a request if they elect a leader.

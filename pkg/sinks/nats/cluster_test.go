@@ -55,12 +55,7 @@ func newCluster(t *testing.T) *broker {
 	}
 	js, probe := b.js(t), jetstream.StreamConfig{Name: "PROBE", Replicas: len(urls)}
 	natsserver.CreateStream(t, js, probe) // when the servers have formed a cluster
-	natsserver.Repeat(t, "delete the probe", func(ctx context.Context) error {
-		if err := js.DeleteStream(ctx, probe.Name); !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return err
-		}
-		return nil
-	})
+	natsserver.DeleteStream(t, js, probe.Name)
 	return b
 }
 

@@ -2,8 +2,6 @@ package natslog_test
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -61,12 +59,7 @@ func startCluster(t *testing.T) (urls []string, between []*sinktest.Proxy) {
 	}
 	js, probe := natsserver.Connect(t, urls[0]), jetstream.StreamConfig{Name: "PROBE", Replicas: 3}
 	natsserver.CreateStream(t, js, probe) // when the servers have formed a cluster
-	natsserver.Repeat(t, "delete the probe", func(ctx context.Context) error {
-		if err := js.DeleteStream(ctx, probe.Name); !errors.Is(err, jetstream.ErrStreamNotFound) {
-			return err
-		}
-		return nil
-	})
+	natsserver.DeleteStream(t, js, probe.Name)
 	return urls, between
 }
 
