@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -29,10 +30,21 @@ func CreateReplicated(t testing.TB, addr, topic string, partitions, replicas int
 	for name, value := range configs {
 		values[name] = &value
 	}
-	if _, err := admin.CreateTopic(ctx, int32(partitions), int16(replicas), values, topic); err != nil {
-		t.Fatalf("creating the topic %s: %v", topic, err)
-	}
-	// The metadata name a leader before the leader knows of it.
+	// A controller that has just stood still takes the brokers for dead for a moment, and has none for the replicas.
+	retry(ctx, t, "creating the topic "+topic, func() error {
+		_, err := admin.CreateTopic(ctx, int32(partitions), int16(replicas), values, topic)
+		if err != nil && !errors.Is(err, kerr.InvalidReplicationFactor) {
+			t.Fatalf("creating the topic %s: %v", topic, err)
+		}
+		return err
+	})
+	awaitLeaders(ctx, t, admin, topic, partitions)
+}
+
+// awaitLeaders waits until all partitions of a topic can be written to. The metadata name a leader before the leader
+// knows of it.
+func awaitLeaders(ctx context.Context, t testing.TB, admin *kadm.Client, topic string, partitions int) {
+	t.Helper()
 	retry(ctx, t, "looking for the leaders of "+topic, func() error {
 		ends, err := listed(admin.ListEndOffsets(ctx, topic))
 		if err == nil && len(ends[topic]) != partitions {
@@ -66,7 +78,7 @@ func retry(ctx context.Context, t testing.TB, what string, try func() error) {
 	}
 }
 
-// SetTopicConfig changes a setting of a topic, as in "max.message.bytes".
+// SetTopicConfig changes a setting of a topic, as in "max.message.bytes", and waits until the broker knows it.
 func SetTopicConfig(t testing.TB, addr, topic, name, value string) {
 	t.Helper()
 	admin, ctx := adminClient(t, addr)
@@ -81,6 +93,15 @@ func SetTopicConfig(t testing.TB, addr, topic, name, value string) {
 	if err != nil {
 		t.Fatalf("setting %s of topic %s: %v", name, topic, err)
 	}
+	retry(ctx, t, "describing the topic "+topic, func() error {
+		described, err := admin.DescribeTopicConfigs(ctx, topic)
+		if err == nil && !slices.ContainsFunc(described[0].Configs, func(c kadm.Config) bool {
+			return c.Key == name && c.MaybeValue() == value
+		}) {
+			err = errors.New("the broker does not know the setting")
+		}
+		return err
+	})
 }
 
 // Grant gives [User] permissions, and waits until the broker knows them.
@@ -178,7 +199,7 @@ func adminClient(t testing.TB, addr string) (*kadm.Client, context.Context) {
 	return kadm.NewClient(client), ctx
 }
 
-// SetPartitions raises the number of partitions of a topic.
+// SetPartitions raises the number of partitions of a topic, and returns when all of them can be written to.
 func SetPartitions(t testing.TB, addr, topic string, partitions int) {
 	t.Helper()
 	admin, ctx := adminClient(t, addr)
@@ -189,6 +210,7 @@ func SetPartitions(t testing.TB, addr, topic string, partitions int) {
 	if err != nil {
 		t.Fatalf("adding partitions to %s: %v", topic, err)
 	}
+	awaitLeaders(ctx, t, admin, topic, partitions)
 }
 
 // DeleteTopic deletes a topic with all that it holds, and returns when the broker knows that: until then, it accepts

@@ -37,7 +37,9 @@ func startShared(ctx context.Context) (*Broker, error) {
 		return nil, err
 	}
 	shared.dir = dir
-	return Start(ctx, dir)
+	// It has one life, so the controller need not notice soon that it has ended. It must not take it for dead when the
+	// machine stands still.
+	return Start(ctx, dir, "broker.session.timeout.ms=60000")
 }
 
 // NewForTest returns a broker for this test alone, which ends it. Properties are as for [Start].

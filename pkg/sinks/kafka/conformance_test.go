@@ -64,7 +64,7 @@ func (d *destination) NewSink(t testing.TB) sinks.Sink {
 		topic += "-{resource}"
 	}
 	s, err := New(Config{
-		Brokers: []string{d.broker.Addr()}, Topic: topic, RequestTimeout: 5 * time.Second,
+		Brokers: []string{d.broker.Addr()}, Topic: topic, RequestTimeout: 30 * time.Second,
 		Compression: "none", // the suite's oversize events shrink to almost nothing
 		Logger:      slog.New(slog.NewTextHandler(t.Output(), nil)),
 		dial:        d.dial,

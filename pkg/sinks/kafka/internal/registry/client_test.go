@@ -39,7 +39,7 @@ func serve(t *testing.T, answers map[string]answer) (c *Client, address string) 
 		_, _ = io.WriteString(w, a.body) // fails if the client has gone
 	}))
 	t.Cleanup(server.Close)
-	c = &Client{Config: Config{URL: server.URL + "/api/", Format: FormatAvro}, Timeout: 2 * time.Second}
+	c = &Client{Config: Config{URL: server.URL + "/api/", Format: FormatAvro}, Timeout: 2 * time.Minute}
 	return c, server.Listener.Addr().String()
 }
 
@@ -139,7 +139,7 @@ func TestUnreachable(t *testing.T) {
 
 	secure := httptest.NewTLSServer(nil)
 	t.Cleanup(secure.Close)
-	client := &Client{Config: Config{URL: secure.URL, Format: FormatAvro}, Timeout: 2 * time.Second}
+	client := &Client{Config: Config{URL: secure.URL, Format: FormatAvro}, Timeout: 2 * time.Minute}
 	got = sinktest.Blame(t, client.Ping(t.Context()), secure.Listener.Addr().String())
 	if got.Step != sinks.StepTLS || got.Key != tlsSection+".caFile" {
 		t.Errorf("%+v", got)
