@@ -119,7 +119,8 @@ func TestKilledBeforeReplication(t *testing.T) {
 	}
 }
 
-// stepDown makes the stream elect another leader again and again until ctx ends.
+// stepDown makes the stream elect another leader again and again until ctx ends. The pauses become longer, so that a
+// slow machine gets on too.
 func stepDown(ctx context.Context, js jetstream.JetStream, pause time.Duration) (times int) {
 	for ; ctx.Err() == nil; times++ {
 		limit, cancel := context.WithTimeout(ctx, time.Second) // a server that has no leader may not answer
@@ -128,6 +129,7 @@ func stepDown(ctx context.Context, js jetstream.JetStream, pause time.Duration) 
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
+			pause += pause / 10
 		}
 	}
 	return times
