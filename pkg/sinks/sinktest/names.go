@@ -31,6 +31,20 @@ func testDestination(t *testing.T, _ Harness, d Destination) {
 	}
 }
 
+// claim claims a name. The register can have been created a moment ago, and be unavailable at first.
+func claim(t *testing.T, d sinks.Identified, owner sinks.Owner) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		err := sinks.Claim(ctx, d, "live", owner)
+		if err == nil || errors.Is(err, sinks.ErrNameTaken) || ctx.Err() != nil {
+			return err
+		}
+		t.Logf("a claim for %s: %v", owner.UID, err)
+	}
+}
+
 // belongsTo fails the test if a sink that is not connected reads an owner other than uid for a cluster's name.
 func belongsTo(t *testing.T, d Destination, cluster, uid string) {
 	t.Helper()
@@ -51,39 +65,34 @@ func belongsTo(t *testing.T, d Destination, cluster, uid string) {
 func testClusterNames(t *testing.T, _ Harness, d Destination) {
 	one, other := identified(t, d), identified(t, d)
 	first, second := sinks.Owner{Cluster: "prod.eu-1", UID: "k1"}, sinks.Owner{Cluster: "prod.eu-1", UID: "k2"}
-	claim := func(d sinks.Identified, owner sinks.Owner) error {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		return sinks.Claim(ctx, d, "live", owner)
-	}
 	belongsTo(t, d, first.Cluster, "")
 	for range 2 {
-		if err := claim(one, first); err != nil {
+		if err := claim(t, one, first); err != nil {
 			t.Fatalf("the first claim: %v", err)
 		}
 	}
 	belongsTo(t, d, first.Cluster, first.UID)
-	err := claim(other, second)
+	err := claim(t, other, second)
 	if !errors.Is(err, sinks.ErrNameTaken) || !strings.Contains(err.Error(), "bridge claim") ||
 		!strings.Contains(err.Error(), "k1") {
 		t.Fatalf("a second cluster under the same name: %v", err)
 	}
-	if err := claim(other, sinks.Owner{Cluster: "prod", UID: "k2"}); err != nil {
+	if err := claim(t, other, sinks.Owner{Cluster: "prod", UID: "k2"}); err != nil {
 		t.Errorf("under a name of its own: %v", err)
 	}
 	if err := other.Register(t.Context(), second, "another"); err != nil {
 		t.Error(err)
 	}
-	if err := claim(one, first); err != nil {
+	if err := claim(t, one, first); err != nil {
 		t.Errorf("what does not belong to the one that is replaced was handed over: %v", err)
 	}
 	if err := other.Register(t.Context(), second, "k1"); err != nil {
 		t.Fatalf("handing over: %v", err)
 	}
-	if err := claim(other, second); err != nil {
+	if err := claim(t, other, second); err != nil {
 		t.Errorf("after it was handed over: %v", err)
 	}
-	if err := claim(one, first); !errors.Is(err, sinks.ErrNameTaken) {
+	if err := claim(t, one, first); !errors.Is(err, sinks.ErrNameTaken) {
 		t.Errorf("the cluster that lost the name: %v", err)
 	}
 }
@@ -100,7 +109,7 @@ func testClusterNamesAtOnce(t *testing.T, _ Harness, d Destination) {
 	var group sync.WaitGroup
 	for n, sink := range all {
 		group.Go(func() {
-			errs[n] = sinks.Claim(t.Context(), sink, "live", sinks.Owner{Cluster: "prod", UID: fmt.Sprintf("k%d", n)})
+			errs[n] = claim(t, sink, sinks.Owner{Cluster: "prod", UID: fmt.Sprintf("k%d", n)})
 		})
 	}
 	group.Wait()
@@ -124,7 +133,7 @@ func testClusterNamesAtOnce(t *testing.T, _ Harness, d Destination) {
 // testForeignNameWritesNothing tests that a sink writes nothing under the name of another cluster. When the name is
 // transferred to its cluster, the sink begins to write without a restart.
 func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
-	if err := sinks.Claim(t.Context(), identified(t, d), "live", sinks.Owner{Cluster: "test", UID: "k1"}); err != nil {
+	if err := claim(t, identified(t, d), sinks.Owner{Cluster: "test", UID: "k1"}); err != nil {
 		t.Fatal(err)
 	}
 	sink := newSink(t, d)
@@ -190,7 +199,7 @@ func testStateElsewhere(t *testing.T, _ Harness, d Destination) {
 		{sinks.StateFile, false, true},
 	} {
 		owner.State, owner.New = step.state, step.isNew
-		err := sinks.Claim(t.Context(), sink, "live", owner)
+		err := claim(t, sink, owner)
 		if (err == nil) != step.ok || err != nil && (!errors.Is(err, sinks.ErrNameTaken) ||
 			!strings.Contains(err.Error(), "state.log") || !strings.Contains(err.Error(), "bridge claim")) {
 			t.Errorf("%+v: %v", step, err)
@@ -200,7 +209,7 @@ func testStateElsewhere(t *testing.T, _ Harness, d Destination) {
 	if err := sink.Register(t.Context(), owner, owner.UID); err != nil {
 		t.Fatal(err)
 	}
-	if err := sinks.Claim(t.Context(), sink, "live", owner); err != nil {
+	if err := claim(t, sink, owner); err != nil {
 		t.Errorf("after it was registered again: %v", err)
 	}
 }
