@@ -34,7 +34,7 @@ func TestReplicated(t *testing.T) { // alone: it runs six brokers
 		{name: "NothingTwice", run: (*replicated).nothingTwice},
 		{name: "TwoProcesses", run: (*replicated).twoProcesses},
 		{name: "BytesThatArriveLate", run: (*replicated).bytesThatArriveLate, long: true},
-		{name: "WithoutALeader", run: (*replicated).withoutALeader},
+		{name: "WithoutALeader", run: (*replicated).withoutALeader, long: true},
 		{name: "BytesThatArriveAfterATakeOver", run: (*replicated).bytesThatArriveAfterATakeOver, long: true},
 		{name: "CutOff", run: (*replicated).cutOff},
 		{name: "TakeOver", run: (*replicated).takeOvers},
