@@ -351,7 +351,6 @@ func (e *Engine) read() error {
 			p.epoch += "." + strconv.FormatInt(time.Now().UnixMilli(), 36)
 		}
 		group.Go(func() { p.announceLost(e.reading) })
-		group.Go(func() { p.endFormers(e.reading) })
 		if p.filter.Debounces() {
 			group.Go(func() { p.followDebounce(e.reading) })
 		}

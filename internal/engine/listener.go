@@ -205,9 +205,6 @@ func (l *listener) synced(resourceVersion string, objects int) {
 func (l *listener) OnPosition(resourceVersion string) {
 	l.begin()
 	defer l.mu.Unlock()
-	if l.isBehind() && tracker.Past(l.floor, resourceVersion) {
-		l.reached = time.Now()
-	}
 	l.position, l.inList, l.entering = resourceVersion, false, false
 	l.tryRefilter()
 	if tracker.Past(l.floor, resourceVersion) {
@@ -221,13 +218,8 @@ func (l *listener) OnPosition(resourceVersion string) {
 	}
 }
 
-// isBehind reports whether the informer has not reached the floor.
-func (l *listener) isBehind() bool { return !tracker.Past(l.floor, l.position) }
-
-// CaughtUp implements informer.Resumer. Events that the previous process sent and did not commit come after the floor.
-func (l *listener) CaughtUp() bool {
-	return !l.isBehind() && time.Since(l.reached) >= informer.ResumeGrace
-}
+// IsBehind implements informer.Resumer. It reports whether the informer has not reached the floor.
+func (l *listener) IsBehind() bool { return !tracker.Past(l.floor, l.position) }
 
 // OnGap sends a gap event, which announces that states may be missing at this place in the stream. If the list is not
 // newer than the floor, nothing is missing, and nothing of the list is sent.

@@ -191,7 +191,7 @@ var _ informer.Restater = filterTurn{}
 // MayRestate implements informer.Restater.
 func (t filterTurn) MayRestate() bool {
 	beginsWithList := t.position == "" && !t.informer.Relists() // so nothing was sent yet
-	ready := t.informer.HasSynced() && t.CaughtUp() || !t.informer.HasSynced() && beginsWithList
+	ready := t.informer.HasSynced() && !t.IsBehind() || !t.informer.HasSynced() && beginsWithList
 	return ready && t.ctx.Err() == nil && t.refilter == nil && !t.partial
 }
 
@@ -201,7 +201,7 @@ func (filterTurn) OnRestate(*object.Object) {}
 // changeFilter changes the listener's filter and sends the difference. change is the name of the change. It must be
 // called while no handler of the informer is running.
 func (l *listener) changeFilter(next *filter.ResourceFilter, change string) {
-	l.endFormer() // the informer has caught up, because its turn has come
+	l.OnCaughtUp() // because its turn has come
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	earlier := l.filter

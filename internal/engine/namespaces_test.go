@@ -236,14 +236,14 @@ func TestKilledAfterTheDifference(t *testing.T) {
 	s = resume(t, dir, filter.Namespaces{"a": {}, "b": {}})
 	s.change(in(t, "b", 5), false)
 	expectTaken(t, s.pipeline, leave)
-	s.pipeline.attached["pods"].endFormer() // the leave is not settled
+	s.pipeline.attached["pods"].OnCaughtUp() // the leave is not settled
 	s.must(s.engine.tracker.Commit())
 	s.kill()
 
 	s = resume(t, dir, filter.Namespaces{"a": {}, "b": {}})
 	s.change(in(t, "b", 5), false)
 	s.expect(leave)
-	s.pipeline.attached["pods"].endFormer()
+	s.pipeline.attached["pods"].OnCaughtUp()
 	s.must(s.engine.tracker.Commit())
 	s.kill()
 
@@ -268,19 +268,9 @@ func TestAFormerFilterIsForgotten(t *testing.T) {
 		name := filterChange(t, s)
 		s.must(s.informer.Store().Replace([]any{in(t, "a", 1)}, "4"))
 		s.expect("gap gap.c.pods.relist.3.4", "deleted a.1.left.filter."+name+" left at 1", "synced synced.c.pods.4")
-		if known := s.engine.tracker.Known("pods", "test"); !known.Settled {
-			t.Errorf("the sink knows %+v", known)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); s.pipeline.endFormers(ctx) }()
-		synctest.Wait()
-		s.expect()
 		if states, _ := s.store.States(); len(states[0].Refilters) > 0 {
 			t.Errorf("%+v", states)
 		}
-		stop()
-		<-ended
 		s.kill()
 	})
 }

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"time"
-
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
@@ -12,8 +10,6 @@ type predecessor struct {
 	// floor is the resourceVersion up to which the sink had settled all events. Changes up to the floor are not sent
 	// again. It is empty once the informer has passed it.
 	floor string
-	// reached is when the informer reached the floor; zero if it resumed there.
-	reached time.Time
 	// listed is the resourceVersion of the last list that the informer passed on after a gap.
 	listed string
 	// ended is the last object that was sent as deleted because a list no longer contains it. If the list contains another

@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"context"
 	"slices"
-	"time"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/internal/tracker"
@@ -11,7 +9,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // refilter is the state of a listener after the filter of its sink was changed, until the sink was sent the difference.
@@ -124,7 +121,7 @@ func (l *listener) leave(ev event.Event) {
 // tryRefilter sends the difference if the informer has reached the floor.
 func (l *listener) tryRefilter() {
 	r := l.refilter
-	if r == nil || l.isBehind() {
+	if r == nil || l.IsBehind() {
 		return
 	}
 	l.floor, l.inList = "", true
@@ -142,28 +139,8 @@ func (l *listener) tryRefilter() {
 	l.inList = false
 }
 
-// formerInterval is how often a pipeline looks for refilters that end.
-const formerInterval = time.Second
-
-// endFormers ends the refilters of listeners whose informers have delivered all changes that the previous process may
-// have sent, until ctx ends.
-func (p *pipeline) endFormers(ctx context.Context) {
-	wait.UntilWithContext(ctx, func(context.Context) {
-		for _, l := range p.listening() {
-			if l.hasFormer() && l.informer.CaughtUp() {
-				l.endFormer()
-			}
-		}
-	}, formerInterval)
-}
-
-func (l *listener) hasFormer() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.former != nil
-}
-
-func (l *listener) endFormer() {
+// OnCaughtUp implements informer.Resumer.
+func (l *listener) OnCaughtUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.former != nil {

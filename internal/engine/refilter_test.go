@@ -94,7 +94,7 @@ func TestRefilterOfWhatOnlyTheDestinationKnows(t *testing.T) {
 	l.OnPosition("15") // after a bookmark, or a change to an object that is not selected
 	change(nil, labelled(t, "c", 16, "1"))
 	l.OnDelete(labelled(t, "b", 13, "12")) // a list shows it
-	l.endFormer()
+	l.OnCaughtUp()
 	l.OnPosition("17")
 	change(nil, labelled(t, "d", 18, "1"))
 	expectTaken(

@@ -30,10 +30,9 @@ type restating struct {
 var _ informer.Restater = (*restating)(nil)
 
 // MayRestate implements informer.Restater. It returns false if re-sent objects could fill the queue, because a full
-// queue delays or drops changes. It also returns false until the informer has delivered all changes that the sink was
-// sent before a restart.
+// queue delays or drops changes. It also returns false until the informer has reached the floor.
 func (r *restating) MayRestate() bool {
-	return r.ctx.Err() == nil && r.refilter == nil && r.CaughtUp() && r.pipeline.hasRoom()
+	return r.ctx.Err() == nil && r.refilter == nil && !r.IsBehind() && r.pipeline.hasRoom()
 }
 
 // OnRestate implements informer.Restater.

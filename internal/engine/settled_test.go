@@ -208,7 +208,6 @@ func TestFloorThatDoesNotCompare(t *testing.T) {
 			t.Errorf("floor %s: %d events", floor, p.Queue.Stats().Items)
 		}
 		l.OnPosition("12")
-		l.reached = l.reached.Add(-informer.ResumeGrace)
 		if l.floor != "" || !r.MayRestate() {
 			t.Errorf("floor %s: still %q, may restate: %t", floor, l.floor, r.MayRestate())
 		}
@@ -222,10 +221,11 @@ func TestCaughtUpBehindTheFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, end := pipelineIn(t, t.TempDir(), roomy)
 		defer end()
+		w := watch.NewFake()
 		i := informer.New(
 			informer.Config{Source: informer.Source{Resource: pods}, ResumeAt: "10", ListWatch: &cache.ListWatch{
 				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-					return watch.NewFake(), nil
+					return w, nil
 				},
 			}},
 		)
@@ -243,7 +243,8 @@ func TestCaughtUpBehindTheFloor(t *testing.T) {
 		}
 		time.Sleep(2 * informer.ResumeGrace)
 		want(false, "before the floor")
-		l.OnPosition("20")
+		w.Add(pod(t, 20, "Running"))
+		synctest.Wait()
 		want(false, "at the floor")
 		time.Sleep(2 * informer.ResumeGrace)
 		want(true, "later")

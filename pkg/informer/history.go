@@ -60,6 +60,13 @@ func (h *history) take() string {
 	return oldest
 }
 
+// hasListed reports whether the last list was of an earlier state, with this resourceVersion.
+func (h *history) hasListed(resourceVersion string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.listed != "" && h.listed == resourceVersion
+}
+
 // historyPage is the page size, in objects, of a list of an earlier state.
 const historyPage = 500
 

@@ -117,8 +117,8 @@ type Informer struct {
 	ended     bool            // Run has returned
 	skipped   bool            // ctx has ended, and at least one change was not delivered
 	relisting bool            // a list that continues from known objects is being delivered; it is delivered as a whole
-	resuming  bool            // the checkpoint replaced the first list, and the watch that continues from it is not open
-	resumedAt time.Time       // when that watch was opened, see ResumeGrace; zero after a list
+	resuming  bool            // the state is perhaps older than what the previous process sent, and no watch is open
+	resumed   *resumedWatch   // the watch that continues from that state, until CaughtUp returns true; nil otherwise
 	position  string          // all changes up to this resourceVersion were delivered by this process or the previous one
 	synced    atomic.Bool     // the first list was delivered, or a checkpoint replaced it
 }

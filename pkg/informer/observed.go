@@ -108,8 +108,8 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 		return nil, apierrors.NewResourceExpired(err.Error()) // the Reflector lists
 	case err == nil:
 		l.informer.note(l.runCtx, verbWatch, nil)
-		if l.informer.watchOpened() {
-			w = &resumedWatch{w, l.informer}
+		if !list {
+			w = l.informer.watchOpened(ctx, w)
 		}
 	}
 	if list && (utilnet.IsConnectionRefused(err) || apierrors.IsTooManyRequests(err)) {

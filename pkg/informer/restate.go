@@ -20,9 +20,13 @@ type Restater interface {
 }
 
 // Resumer is an optional interface of handlers that may have received changes after Config.ResumeAt from the previous
-// process. CaughtUp reports whether the informer has delivered all these changes again.
+// process.
 type Resumer interface {
-	CaughtUp() bool
+	// IsBehind reports whether the informer has not reached the position up to which the handler certainly received all
+	// changes.
+	IsBehind() bool
+	// OnCaughtUp is called like the other methods of handlers, when CaughtUp of the informer begins to return true.
+	OnCaughtUp()
 }
 
 // Errors that Restate and Turn return if objects cannot be restated.
@@ -35,12 +39,6 @@ const (
 	// restateSlice is the maximum number of objects that are restated between two changes of the watch.
 	restateSlice = 256
 	restatePause = 5 * time.Millisecond
-	// ResumeGrace is how long, after a resumed informer has opened its first watch, it may still bring changes that the
-	// previous process sent: the watch delivers them at once, but does not mark their end. If the watch ends within this
-	// time, it begins again, and the time for which handlers block does not count. Until then, no objects are restated,
-	// because the known states may be older. For a handler that was ahead of the informer's position, this time begins
-	// when the informer has reached it.
-	ResumeGrace = 5 * time.Second
 )
 
 // Restate calls r with the current state of each known object, in resourceVersion order. It processes a few objects at
@@ -77,8 +75,8 @@ func (i *Informer) restateSome(r Restater, objects []*object.Object) (rest []*ob
 }
 
 // CaughtUp reports whether the informer has delivered all changes that the previous process may have sent: it has
-// delivered a list, or the watch that continued from the checkpoint has been open for ResumeGrace, and all handlers
-// have caught up. While a handler blocks, CaughtUp waits.
+// delivered a list of the current state, or ResumeGrace has passed since it opened its watch and since the last handler
+// was behind. While a handler blocks, CaughtUp waits.
 func (i *Informer) CaughtUp() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -86,13 +84,24 @@ func (i *Informer) CaughtUp() bool {
 }
 
 func (i *Informer) caughtUp() bool {
-	caughtUp := i.HasSynced() && i.isCurrent()
-	notify(i.handlers, func(r Resumer) { caughtUp = caughtUp && r.CaughtUp() })
-	return caughtUp
+	return i.HasSynced() && i.isCurrent() && i.behind() == 0
 }
 
-// isCurrent must be called with mu held.
-func (i *Informer) isCurrent() bool { return !i.resuming && time.Since(i.resumedAt) >= ResumeGrace }
+// isCurrent reports whether objects may be restated. Before that, the known states may be older than what the previous
+// process sent. It must be called with mu held.
+func (i *Informer) isCurrent() bool { return !i.resuming && (i.resumed == nil || i.resumed.left <= 0) }
+
+// behind returns the number of handlers that are behind.
+func (i *Informer) behind() (n int) {
+	notify(i.handlers, func(r Resumer) {
+		if r.IsBehind() {
+			n++
+		}
+	})
+	return n
+}
+
+func (i *Informer) notifyCaughtUp() { notify(i.handlers, func(r Resumer) { r.OnCaughtUp() }) }
 
 // Turn waits until r.MayRestate returns true, and then calls call with the position of the informer. No handler is
 // called at the same time. Turn returns early when ctx ends, and returns ErrEnded if the informer has ended.

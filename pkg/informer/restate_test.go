@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // retold is a journal that is restated to, up to a limit at first.
@@ -135,7 +136,7 @@ func TestRestateWhatIsKnownForSure(t *testing.T) {
 		), &journal{}
 		i.AddEventHandler(j)
 		do(t, (*store)(i).Replace(nil, "10"))
-		i.watchOpened()
+		w := i.watchOpened(t.Context(), watch.NewFake())
 		r := &retold{j, 1 << 30}
 		began := time.Now()
 		if err := r.restate(t.Context(), i); err != nil {
@@ -146,13 +147,16 @@ func TestRestateWhatIsKnownForSure(t *testing.T) {
 		}
 		expect(t, j, "restate ns/a(u)@4", "restated, at 10")
 
+		i.mu.Lock()
 		i.resuming = true // the watch, which brings what the informer lags behind, is opened later
+		i.mu.Unlock()
 		ended := make(chan error, 1)
 		began = time.Now()
 		go func() { ended <- r.restate(t.Context(), i) }()
 		time.Sleep(time.Minute)
-		i.watchOpened()
-		i.watchOpened() // again, which changes nothing
+		w.Stop() // the watch before, which changes nothing
+		w = i.watchOpened(t.Context(), watch.NewFake())
+		defer w.Stop()
 		if err := <-ended; err != nil {
 			t.Fatal(err)
 		}

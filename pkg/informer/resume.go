@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 )
@@ -90,42 +91,81 @@ func (i *Informer) resumes(resourceVersion string, items int) bool {
 	return true
 }
 
-// watchOpened records that a watch is open. It returns true if watchEnded must be called at its end.
-func (i *Informer) watchOpened() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.resuming {
-		i.resuming, i.resumedAt = false, time.Now()
-	}
-	return !i.resumedAt.IsZero()
-}
+// ResumeGrace is how long a watch that continues from an earlier state may still bring changes that the previous
+// process sent. The watch does not mark where these end, and its first bookmark can take a minute. kube-apiserver sends
+// the headers of the response when it knows which changes its watch cache has since that state, and then sends these
+// changes without a pause (k8s.io/apiserver: BeginStream in pkg/endpoints/handlers/watch.go, processInterval in
+// pkg/storage/cacher/cache_watcher.go). Therefore the time begins with the headers. It is counted in ticks, because it
+// must not pass while the process or the machine is suspended: a time.Ticker drops ticks that are not received.
+const ResumeGrace = 5 * time.Second
 
-// watchEnded records that a watch has ended. If it has perhaps not brought everything that the previous process has
-// delivered, the grace begins again when the next watch is open.
-func (i *Informer) watchEnded() {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.resuming = i.resuming || !i.resumedAt.IsZero() && !i.caughtUp()
-}
+const graceTick = 100 * time.Millisecond
 
-// resumedWatch calls watchEnded at the end of a watch.
+// resumedWatch is a watch that may bring changes that the previous process sent. The informer's mu guards its fields.
 type resumedWatch struct {
 	watch.Interface
 
 	informer *Informer
+	left     time.Duration // how much of ResumeGrace is left
+	behind   int           // number of handlers that are behind
+	stop     context.CancelFunc
+}
+
+// watchOpened returns the watch for the Reflector. The caller has received the headers of w's response.
+func (i *Informer) watchOpened(ctx context.Context, w watch.Interface) watch.Interface {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.resuming {
+		return w
+	}
+	ctx, stop := context.WithCancel(ctx)
+	r := &resumedWatch{Interface: w, informer: i, left: ResumeGrace, behind: i.behind(), stop: stop}
+	i.resuming, i.resumed = false, r
+	go func() {
+		_ = wait.PollUntilContextCancel(ctx, graceTick, false, func(context.Context) (bool, error) { return r.tick(), nil })
+	}()
+	return r
+}
+
+// tick counts a tick. It reports whether no more ticks are required. A tick during a call of a handler does not count,
+// because the watch brings nothing meanwhile.
+func (w *resumedWatch) tick() (done bool) {
+	i := w.informer
+	if !i.mu.TryLock() {
+		return false
+	}
+	defer i.mu.Unlock()
+	if i.resumed != w {
+		return true
+	}
+	w.left -= graceTick
+	if done = i.caughtUp(); done {
+		i.resumed = nil
+		i.notifyCaughtUp()
+	}
+	return done
+}
+
+// reached is called when the handlers have a new position, with mu held. If fewer handlers are behind than before, the
+// grace begins again. w may be nil.
+func (w *resumedWatch) reached() {
+	if w == nil {
+		return
+	}
+	if behind := w.informer.behind(); behind < w.behind {
+		w.behind, w.left = behind, ResumeGrace
+	}
 }
 
 // Stop implements watch.Interface. The Reflector calls it when it has passed on everything that the watch has brought.
+// If that is perhaps not everything that the previous process sent, the grace begins again when the next watch is open.
 func (w *resumedWatch) Stop() {
 	w.Interface.Stop()
-	w.informer.watchEnded()
-}
-
-// working extends the grace by the time until the returned function is called. Both must be called with mu held.
-func (i *Informer) working() (done func()) {
-	if i.resumedAt.IsZero() || i.isCurrent() {
-		return func() {}
+	w.stop()
+	i := w.informer
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.resumed == w {
+		i.resuming, i.resumed = true, nil
 	}
-	start := time.Now()
-	return func() { i.resumedAt = i.resumedAt.Add(time.Since(start)) }
 }

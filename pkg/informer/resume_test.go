@@ -78,16 +78,112 @@ func TestGraceWhileAHandlerBlocks(t *testing.T) {
 		i := New(Config{Source: Source{Resource: configMaps}, ResumeAt: "10"})
 		i.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { time.Sleep(time.Minute) }})
 		do(t, (*store)(i).Replace(nil, "10"))
-		i.watchOpened()
+		w := i.watchOpened(t.Context(), watch.NewFake())
+		defer w.Stop()
 		do(t, (*store)(i).Add(state(t, "ns", "a", "u", 11)))
 		(*store)(i).UpdateResourceVersion("11")
 		if i.CaughtUp() {
 			t.Error("it counts as caught up after its first change")
 		}
-		time.Sleep(ResumeGrace)
+		time.Sleep(ResumeGrace + graceTick)
 		if !i.CaughtUp() {
 			t.Error("it does not count as caught up after the grace")
 		}
+	})
+}
+
+// late is a handler that is behind until the informer has reached a position.
+type late struct {
+	journal
+
+	until    string
+	isBehind bool
+}
+
+func (l *late) OnPosition(at string) { l.isBehind = l.isBehind && at != l.until }
+func (l *late) OnCaughtUp()          { l.note("caught up") }
+func (l *late) IsBehind() bool       { return l.isBehind }
+
+// The grace does not pass while nothing runs. The test prevents it by holding the lock, as a suspended process would.
+func TestGraceWhileNothingRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := New(Config{Source: Source{Resource: configMaps}, ResumeAt: "10"})
+		do(t, (*store)(i).Replace(nil, "10"))
+		w := i.watchOpened(t.Context(), watch.NewFake())
+		defer w.Stop()
+		time.Sleep(ResumeGrace / 2)
+		i.mu.Lock()
+		time.Sleep(time.Minute)
+		i.mu.Unlock()
+		time.Sleep(ResumeGrace / 4)
+		if i.CaughtUp() {
+			t.Error("it counts as caught up because time has passed")
+		}
+		time.Sleep(ResumeGrace / 2)
+		if !i.CaughtUp() {
+			t.Error("it does not count as caught up after the grace")
+		}
+	})
+}
+
+// A handler that was ahead of the informer's position gets the whole grace from there on.
+func TestGraceBeginsAgainForAHandlerThatWasAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := New(Config{Source: Source{Resource: configMaps}, ResumeAt: "10"})
+		h := &late{isBehind: true, until: "12"}
+		i.AddEventHandler(h)
+		do(t, (*store)(i).Replace(nil, "10"))
+		w := i.watchOpened(t.Context(), watch.NewFake())
+		defer w.Stop()
+		for _, position := range []string{"11", "12", "13"} {
+			time.Sleep(ResumeGrace - time.Second)
+			(*store)(i).UpdateResourceVersion(position)
+			if i.CaughtUp() {
+				t.Errorf("it counts as caught up at %s", position)
+			}
+		}
+		time.Sleep(time.Second + graceTick)
+		if !i.CaughtUp() {
+			t.Error("it does not count as caught up after the grace")
+		}
+		expect(t, &h.journal, "caught up")
+	})
+}
+
+// The API server cannot continue the watch of the checkpoint, and the informer lists the state at the beginning of the
+// server's history. The watch from there brings what the previous process may have sent.
+func TestGraceAfterAListOfThePast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &late{}
+		var i *Informer
+		i = New(Config{Source: Source{Resource: configMaps}, ResumeAt: "10", ListWatch: &cache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: "12"}}, nil
+			},
+			WatchFuncWithContext: func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+				if o.ResourceVersion == "12" {
+					return watch.NewFake(), nil
+				}
+				err := apierrors.NewResourceExpired("too old resource version: 10 (12)")
+				i.watchFailed(err) // as a ListerWatcher does
+				return nil, err
+			},
+		}})
+		i.AddEventHandler(h)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- i.Run(ctx) }()
+		time.Sleep(ResumeGrace - time.Second)
+		if got := i.Status().ResourceVersion; got != "12" || i.CaughtUp() {
+			t.Errorf("at %s, caught up: %t", got, i.CaughtUp())
+		}
+		time.Sleep(2 * time.Second)
+		if !i.CaughtUp() {
+			t.Error("it does not count as caught up after the grace")
+		}
+		expect(t, &h.journal, "gap 10..12", "caught up")
+		cancel()
+		do(t, <-ended)
 	})
 }
 

@@ -3,7 +3,6 @@ package informer
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -31,7 +30,6 @@ func (s *store) Add(obj any) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	defer i.working()()
 	if selected {
 		i.upsert(o, false)
 	} else {
@@ -47,7 +45,6 @@ func (s *store) Delete(obj any) error {
 	i.changes.Add(1)
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	defer i.working()()
 	known := i.known(o)
 	// If the object is not known, its deletion was already delivered, or the object belongs to another scope.
 	if known != nil && known.UID == o.UID {
@@ -92,7 +89,7 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	}
 	i.position = resourceVersion
 	i.status.reached(resourceVersion) // after a watch-list the Reflector does not call UpdateResourceVersion
-	i.resuming, i.resumedAt = false, time.Time{}
+	i.resuming, i.resumed = i.resuming && i.history.hasListed(resourceVersion), nil
 	i.record.Reached(resourceVersion)
 	if first {
 		notify(i.handlers, func(o Observer) { o.OnSynced(resourceVersion, len(objects)) })
@@ -100,6 +97,9 @@ func (s *store) Replace(list []any, resourceVersion string) error {
 	notify(i.handlers, func(p Positioner) { p.OnPosition(resourceVersion) })
 	i.fetcher.forget()
 	i.synced.Store(true)
+	if i.caughtUp() {
+		i.notifyCaughtUp()
+	}
 	return nil
 }
 
@@ -121,16 +121,15 @@ func (s *store) Bookmark(string) error {
 // UpdateResourceVersion is called after each event, bookmark and list.
 func (s *store) UpdateResourceVersion(resourceVersion string) {
 	s.mu.Lock()
-	done := (*Informer)(s).working()
 	if !s.skipped {
 		if s.position != resourceVersion {
 			s.position = resourceVersion
 			s.record.Reached(resourceVersion)
 		}
 		notify(s.handlers, func(p Positioner) { p.OnPosition(resourceVersion) })
+		s.resumed.reached()
 		s.fetcher.forget()
 	}
-	done()
 	s.mu.Unlock()
 	s.status.reached(resourceVersion)
 }
