@@ -62,8 +62,9 @@ type User struct {
 	Arrived func(destination string) error
 	// Progress is sinks.Hooks.Progress.
 	Progress func() (events []*event.Message, again time.Duration)
-	// Lost returns the gap events that replace events that cannot be read back from the disk.
-	Lost func(fifo.Loss) []*event.Message
+	// Lost returns the gap events that replace events that cannot be read back from the disk. at is when that was found.
+	// The same arguments give gap events with the same ids.
+	Lost func(l fifo.Loss, at time.Time) []*event.Message
 }
 
 // Delivery is the part of a sink that sends what has been encoded. If a changed configuration does not affect it, it
@@ -84,7 +85,6 @@ type Delivery struct {
 	// Introducing is set while a new destination does not have its whole initial list. Until then, the positions in the
 	// destination do not advance, so that the next process finds the part of the list that was sent.
 	Introducing atomic.Bool
-	ParkedLost  chan struct{} // contains an element after parked events were lost
 
 	// Spilled contains the positions of the events that were in the spill at the start, by Mark. It is empty if the spill
 	// was empty; then the positions in the checkpoint apply.
@@ -96,6 +96,9 @@ type Delivery struct {
 
 	current string     // the latest destination that the sink reported; only the goroutine of the drain uses it
 	pausing sync.Mutex // held while the sink is paused or resumed
+
+	losing sync.Mutex    // held while the note in lossNote is written or removed
+	lost   chan struct{} // contains an element while gap events for the note must be queued
 
 	delivering context.Context    //nolint:containedctx // the context of Drain.Run
 	stop       context.CancelFunc // stops the drain immediately
@@ -111,7 +114,7 @@ func New(o Options) *Delivery {
 	d := &Delivery{
 		options: o, Metrics: o.Metrics, Log: o.Logger,
 		Destinations: make(chan string, 1),
-		ParkedLost:   make(chan struct{}, 1),
+		lost:         make(chan struct{}, 1),
 		drained:      make(chan struct{}),
 		written:      make(chan error, 1),
 	}
@@ -173,7 +176,15 @@ func (d *Delivery) Start() {
 	}
 	var spilling context.Context
 	spilling, d.stopSpilling = context.WithCancel(context.Background())
-	go func() { d.written <- d.Queue.Run(spilling) }()
+	go func() {
+		ended := make(chan struct{})
+		var announcing sync.WaitGroup
+		announcing.Go(func() { d.announceLosses(ended) })
+		err := d.Queue.Run(spilling)
+		close(ended)
+		announcing.Wait()
+		d.written <- err
+	}()
 	go func() {
 		defer close(d.drained)
 		if err := d.Drain.Run(d.delivering); !errors.Is(err, context.Canceled) { // Left counts the undelivered events

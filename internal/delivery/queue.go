@@ -45,8 +45,12 @@ func (d *Delivery) openQueue() error {
 		},
 		Receipt: func(m *event.Message) *event.Message { return &event.Message{Origin: m.Origin, History: m.History} },
 		OnCorrupt: func(l fifo.Loss) []*event.Message {
+			if l.Items() == 0 {
+				d.noteLoss()
+				return nil
+			}
 			d.Unreadable.Add(int64(l.Items()))
-			return d.user.Load().Lost(l)
+			return d.user.Load().Lost(l, time.Now())
 		},
 		HoldUp: holdUp, Since: (*event.Message).Since,
 		Logger: d.Log,
@@ -146,13 +150,8 @@ func (d *Delivery) openParked() (*parked.Store, error) {
 	}
 	return parked.Open(parked.Options{
 		Dir: d.options.State, Sink: d.options.Sink, Storage: storage, MaxBytes: d.options.Buffer.DiskBytes, Logger: d.Log,
-		Used: func() int64 { return d.Queue.SpillStats().Bytes },
-		OnLost: func() {
-			select {
-			case d.ParkedLost <- struct{}{}:
-			default:
-			}
-		},
+		Used:   func() int64 { return d.Queue.SpillStats().Bytes },
+		OnLost: d.noteLoss,
 	})
 }
 

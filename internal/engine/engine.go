@@ -338,7 +338,6 @@ func (e *Engine) read() error {
 	if e.options.AuditOnly {
 		for _, p := range e.pipelines {
 			group.Go(func() { e.resyncs.follow(p, func() bool { return true }) })
-			group.Go(func() { p.announceLost(e.reading) })
 		}
 		<-e.reading.Done()
 		return nil
@@ -350,7 +349,6 @@ func (e *Engine) read() error {
 		if p.Buffer.Overflow != delivery.Block { // after a crash, dropped or merged events are sent behind newer ones
 			p.epoch += "." + strconv.FormatInt(time.Now().UnixMilli(), 36)
 		}
-		group.Go(func() { p.announceLost(e.reading) })
 		if p.filter.Debounces() {
 			group.Go(func() { p.followDebounce(e.reading) })
 		}

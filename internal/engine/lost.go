@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"strconv"
@@ -14,29 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// announceLost queues gap events when parked events are lost, until ctx ends.
-func (p *pipeline) announceLost(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.ParkedLost:
-		}
-		for _, gap := range p.lostGaps(fifo.Loss{}) {
-			if p.push(ctx, gap) != nil { // the process is stopping
-				p.Abandoned.Add(1)
-			}
-		}
-	}
-}
-
 // lostGaps returns the gap events that replace events that cannot be read back from the disk. It is not known which
 // events were lost. Therefore there is one gap event for every resource that the lost events can belong to: every
 // resource that has a position in the spill. If the positions are not known, because the whole spill or parked events
 // are lost, one gap event is returned for every resource that the sink knows according to the checkpoint.
-func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
+func (p *pipeline) lostGaps(l fifo.Loss, at time.Time) (gaps []*event.Message) {
 	if p.audit != nil {
-		return []*event.Message{p.identified(p.audit.Gap(int64(l.Items()), "a damaged file contained them"), l)}
+		return []*event.Message{p.identified(p.audit.Gap(int64(l.Items()), "a damaged file contained them"), l, at)}
 	}
 	resources, upTo := map[string]schema.GroupVersionResource{}, map[string]string{}
 	for mark, position := range l.Positions {
@@ -56,26 +39,28 @@ func (p *pipeline) lostGaps(l fifo.Loss) (gaps []*event.Message) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(resources)) {
-		gaps = append(gaps, p.lostGap(l, resources[name], upTo[name]))
+		gaps = append(gaps, p.lostGap(l, at, resources[name], upTo[name]))
 	}
 	return gaps
 }
 
-func (p *pipeline) lostGap(l fifo.Loss, resource schema.GroupVersionResource, to string) *event.Message {
+func (p *pipeline) lostGap(
+	l fifo.Loss, at time.Time, resource schema.GroupVersionResource, to string,
+) *event.Message {
 	info := &event.GapInfo{
 		Resource: event.GroupResource(resource), To: to, Reason: event.ReasonDamaged,
 		Message: "events in a damaged file are lost; they can belong to any resource that had events there",
 	}
-	ev := event.Event{Type: event.Gap, Time: time.Now(), Resource: resource, GapInfo: info}
+	ev := event.Event{Type: event.Gap, Time: at, Resource: resource, GapInfo: info}
 	info.Events = int64(l.Items())
 	gap, _ := p.Encoder.Encode(ev)        // gap events can always be encoded
 	gap.ClusterUID = p.tracker.KnownUID() // not p.clusterUID: a damaged spill can be found before that is set
-	return p.identified(gap, l)
+	return p.identified(gap, l, at)
 }
 
 // identified completes the id of a gap event with a number that makes the ids differ if one file loses events twice.
-func (p *pipeline) identified(gap *event.Message, l fifo.Loss) *event.Message {
-	number := "file." + strconv.FormatInt(gap.Time.UnixNano(), 36)
+func (p *pipeline) identified(gap *event.Message, l fifo.Loss, at time.Time) *event.Message {
+	number := "file." + strconv.FormatInt(at.UnixNano(), 36)
 	if l.Items() > 0 {
 		number = strconv.FormatUint(l.First, 10)
 	}

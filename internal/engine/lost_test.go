@@ -1,14 +1,18 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -78,7 +82,7 @@ func TestLossesOfASpillAreAnnounced(t *testing.T) {
 				if c.lost.Last > 0 {
 					c.lost.First, c.lost.Last = c.lost.First+again, c.lost.Last+again
 				}
-				for _, m := range p.lostGaps(c.lost) {
+				for _, m := range p.lostGaps(c.lost, time.Unix(int64(again), 0)) {
 					g := m.GapInfo
 					got = append(got, g.Resource+"@"+m.Resource.Version+" up to "+g.To+", "+strconv.FormatInt(g.Events, 10)+" events")
 					if g.Reason != "damaged" || m.Type != event.Gap || ids[m.ID] {
@@ -100,32 +104,59 @@ func TestLossesBeforeTheClusterIsKnown(t *testing.T) {
 	defer end()
 	var asking sync.WaitGroup
 	asking.Go(func() { p.clusterUID, p.epoch = "another", "e1" })
-	gaps := p.lostGaps(fifo.Loss{})
+	gaps := p.lostGaps(fifo.Loss{}, time.Now())
 	asking.Wait()
 	if len(gaps) != 1 || gaps[0].ClusterUID != "c" || gaps[0].Cluster != p.Encoder.Cluster {
 		t.Errorf("%+v", gaps)
 	}
 }
 
-// Parked events that are lost, when the file is opened or later, are announced for each resource of the sink.
-func TestLostParkedEventsAreAnnounced(t *testing.T) {
-	dir := know(t, knownPods)
-	if err := os.WriteFile(filepath.Join(dir, "parked-test.db"), []byte("not a bbolt file"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p, end := pipelineIn(t, dir, delivery.Buffer{Events: 4, Bytes: 1 << 20, Overflow: "block"})
-	defer end()
-	ctx, cancel := context.WithCancel(t.Context())
-	var announcing sync.WaitGroup
-	announcing.Go(func() { p.announceLost(ctx) })
-	taken, err := p.Queue.Take(ctx, nil, 10, 1<<20)
-	cancel()
-	announcing.Wait()
-	if err != nil || len(taken) != 1 || taken[0].Type != event.Gap || taken[0].GapInfo.Resource != "pods" ||
-		taken[0].GapInfo.Reason != event.ReasonDamaged {
-		t.Errorf("%+v, %v", taken, err)
+// A spill, or a file of parked events, that cannot be used is announced for each resource of the sink. If the process is
+// killed before the gap event is settled, the next one sends it. It is settled when it is on disk.
+func TestALossIsAnnouncedUntilItIsSettled(t *testing.T) {
+	for name, damage := range map[string]func(dir string) error{
+		"the spill": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "spill-test"), []byte("not a directory"), 0o600)
+		},
+		"the parked events": func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "parked-test.db"), []byte("not a bbolt file"), 0o600)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dir := know(t, knownPods)
+				if err := damage(dir); err != nil {
+					t.Fatal(err)
+				}
+				var out bytes.Buffer
+				works := stdout.New(&out)
+				for n, destination := range []sinks.Sink{nil, unavailable{works}, works, works} {
+					e := engineWith(t, dir, map[string]sinks.Sink{"test": destination})
+					if destination != nil { // otherwise the process is killed before it sends anything
+						e.pipelines[0].Start()
+						time.Sleep(time.Second)
+						if err := delivery.Finish(deliveries(e.pipelines), time.Second); err != nil {
+							t.Error(err)
+						}
+					}
+					endEngine(t, e)
+					_, err := os.Stat(filepath.Join(dir, "lost-test"))
+					if noted := err == nil; noted != (n == 0) {
+						t.Errorf("process %d: noted: %t", n, noted)
+					}
+					if got := strings.Count(out.String(), "pods.damaged...file."); got != min(1, n/2) {
+						t.Errorf("process %d: %d gap events: %s", n, got, out.String())
+					}
+				}
+			})
+		})
 	}
 }
+
+// unavailable is a destination that cannot be reached.
+type unavailable struct{ sinks.Sink }
+
+func (unavailable) Connect(context.Context) error { return errors.New("unavailable") }
 
 // The positions in a spill belong to the history of etcd that their events belong to.
 func TestSpilledInTwoHistories(t *testing.T) {

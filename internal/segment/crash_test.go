@@ -219,8 +219,8 @@ func newModel(t *testing.T, bytes int64) *model {
 }
 
 func (m *model) reopen() {
-	l, damage, err := Open(m.dir, m.bytes, quiet())
-	if err := errors.Join(damage, err); err != nil {
+	l, err := Open(m.dir, m.bytes, quiet(), func(damage error) { m.t.Fatal(damage) })
+	if err != nil {
 		m.t.Fatal(err)
 	}
 	l.make = func(path string) (file, error) {

@@ -64,27 +64,28 @@ type segment struct {
 }
 
 // Open opens the log in a directory, or starts a new log, which creates the directory when its first record is written.
-// If the log cannot be used, Open quarantines it, returns the reason as damage, and starts an empty log. If Open
+// If the log cannot be used, Open calls onDamage with the reason, quarantines the log, and starts an empty one. If Open
 // returns an error, an operator has to fix the cause, such as missing permissions or another process that uses the log.
-func Open(dir string, segmentBytes int64, log *slog.Logger) (l *Log, damage, err error) {
-	l = newLog(dir, segmentBytes, log)
-	err = l.load(os.O_RDWR, lockPatience)
+func Open(dir string, segmentBytes int64, log *slog.Logger, onDamage func(error)) (*Log, error) {
+	l := newLog(dir, segmentBytes, log)
+	err := l.load(os.O_RDWR, lockPatience)
 	switch {
 	case err == nil:
 		if err := l.removeAcked(); err != nil { // every Ack tries again
 			log.Warn("cannot remove an acknowledged segment", "err", err)
 		}
-		return l, nil, nil
+		return l, nil
 	case !errors.Is(err, errState):
-		return nil, nil, fmt.Errorf("open %s: %w", dir, err)
+		return nil, fmt.Errorf("open %s: %w", dir, err)
 	}
+	onDamage(err)
 	aside, renameErr := files.Quarantine(dir, "damaged")
 	if renameErr != nil {
-		return nil, nil, fmt.Errorf("%s cannot be used (%w), and renaming it failed: %w", dir, err, renameErr)
+		return nil, fmt.Errorf("%s cannot be used (%w), and renaming it failed: %w", dir, err, renameErr)
 	}
 	log.Error("spill quarantined because it cannot be used; starting with an empty one",
 		"path", dir, "renamedTo", aside, "err", err)
-	return newLog(dir, segmentBytes, log), err, nil
+	return newLog(dir, segmentBytes, log), nil
 }
 
 func newLog(dir string, segmentBytes int64, log *slog.Logger) *Log {

@@ -22,8 +22,8 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // open opens a log that must be usable, and closes it when the test ends.
 func open(t *testing.T, dir string, bytes int64) *Log {
 	t.Helper()
-	l, damage, err := Open(dir, bytes, quiet())
-	if err := errors.Join(damage, err); err != nil {
+	l, err := Open(dir, bytes, quiet(), func(damage error) { t.Fatal(damage) })
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
@@ -349,7 +349,7 @@ func TestLock(t *testing.T) {
 	if err := second.Append(batchOf(t, second, 1, 2), nil); !errors.Is(err, files.ErrLocked) {
 		t.Errorf("Append = %v", err)
 	}
-	if _, _, err := Open(dir, DefaultBytes, quiet()); !errors.Is(err, files.ErrLocked) {
+	if _, err := Open(dir, DefaultBytes, quiet(), nil); !errors.Is(err, files.ErrLocked) {
 		t.Errorf("Open = %v", err)
 	}
 	if _, err := Peek(dir); !errors.Is(err, files.ErrLocked) {
@@ -443,7 +443,13 @@ func TestFreshDirectory(t *testing.T) {
 	if err := os.WriteFile(name, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, damage, err := Open(dir, DefaultBytes, quiet())
+	var damage error
+	l, err = Open(dir, DefaultBytes, quiet(), func(err error) {
+		if _, damaged := os.Stat(name); damaged != nil {
+			t.Errorf("reported when it is quarantined: %v", damaged)
+		}
+		damage = err
+	})
 	if err != nil || damage == nil || !strings.Contains(damage.Error(), "format 2") || l.Last() != 0 {
 		t.Errorf("Open = %v, %v", damage, err)
 	}

@@ -69,7 +69,8 @@ type Journal struct {
 // cause, such as missing permissions or another process that uses the journal. If the journal cannot be used, it is
 // quarantined and a new one is started, with a new identity.
 func OpenJournal(o JournalOptions) (*Journal, error) {
-	log, _, err := segment.Open(o.Dir, segmentBytes, o.Logger) // damage is logged, and changes the identity
+	onDamage := func(error) {} // damage is logged, and changes the identity
+	log, err := segment.Open(o.Dir, segmentBytes, o.Logger, onDamage)
 	if err != nil {
 		return nil, fmt.Errorf("audit journal: %w", err)
 	}

@@ -62,7 +62,8 @@ type Options[T any] struct {
 	// does not have to be kept until its acknowledgement is durable.
 	Receipt func(T) T
 	// OnCorrupt is called when items could not be read back. It returns the items that the consumer takes instead of the
-	// lost items. The returned items must not have a source (Mark).
+	// lost items. The returned items must not have a source (Mark). Until they are acknowledged, another process
+	// finds the same loss, unless the whole log is lost: then New calls OnCorrupt before it quarantines the log.
 	OnCorrupt func(Loss) []T
 	// HoldUp is the maximum time that pushes wait for the consumer when a quarter of the bounds is in use. Waiting can
 	// avoid spilling, which is expensive: writing items to disk and reading them back costs more than all other work.
@@ -269,36 +270,34 @@ func New[T any](opts Options[T]) (*Queue[T], error) {
 	for _, l := range []*list[T]{&q.taken, &q.ready, &q.buf} {
 		l.init()
 	}
-	var damage, err error
+	var lost []T
 	if q.log == nil {
-		if damage, err = q.openPath(); err != nil {
+		if err := q.openPath(func(damage error) { lost = opts.OnCorrupt(Loss{Err: damage}) }); err != nil {
 			return nil, err
 		}
 	}
 	q.headEnd, q.diskEnd = q.log.Acked(), q.log.Last()
 	q.spilling, q.durable = q.diskEnd > q.headEnd, q.diskEnd
-	if damage != nil {
-		for _, v := range opts.OnCorrupt(Loss{Err: damage}) { // they are the first items of the new queue
-			q.enqueue(v, q.sizeOf(v))
-		}
+	for _, v := range lost { // they are the first items of the new queue
+		q.enqueue(v, q.sizeOf(v))
 	}
 	return q, nil
 }
 
-// openPath opens the log in Path. If the log was quarantined, it returns the reason as damage.
-func (q *Queue[T]) openPath() (damage, err error) {
+// openPath opens the log in Path.
+func (q *Queue[T]) openPath(onDamage func(error)) error {
 	o := &q.opts
 	segmentBytes := int64(segment.DefaultBytes)
 	if o.MaxDiskBytes > 0 {
 		segmentBytes = min(segmentBytes, max(1, o.MaxDiskBytes/segmentPart))
 	}
-	log, damage, err := segment.Open(o.Path, segmentBytes, o.Logger)
+	log, err := segment.Open(o.Path, segmentBytes, o.Logger, onDamage)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	q.log, q.batchBytes = log, min(commitBytes, segmentBytes)
 	o.Logger = o.Logger.With("path", o.Path)
-	return damage, nil
+	return nil
 }
 
 // Positions returns, for each source, the last position up to which all items are acknowledged or on disk. The
@@ -371,6 +370,13 @@ func (q *Queue[T]) Taken() uint64 {
 		return n.seq - 1
 	}
 	return q.headEnd
+}
+
+// IsSettled reports whether all items up to this number are acknowledged or on disk.
+func (q *Queue[T]) IsSettled(number uint64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.ackedUpTo() >= number || q.spilling && q.durable >= number
 }
 
 // Gone reports whether the queue returns none of the items up to this number again, even after a crash: all of them are

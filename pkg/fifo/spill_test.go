@@ -648,8 +648,9 @@ func TestSpillToALog(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		log := &boundedLog{t: t}
 		open := func() *spillTest {
-			segments, damage, err := segment.Open(path, segment.DefaultBytes, slog.New(slog.DiscardHandler))
-			if err := errors.Join(damage, err); err != nil {
+			segments, err := segment.Open(path, segment.DefaultBytes, slog.New(slog.DiscardHandler),
+				func(damage error) { t.Fatal(damage) })
+			if err != nil {
 				t.Fatal(err)
 			}
 			log.Log = segments

@@ -28,8 +28,8 @@ type Options struct {
 	// 0 means no bound.
 	MaxBytes int64
 	Used     func() int64 // returns other bytes that count against MaxBytes; may be nil
-	// OnLost is called when Open or Head finds that stored events are damaged and lost; may be nil. It must not call the
-	// Store.
+	// OnLost is called when Open or Head finds that stored events are damaged and lost, before it quarantines the file or
+	// removes the events; may be nil. It must not call the Store.
 	OnLost func()
 	Logger *slog.Logger // nil means slog.Default()
 }
@@ -107,11 +107,11 @@ func Open(opts Options) (*Store, error) {
 	if !errors.Is(err, boltfile.ErrDamaged) {
 		return nil, boltfile.Explain("open the parked events", f.path, err)
 	}
+	s.lose(1)
 	renamedTo, renameErr := files.Quarantine(f.path, "corrupt")
 	if renameErr != nil {
 		return nil, boltfile.Explain("quarantine the parked events", f.path, renameErr)
 	}
-	s.lose(1)
 	s.opts.Logger.Error("cannot read the parked events; the file was quarantined", "renamedTo", renamedTo, "err", err)
 	return s, nil
 }

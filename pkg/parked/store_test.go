@@ -391,6 +391,11 @@ func TestAFileWithOtherContent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			opts := Options{Dir: t.TempDir(), Sink: "live", Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			opts.OnLost = func() {
+				if renamed, err := filepath.Glob(opts.Dir + "/*.corrupt-*"); err != nil || len(renamed) > 0 {
+					t.Errorf("reported when it is quarantined: %v, %v", renamed, err)
+				}
+			}
 			path := filepath.Join(opts.Dir, "parked-live.db")
 			db, err := bbolt.Open(path, 0o600, &bbolt.Options{PageSize: 4096})
 			if err != nil {
