@@ -17,7 +17,8 @@
 //   - No events are stuck for sinks that are removed. If events of these sinks are left when the engine has ended, the
 //     next engine has the earlier configuration, and the file is refused.
 //   - With a state log, all other replicas that answer have the accepted configuration, or two minutes are over. So a
-//     replica that takes over never has an earlier configuration than the last leader.
+//     replica that takes over never has an earlier configuration than the last leader. The log also has everything that
+//     this process has, so that the replica knows which filters the sinks had before.
 //
 // The state log names a configuration that is in use ([Copy]) before the next engine starts.
 package reload

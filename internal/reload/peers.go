@@ -18,7 +18,9 @@ const (
 	peersInterval = time.Second
 )
 
-// awaitPeers waits until all other replicas that answer have the configuration next. It returns false if ctx has ended,
+// awaitPeers waits until all other replicas that answer have the configuration next, and the state log has everything
+// that this process has. If a replica took over without knowing that a filter has changed, it would repeat events, and
+// could not send leaves of objects that only the changed filter has passed. awaitPeers returns false if ctx has ended,
 // or if next is not what is to be used any more.
 func (r *Reloader) awaitPeers(ctx context.Context, next *Loaded) bool {
 	until := time.Now().Add(peersPatience)
@@ -27,21 +29,30 @@ func (r *Reloader) awaitPeers(ctx context.Context, next *Loaded) bool {
 		if len(next.HTTP.Peers) == 0 {
 			others = []string{"the other replicas, which http.peers does not name"}
 		}
-		if len(others) == 0 {
+		switch {
+		case r.isDetached():
+			r.setWaits(next, "waits until the state log is available, because no other replica would know of the change")
+		case len(others) == 0:
 			return true
-		}
-		if time.Now().After(until) {
+		case time.Now().After(until):
 			r.opts.Logger.Warn("loading the changed configuration, although other replicas do not have it yet",
 				"replicas", others)
 			return true
+		default:
+			r.setWaits(next, "waits at most until "+until.UTC().Format(time.RFC3339)+" for "+strings.Join(others, ", "))
 		}
-		r.setWaits(next, "waits at most until "+until.UTC().Format(time.RFC3339)+" for "+strings.Join(others, ", "))
 		select {
 		case <-ctx.Done():
 		case <-time.After(peersInterval):
 		}
 	}
 	return false
+}
+
+func (r *Reloader) isDetached() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.copy != nil && !r.copy.DetachedSince().IsZero()
 }
 
 // setWaits records what a configuration waits for, unless the file has changed meanwhile.

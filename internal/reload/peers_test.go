@@ -12,7 +12,8 @@ import (
 	"github.com/deltabridge/deltabridge/internal/control"
 )
 
-// The leader uses a changed configuration when all other replicas that answer have it, or after some time.
+// The leader uses a changed configuration when all other replicas that answer have it, or after some time, and when the
+// state log has everything that the leader has.
 func TestLeaderIsLast(t *testing.T) {
 	replica := func(name, hash string) control.Answer {
 		return control.Answer{Status: &control.Status{
@@ -23,17 +24,20 @@ func TestLeaderIsLast(t *testing.T) {
 	for name, c := range map[string]struct {
 		others []control.Answer // until the time is over
 		peers  []string
+		log    time.Duration // how long the state log is unavailable
 		took   time.Duration
 	}{
-		"alone":       {[]control.Answer{replica("self", "old"), {Error: "refused"}}, []string{"p"}, 0},
-		"has it":      {[]control.Answer{replica("self", "old"), replica("b", "new")}, []string{"p"}, 0},
-		"has it late": {[]control.Answer{replica("b", "old"), replica("c", "new")}, []string{"p"}, until},
-		"no peers":    {nil, nil, peersPatience + peersInterval},
+		"alone":       {[]control.Answer{replica("self", "old"), {Error: "refused"}}, []string{"p"}, 0, 0},
+		"has it":      {[]control.Answer{replica("self", "old"), replica("b", "new")}, []string{"p"}, 0, 0},
+		"has it late": {[]control.Answer{replica("b", "old"), replica("c", "new")}, []string{"p"}, 0, until},
+		"no log":      {[]control.Answer{replica("b", "new")}, []string{"p"}, time.Hour, time.Hour},
+		"no peers":    {nil, nil, 0, peersPatience + peersInterval},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				r, _ := reloading(t)
+				r.Follow(detached{until: began.Add(c.log)})
 				r.opts.Peers = func(context.Context, []string) []control.Answer {
 					if time.Since(began) >= until {
 						return nil
@@ -64,6 +68,20 @@ func TestLeaderIsLast(t *testing.T) {
 			})
 		})
 	}
+}
+
+// detached is a copy that has changes which the state log does not have, until a time.
+type detached struct {
+	Copy
+
+	until time.Time
+}
+
+func (d detached) DetachedSince() (since time.Time) {
+	if time.Now().Before(d.until) {
+		since = d.until.Add(-time.Hour)
+	}
+	return since
 }
 
 // A file that changes while the leader asks the other replicas is not hidden by what the earlier one waits for.
