@@ -258,10 +258,10 @@ func TestLostPullRequest(t *testing.T) {
 // More messages are requested than nats.go has room for, as after this process has stood still. Reading continues with
 // those that it has dropped.
 func TestMessagesAreDropped(t *testing.T) {
-	in := install(newBroker(t))
+	in, more := install(newBroker(t)), atomic.Bool{}
 	in.relay(t, func(subject string) int {
-		if strings.Contains(subject, ".CONSUMER.MSG.NEXT.") {
-			return 4
+		if strings.Contains(subject, ".CONSUMER.MSG.NEXT.") && !more.Swap(true) {
+			return 8
 		}
 		return 1
 	})
