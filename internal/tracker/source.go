@@ -232,10 +232,12 @@ func (t *Tracker) finishLeaving() {
 func (t *Tracker) leaving() map[string]*source {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	leaving := maps.Clone(t.sources)
-	maps.DeleteFunc(leaving, func(_ string, s *source) bool {
-		return !s.leaving || s.ledger != nil && s.ledger.Open() > 0
-	})
+	leaving := map[string]*source{}
+	for name, s := range t.sources {
+		if s.leaving && (s.ledger == nil || s.ledger.Open() == 0) {
+			leaving[name] = s
+		}
+	}
 	return leaving
 }
 
