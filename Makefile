@@ -36,7 +36,7 @@ TESTBUILD := GOFLAGS="$$(go env GOFLAGS) -trimpath -gcflags=all=-dwarf=false"
 # Three packages at a time: those that take long drive whole servers, and mostly wait. They start first, so that no CPU is
 # idle in the end. Lint has run vet. Results of earlier runs do not count: the go command does not know what depends on
 # the programs that tests build.
-FIRST := ./test/e2e ./pkg/sinks/kafka ./test/chart ./pkg/sinks/nats ./test/chaos
+FIRST := ./test/e2e ./pkg/sinks/kafka ./test/chart ./pkg/sinks/nats ./test/chaos ./internal/page ./test/cluster ./test/kafka
 TESTFLAGS ?=
 # These build a release, with four programs, and the image: only in make test-long.
 override TESTFLAGS := $(RACE) -ldflags=-s -vet=off -timeout=30m -p=3 -count=1 \
