@@ -67,15 +67,15 @@ func (s *Stream) EndSubject(subjects []string) string {
 	text := s.Wildcard
 	for _, subject := range subjects {
 		if server.SubjectsCollide(subject, s.Wildcard) {
-			text = common(subject, s.Wildcard)
+			text = intersection(subject, s.Wildcard)
 			break
 		}
 	}
 	return strings.NewReplacer("*", "_", ">", "_").Replace(text)
 }
 
-// common returns what matches only subjects that both a and b match. Some subjects must match both.
-func common(a, b string) string {
+// intersection returns a pattern for the subjects that both a and b match. At least one subject must match both.
+func intersection(a, b string) string {
 	as, bs := strings.Split(a, "."), strings.Split(b, ".")
 	var tokens []string
 	for i := range min(len(as), len(bs)) {
