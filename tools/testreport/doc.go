@@ -8,7 +8,7 @@
 // their order.
 //
 // testreport prints one line for each package, the output of failed tests, the slowest tests, the reason of each skip,
-// and at the end the totals of all directories:
+// what the failed tests say (without logs), and at the end the totals of all directories:
 //
 //	N passed, N failed, N skipped
 //

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ type report struct {
 	passed int
 	failed int
 	skips  []skip
+	fails  []string // what failed tests say, for the summary
 	took   []timing // top-level tests
 
 	output map[test][]string   // output of tests that have not ended yet
@@ -53,6 +55,12 @@ type timing struct {
 const (
 	slowest      = 15
 	leastSeconds = 5
+)
+
+// mostMessages and longestMessage (in characters) limit what the summary shows of one failed test.
+const (
+	mostMessages   = 12
+	longestMessage = 500
 )
 
 // test identifies a test or, if the name is empty, a package.
@@ -156,6 +164,24 @@ func (r *report) fail(t test) {
 	r.failed++
 	r.failIn[t.pkg]++
 	r.print(r.output[t])
+	r.fails = append(r.fails, fmt.Sprintf("failed: %s %s\n%s", t.pkg, t.name, messages(r.output[t])))
+}
+
+// message matches the first line of what a test says, and of a panic.
+var message = regexp.MustCompile(`^( +[\w-]+\.go:\d+: |panic: )`)
+
+// messages returns the first lines of what a failed test says, one of each, without what follows them, as logs of
+// servers do.
+func messages(output []string) string {
+	var found strings.Builder
+	count := 0
+	for _, line := range output {
+		if count < mostMessages && message.MatchString(line) {
+			fmt.Fprintf(&found, "%.*s\n", longestMessage, strings.TrimRight(line, "\n"))
+			count++
+		}
+	}
+	return found.String()
 }
 
 // print prints output without the testing package's progress lines.
@@ -168,7 +194,7 @@ func (r *report) print(output []string) {
 	}
 }
 
-// summary prints the slowest tests, the skipped tests, and a line with the counts.
+// summary prints the slowest tests, the skipped tests, what the failed tests say, and a line with the counts.
 func (r *report) summary() {
 	slices.SortFunc(r.took, func(a, b timing) int { return cmp.Compare(b.seconds, a.seconds) })
 	for _, t := range r.took[:min(len(r.took), slowest)] {
@@ -176,6 +202,9 @@ func (r *report) summary() {
 	}
 	for _, s := range r.skips {
 		fmt.Fprintf(r.w, "skipped: %s %s: %s\n", s.pkg, s.name, s.reason)
+	}
+	for _, f := range r.fails {
+		fmt.Fprint(r.w, f)
 	}
 	fmt.Fprintf(r.w, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, len(r.skips))
 }

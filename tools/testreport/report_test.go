@@ -38,6 +38,13 @@ func TestCounts(t *testing.T) {
 {"Action":"build-fail","ImportPath":"p [p.test]"}
 {"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}
 `, "0 passed, 1 failed, 0 skipped", "undefined: x"},
+		{"what a failed test says is in the summary", `{"Action":"run","Package":"p","Test":"TestA"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:7: got 1\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"    run_test.go:9: the log:\n"}
+{"Action":"output","Package":"p","Test":"TestA","Output":"        long\n"}
+{"Action":"fail","Package":"p","Test":"TestA"}
+{"Action":"fail","Package":"p"}
+`, "0 passed, 1 failed, 0 skipped", "failed: p TestA\n    a_test.go:7: got 1\n    run_test.go:9: the log:\n0 passed"},
 		{"skip", `{"Action":"run","Package":"p","Test":"TestA"}
 {"Action":"output","Package":"p","Test":"TestA","Output":"=== RUN   TestA\n"}
 {"Action":"output","Package":"p","Test":"TestA","Output":"    a_test.go:4: no java\n"}
