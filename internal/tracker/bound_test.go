@@ -130,6 +130,31 @@ func TestACommitDoesNotWaitForManyRows(t *testing.T) {
 	}
 }
 
+// While a commit takes long, the source is read only until the ledgers have grown by runAhead.
+func TestTheSourceWaitsForACommit(t *testing.T) {
+	a := newStoppedAwaySink(t, false, func(*awaySink) {})
+	for n := 0; a.held.Load() <= runAhead-50_000; n++ {
+		a.change(t.Context(), fmt.Sprint("p", n), false)
+	}
+	waits := func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		for n := range 5 {
+			a.change(ctx, fmt.Sprint("q", n), false)
+		}
+		return ctx.Err() != nil
+	}
+	if !waits() {
+		t.Errorf("the source does not wait, and %d bytes are held", a.held.Load())
+	}
+	if err := a.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if waits() {
+		t.Error("the source waits after the commit")
+	}
+}
+
 // Where the queue can't write to disk, a sink that may lose events does not hold up the source, and holds what exists.
 func TestALossySinkDoesNotHoldUpTheSource(t *testing.T) {
 	a := newAwaySink(t, true, func(*awaySink) {})
