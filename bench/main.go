@@ -59,6 +59,7 @@ type scenario struct {
 func scenarios() []scenario {
 	return []scenario{
 		{"replay", replay},
+		{"same", sameMessages},
 		{"snapshot", snapshot},
 		{"churn", churn},
 		{"outage", outage},

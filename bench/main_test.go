@@ -37,15 +37,15 @@ func built(t *testing.T, dir, pkg string) string {
 	return binary
 }
 
-// TestReplay: a small replay, a kill and a start, from the command line to the written results. It fails unless the floor and the
-// bridge deliver everything.
+// TestReplay: small replays, a kill and a start, from the command line to the written results. It fails unless the floor
+// and the bridge deliver everything.
 func TestReplay(t *testing.T) {
 	dir := t.TempDir()
 	results := filepath.Join(dir, "RESULTS.md")
 	var out bytes.Buffer
 	err := run(t.Context(), []string{
 		"-bridge", built(t, dir, "cmd/bridge"), "-floor", built(t, dir, "bench/floor"), "-tmp", dir,
-		"-scenario", "replay,kill,start", "-brokers", jetStreamName, "-runs", "1", "-scale", "0.1", "-results", results,
+		"-scenario", "replay,same,kill,start", "-brokers", jetStreamName, "-runs", "1", "-scale", "0.1", "-results", results,
 	}, &out)
 	t.Logf("%s", out.String())
 	if err != nil {
@@ -55,7 +55,7 @@ func TestReplay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"- Go: 1.", "| replay: CPU per event ", "| JetStream ", "## kill", "## start"} {
+	for _, want := range []string{"- Go: 1.", "| replay: CPU per event ", "| JetStream ", "## same messages", "## kill", "## start"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the results do not hold %q", want)
 		}

@@ -56,7 +56,7 @@ func replay(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		p, err := b.replayPairs(ctx, to, load)
+		p, err := b.replayPairs(ctx, to, load, false)
 		if err = errors.Join(err, to.close()); err != nil {
 			return err
 		}
@@ -65,15 +65,40 @@ func replay(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// replayPairs runs the floor and the bridge in turn.
-func (b *bench) replayPairs(ctx context.Context, to broker, load listwatch.Options) (p pairs, err error) {
+// sameMessages is the replay beside a floor that sends the same messages as the bridge.
+func sameMessages(ctx context.Context, b *bench) error {
+	to, err := b.startBroker(ctx, jetStreamName)
+	if err != nil {
+		return err
+	}
+	load := listwatch.Options{Events: b.scaled(100_000), Keys: 5000, Size: smallObject}
+	p, err := b.replayPairs(ctx, to, load, true)
+	if err = errors.Join(err, to.close()); err != nil {
+		return err
+	}
+	t := b.report.table(
+		"same messages",
+		"The replay, beside a program that makes the same events of the lines, and publishes them with the same subjects, ids "+
+			"and headers. It guarantees nothing: no order, no checkpoint, no retry. Bridge / that program.",
+		"broker",
+		"events/s",
+		"CPU us/event",
+		"peak memory MB",
+	)
+	t.row(to.name(), p.compared("%.0f", sample.rate), p.compared("%.1f", sample.cpuPerEvent),
+		p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }))
+	return nil
+}
+
+// replayPairs runs the floor and the bridge in turn. With events, the floor sends the same messages as the bridge.
+func (b *bench) replayPairs(ctx context.Context, to broker, load listwatch.Options, events bool) (p pairs, err error) {
 	warm := load
 	warm.Events = max(load.Events/5, 1)
-	if _, err := b.replayFloor(ctx, to, warm); err != nil { // the first run on a cold broker is not representative
+	if _, err := b.replayFloor(ctx, to, warm, false); err != nil { // the first run on a cold broker is not representative
 		return p, err
 	}
 	return b.inTurn(
-		func() (sample, error) { return b.replayFloor(ctx, to, load) },
+		func() (sample, error) { return b.replayFloor(ctx, to, load, events) },
 		func(n int) (sample, error) {
 			return b.replayBridge(
 				ctx,
@@ -122,7 +147,7 @@ func (b *bench) inTurn(
 	return p, nil
 }
 
-func (b *bench) replayFloor(ctx context.Context, to broker, load listwatch.Options) (s sample, err error) {
+func (b *bench) replayFloor(ctx context.Context, to broker, load listwatch.Options, events bool) (s sample, err error) {
 	const name = "floor"
 	if err := to.create(ctx, name); err != nil {
 		return s, err
@@ -138,7 +163,11 @@ func (b *bench) replayFloor(ctx context.Context, to broker, load listwatch.Optio
 		server.floorTo(b, fmt.Sprintf("?watch=true&resourceVersion=%d", int64(listwatch.Base))),
 		[]string{"-count", fmt.Sprint(load.Events)},
 	)
-	floor, err := start(b.floorBinary, args...)
+	var env []string
+	if events {
+		args, env = append(args, "-events"), []string{"GOMAXPROCS=1"} // as the bridge
+	}
+	floor, err := startWith(env, b.floorBinary, args...)
 	if err != nil {
 		return s, err
 	}

@@ -2,6 +2,8 @@
 // sends each line, unparsed, to the broker. It guarantees nothing: no order, no ids, no checkpoint, no retry. It exits
 // if the broker rejects a line.
 //
+// With -events it sends the same messages as the bridge, which shows what their form costs.
+//
 // It prints "ready" when the watch is open. After -count lines it waits for all acknowledgements, prints "done", and
 // keeps running until SIGTERM, so that it can be measured. If SIGTERM comes earlier, it also waits for the
 // acknowledgements.
@@ -27,6 +29,7 @@ type options struct {
 	http1              bool
 	count              int
 	nats, subject      string
+	events             bool
 	kafka, topic       string
 	partitions         int
 }
@@ -40,6 +43,7 @@ func main() {
 	flag.IntVar(&o.count, "count", 0, "number of lines to send; 0 means until SIGTERM")
 	flag.StringVar(&o.nats, "nats", "", "`URL` of a NATS server with JetStream")
 	flag.StringVar(&o.subject, "subject", "floor", "subject for all lines")
+	flag.BoolVar(&o.events, "events", false, "with -nats: send the bridge's events instead of lines")
 	flag.StringVar(&o.kafka, "kafka", "", "`address` of a Kafka broker, instead of -nats")
 	flag.StringVar(&o.topic, "topic", "floor", "topic for all lines")
 	flag.IntVar(&o.partitions, "partitions", 1, "partitions of the topic")
@@ -59,16 +63,20 @@ type sender interface {
 	finish() error
 }
 
+func newSender(o options) (sender, error) {
+	switch {
+	case o.kafka != "":
+		return newKafka(o), nil
+	case o.events:
+		return newNATSEvents(o)
+	}
+	return newNATS(o)
+}
+
 func run(ctx context.Context, o options) error {
-	var to sender
-	if o.kafka != "" {
-		to = newKafka(o)
-	} else {
-		js, err := newNATS(o)
-		if err != nil {
-			return err
-		}
-		to = js
+	to, err := newSender(o)
+	if err != nil {
+		return err
 	}
 	body, err := open(ctx, o)
 	if err != nil {
