@@ -15,8 +15,9 @@ import (
 
 // lostGaps returns the gap events that replace events that cannot be read back from the disk. It is not known which
 // events were lost. Therefore there is one gap event for every resource that the lost events can belong to: every
-// resource that has a position in the spill. If the positions are not known, because the whole spill or parked events
-// are lost, one gap event is returned for every resource that the sink knows according to the checkpoint.
+// resource that has a position in the spill. If not all positions are known, because the whole spill or parked events
+// are lost, or the lost events had them, one gap event is returned for every resource that the sink knows according to
+// the checkpoint.
 func (p *pipeline) lostGaps(l fifo.Loss, at time.Time) (gaps []*event.Message) {
 	if p.audit != nil {
 		return []*event.Message{p.identified(p.audit.Gap(int64(l.Items()), "a damaged file contained them"), l, at)}
@@ -34,7 +35,7 @@ func (p *pipeline) lostGaps(l fifo.Loss, at time.Time) (gaps []*event.Message) {
 		name := event.GroupResource(state.Source.Resource)
 		_, has := resources[name]
 		_, had := state.Sinks[p.Name]
-		if has || l.Positions == nil && had {
+		if has || (l.Positions == nil || l.Unnamed) && had {
 			resources[name] = state.Source.Resource // this value includes the version
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
+	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/stdout"
@@ -93,6 +94,51 @@ func TestLossesOfASpillAreAnnounced(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Events of a resource that nothing else in the spill names are damaged or missing when a process starts. The resource
+// gets a gap event, also if the process is killed before it sends that, but after it has written more.
+func TestLostEventsOfAResourceThatNothingElseNames(t *testing.T) {
+	configmaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	for name, damage := range map[string]func(data []byte) []byte{
+		"damaged": func(data []byte) []byte { return bytes.Replace(data, []byte("Lost"), []byte("lost"), 1) },
+		"cut off": func(data []byte) []byte { return data[:bytes.Index(data, []byte("Lost"))] },
+		"missing": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := know(t, knownPods, ledger.State{
+				Source: ledger.Source{Name: "configmaps", Resource: configmaps}, Sinks: map[string]string{"test": "9"},
+			})
+			write := func(resource schema.GroupVersionResource, rv int, phase string) {
+				p, end := pipelineIn(t, dir, roomy)
+				l := listen(t.Context(), p)
+				l.inList, l.source = false, informer.Source{Name: resource.Resource, Resource: resource}
+				l.OnAdd(pod(t, rv, phase), false)
+				end()
+			}
+			write(pods, 100, "Running")
+			write(configmaps, 101, "Lost")
+			newest, err := filepath.Glob(filepath.Join(dir, "spill-test", "*2.log"))
+			if err != nil || len(newest) != 1 {
+				t.Fatal(newest, err)
+			}
+			data, err := os.ReadFile(newest[0])
+			if damage == nil {
+				err = errors.Join(err, os.Remove(newest[0]))
+			} else {
+				err = errors.Join(err, os.WriteFile(newest[0], damage(data), 0o600))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(pods, 102, "Running")
+			p, end := pipelineIn(t, dir, roomy)
+			defer end()
+			if all := strings.Join(taken(t, p), "\n"); strings.Count(all, "configmaps.damaged") != 1 {
+				t.Errorf("%d gap events about configmaps:\n%s", strings.Count(all, "configmaps.damaged"), all)
 			}
 		})
 	}

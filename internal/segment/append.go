@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/files"
@@ -141,7 +142,12 @@ func (l *Log) begin(s *segment) (err error) {
 	l.mu.Unlock()
 	head := l.NewBatch()
 	_, err = head.Add(l.acked, "", "", math.MaxInt64, func(dst []byte) ([]byte, error) {
-		data, err := json.Marshal(l.positions)
+		positions := l.positions
+		if l.unnamed > l.acked {
+			positions = maps.Clone(positions)
+			positions[unnamedKey] = strconv.FormatUint(l.unnamed, 10)
+		}
+		data, err := json.Marshal(positions)
 		return append(dst, data...), err
 	})
 	if err == nil {

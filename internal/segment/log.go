@@ -49,6 +49,9 @@ type Log struct {
 	acked, last uint64
 	positions   map[string]string
 	closed      bool
+	// unnamed is the number up to which lost records may belong to sources that are not in positions. It is the last
+	// number when the log was opened, if not all records could be read from which positions were found.
+	unnamed uint64
 
 	reading sync.Mutex // guards the following fields, which Read and Close use
 	reader  reader
@@ -179,16 +182,19 @@ func segmentName(first uint64) string { return fmt.Sprintf("%016x%s", first, suf
 // positions at its beginning.
 func (l *Log) find() error {
 	l.last = max(l.last, l.acked)
+	var count, before uint64 // how many records were read, and the number before the first one that had to be read
+	complete := false
 	for i, s := range slices.Backward(l.segments) {
 		newest := i == len(l.segments)-1
 		if newest {
 			s.last = max(l.last, s.first+uint64(s.size)/headBytes)
 		}
-		positions, found, err := l.scan(s)
+		positions, found, read, err := l.scan(s)
 		if err != nil {
 			return err
 		}
-		complete := !s.damaged
+		count += read
+		complete = !s.damaged
 		maps.Copy(positions, l.positions) // these are of newer segments
 		l.positions = positions
 		if newest {
@@ -197,27 +203,36 @@ func (l *Log) find() error {
 			s.damaged = s.damaged && s.last >= s.first // otherwise the damage is a torn tail
 		}
 		if complete {
-			return nil
+			before = s.first - 1
+			break
 		}
 	}
-	if l.last > l.acked && len(l.segments) > 0 {
+	if max(before, l.acked)+count < l.last {
+		l.unnamed = l.last
+	}
+	if !complete && l.last > l.acked && len(l.segments) > 0 {
 		l.log.Error("positions in the spill are damaged; their sources resume from the checkpoint", "path", l.dir)
 	}
 	return nil
 }
 
-// scan returns the positions at the end of a segment and the number of its last record. It marks the segment as damaged
-// if the positions at its beginning cannot be read.
-func (l *Log) scan(s *segment) (positions map[string]string, last uint64, err error) {
+// unnamedKey is the key of Log.unnamed among the positions at the beginning of a segment. A source has a name.
+const unnamedKey = ""
+
+// scan returns the positions at the end of a segment, the number of its last record, and how many unacknowledged
+// records it could read. It marks the segment as damaged if the positions at its beginning cannot be read.
+func (l *Log) scan(s *segment) (positions map[string]string, last, count uint64, err error) {
 	file, err := os.Open(s.path)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, 0, err
 	}
 	defer file.Close()
 	positions = map[string]string{}
 	records := scanner{file: file, seed: l.seed, end: s.size}
 	if f, ok := records.here(s.first - 1); ok && f.err == nil && json.Unmarshal(f.data, &positions) == nil {
 		l.acked = max(l.acked, f.number)
+		l.unnamed, _ = strconv.ParseUint(positions[unnamedKey], 10, 64)
+		delete(positions, unnamedKey)
 	} else {
 		s.damaged = true
 	}
@@ -234,9 +249,12 @@ func (l *Log) scan(s *segment) (positions map[string]string, last uint64, err er
 		if last, end = f.number, records.off; len(f.source) > 0 {
 			positions[string(f.source)] = string(f.position)
 		}
+		if f.number > l.acked {
+			count++
+		}
 	}
 	s.size = end
-	return positions, last, nil
+	return positions, last, count, nil
 }
 
 // Acked returns the number up to which all records are acknowledged.

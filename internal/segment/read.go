@@ -18,6 +18,8 @@ type Record struct {
 	First, Last uint64
 	Data        []byte
 	Err         error
+	// Unnamed means that the records could not be read, and that Positions may not contain their sources.
+	Unnamed bool
 }
 
 // reader is the position at which the last Read ended.
@@ -36,7 +38,7 @@ func (l *Log) Read(number uint64) (Record, error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
 	s, last, err := l.seek(number)
-	lost := Record{First: number, Last: last, Err: errMissing}
+	lost := Record{First: number, Last: last, Err: errMissing, Unnamed: number <= l.unnamed}
 	if errors.Is(err, fs.ErrNotExist) {
 		return lost, nil
 	}
@@ -53,7 +55,7 @@ func (l *Log) Read(number uint64) (Record, error) {
 		case ok && f.number == number && f.err == nil:
 			return Record{First: number, Last: number, Data: append([]byte{}, f.data...)}, nil
 		case ok && f.number == number:
-			lost = Record{First: number, Last: number, Err: f.err}
+			lost.Last, lost.Err = number, f.err
 		case ok:
 			lost.Last = f.number - 1
 			r.low, r.off = f.number, r.off-f.bytes

@@ -43,6 +43,9 @@ type eventsRecord struct {
 	Acked     uint64            `json:"acked"`
 	Last      uint64            `json:"last"`
 	Positions map[string]string `json:"positions"` // last position of each source; nil if the record was damaged
+	// Unnamed is the number up to which lost events may belong to sources that are not in Positions, because the record
+	// was damaged.
+	Unnamed uint64 `json:"unnamed,omitempty"`
 }
 
 // ackedAtOnce is the maximum number of events that one transaction of Ack removes.
@@ -76,7 +79,7 @@ func (e *Events) load(tx *bbolt.Tx) error {
 		err = json.Unmarshal(content, &e.record)
 	}
 	if err != nil {
-		e.record = eventsRecord{Acked: max(first, 1) - 1, Last: last}
+		e.record = eventsRecord{Acked: max(first, 1) - 1, Last: last, Unnamed: last}
 		e.store.logger.Error("positions in the spill are damaged; their sources resume from the checkpoint",
 			"events", e.name, "path", e.store.path, "err", err)
 	}
@@ -116,7 +119,8 @@ func (e *Events) NewBatch() *segment.Batch { return segment.NewBatch() }
 
 // Append implements fifo.Log.
 func (e *Events) Append(b *segment.Batch, positions map[string]string) error {
-	next := eventsRecord{Acked: e.record.Acked, Last: b.Last(), Positions: maps.Clone(e.record.Positions)}
+	next := e.record
+	next.Last, next.Positions = b.Last(), maps.Clone(next.Positions)
 	if next.Positions == nil {
 		next.Positions = map[string]string{}
 	}
@@ -209,7 +213,9 @@ var errNoEvent = errors.New("the event is missing")
 // Read implements fifo.Log.
 func (e *Events) Read(number uint64) (segment.Record, error) {
 	e.mu.Lock()
-	r := segment.Record{First: number, Last: max(number, e.record.Last), Err: errNoEvent}
+	r := segment.Record{
+		First: number, Last: max(number, e.record.Last), Err: errNoEvent, Unnamed: number <= e.record.Unnamed,
+	}
 	closed := e.closed
 	e.mu.Unlock()
 	if closed {
@@ -228,7 +234,7 @@ func (e *Events) Read(number uint64) (segment.Record, error) {
 				r.Err = err
 				continue
 			case found == number:
-				r.Last, r.Err, r.Data = number, nil, bytes.Clone(data)
+				r.Last, r.Err, r.Unnamed, r.Data = number, nil, false, bytes.Clone(data)
 			default:
 				r.Last = found - 1
 			}

@@ -245,7 +245,13 @@ func TestDamagedEvents(t *testing.T) {
 			[]uint64{9},
 		},
 		"the record": {func(b *bbolt.Bucket) error { return b.Put([]byte(keyEvents), []byte("damaged")) }, nil},
-		"no record":  {func(b *bbolt.Bucket) error { return b.Delete([]byte(keyEvents)) }, nil},
+		"an event and the record": {
+			func(b *bbolt.Bucket) error {
+				return errors.Join(put("damaged", 5)(b), b.Put([]byte(keyEvents), []byte("damaged")))
+			},
+			[]uint64{5},
+		},
+		"no record": {func(b *bbolt.Bucket) error { return b.Delete([]byte(keyEvents)) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t, t.TempDir())
@@ -262,7 +268,17 @@ func TestDamagedEvents(t *testing.T) {
 			if (e.Positions() == nil) != strings.HasSuffix(name, "record") || s.Stats().Quarantined > 0 {
 				t.Errorf("positions %v, %+v", e.Positions(), s.Stats())
 			}
-			appendEvents(t, e, 10, 10)
+			appendEvents(t, e, 10, 10) // from now on, there are positions again
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = begin(t, s.opts.Path)
+			e = events(t, s)
+			for _, number := range test.lost {
+				if r, err := e.Read(number); r.Unnamed != strings.HasSuffix(name, "record") || err != nil {
+					t.Errorf("%+v, %v", r, err)
+				}
+			}
 			read, lost := readEvents(t, e)
 			if diff := cmp.Diff(test.lost, lost); diff != "" || len(read)+len(lost) != 8 || read[10] != eventData(10) {
 				t.Errorf("read %v, %s", read, diff)

@@ -130,6 +130,7 @@ type Stats struct {
 type Loss struct {
 	First, Last uint64            // numbers of the items; 0 if the whole log is lost
 	Positions   map[string]string // see [Queue.Positions]; nil if the whole log is lost
+	Unnamed     bool              // whether Positions may not contain the sources of the lost items
 	Err         error             // why the items could not be read
 }
 

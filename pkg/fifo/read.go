@@ -56,7 +56,7 @@ func (q *Queue[T]) load(r segment.Record, limit int, maxBytes int64) (wanted boo
 	case r.Err != nil:
 		q.opts.Logger.Error("cannot read back spilled items, they are lost",
 			"lost", r.Last-r.First+1, "err", r.Err)
-		q.replace(Loss{r.First, r.Last, q.log.Positions(), r.Err})
+		q.replace(Loss{r.First, r.Last, q.log.Positions(), r.Unnamed, r.Err})
 	case mutant.On("lose-spilled") && r.Last%16 == 0:
 		q.headEnd = r.Last
 	default:
