@@ -60,7 +60,7 @@ func (l *Log) create() error {
 		return fmt.Errorf("cannot create the spill's state file: %w", err)
 	}
 	if err := files.SyncDir(filepath.Dir(l.dir)); err != nil {
-		return errors.Join(err, state.file.Close())
+		return errors.Join(err, state.discard())
 	}
 	l.state, l.unsynced = state, true
 	return nil

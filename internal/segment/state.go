@@ -76,18 +76,23 @@ func createState(path string, seed uint32, acked, last uint64) (s *stateFile, er
 	if err = files.LockFile(file, 0); err == nil && s.read() == nil {
 		err = errors.New("another process has just created the file")
 	}
-	s.state, s.slot = state{Seed: seed}, 0
-	if err == nil {
-		_, err = file.WriteAt(make([]byte, slotBytes), slotDistance)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
+	s.state, s.slot = state{Seed: seed}, 0
+	_, err = file.WriteAt(make([]byte, slotBytes), slotDistance)
 	if err == nil {
 		err = s.write(acked, last, true)
 	}
 	if err != nil {
-		return nil, errors.Join(err, file.Close())
+		return nil, errors.Join(err, s.discard())
 	}
 	return s, nil
 }
+
+// discard empties and closes a file that createState has created. Otherwise, the next createState would take it for the
+// file of another process.
+func (s *stateFile) discard() error { return errors.Join(s.file.Truncate(0), s.file.Close()) }
 
 // read reads both slots and uses the valid slot with the higher generation.
 func (s *stateFile) read() error {
