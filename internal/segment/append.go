@@ -29,7 +29,7 @@ func (l *Log) Append(b *Batch, positions map[string]string) error {
 	if err := l.create(); err != nil {
 		return err
 	}
-	if len(l.segments) == 0 && l.acked > l.state.Acked {
+	if l.acked > l.state.Acked || l.last > l.state.Last { // what is behind state.Last must be a part of this batch only
 		if err := l.state.write(l.acked, l.last, true); err != nil {
 			return fmt.Errorf("cannot write the spill's state file: %w", err)
 		}

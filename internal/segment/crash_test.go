@@ -71,7 +71,10 @@ func TestTornTail(t *testing.T) {
 				}
 				torn[stateName] = before[stateName]
 				for n := len(before[name]); n <= len(data); n += scale.Of(5, 1) {
-					for _, garbage := range [][]byte{nil, make([]byte, len(data)-n), []byte("garbage")} {
+					hole := make([]byte, min(100, len(data)-n)) // written out of order
+					for _, garbage := range [][]byte{
+						nil, make([]byte, len(data)-n), []byte("garbage"), slices.Concat(hole, data[n+len(hole):]),
+					} {
 						torn[name] = slices.Concat(data[:n], garbage)
 						checkTorn(t, torn.restore(t), bytes)
 					}

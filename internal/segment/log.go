@@ -237,15 +237,16 @@ func (l *Log) scan(s *segment) (positions map[string]string, last, count uint64,
 		s.damaged = true
 	}
 	records.low = s.first
-	end := int64(0)
+	end, written := int64(0), max(l.last, s.first-1)
 	for {
 		f, ok := records.next(s.last)
-		if !ok {
+		if !ok || f.number > written+1 { // behind a part that was not written, there is only the rest of a torn tail
 			break
 		}
 		if f.err != nil {
 			continue // this is a torn tail at the end of the log; elsewhere, Read detects the damage
 		}
+		written = max(written, f.number)
 		if last, end = f.number, records.off; len(f.source) > 0 {
 			positions[string(f.source)] = string(f.position)
 		}
