@@ -13,6 +13,9 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 )
 
+// storePause is the interval at which arrive tries again to store the name of a destination.
+const storePause = time.Second
+
 // introducePause is the interval at which introduce looks again for informers that have not finished their list.
 const introducePause = 100 * time.Millisecond
 
@@ -51,10 +54,12 @@ const (
 // destination in the checkpoint when the whole list was delivered. If the bridge is restarted before that, it sends the
 // list again under the same name, so that the sink recognizes what the destination already has.
 func (r *resyncer) arrive(ctx context.Context, p *pipeline, name string, ready func() bool) {
+	logged := false
 	check := func(err error) {
-		if err != nil && r.ctx.Err() == nil {
-			p.Log.Error("cannot store the name of the destination: after a restart, all objects are sent to the destination "+
-				"again", "err", err)
+		if err != nil && r.ctx.Err() == nil && !logged {
+			logged = true
+			p.Log.Error("cannot store the name of the destination, retrying: if the bridge is restarted before it is stored, "+
+				"all objects are sent to the destination again", "err", err)
 		}
 	}
 	delivery, err := p.leave(name)
@@ -67,11 +72,14 @@ func (r *resyncer) arrive(ctx context.Context, p *pipeline, name string, ready f
 		}
 		p.Log.Info("initial list for the new destination was delivered", "destination", name, "objects", objects)
 	}
-	if err := p.tracker.SetDestination(p.Name, name); err != nil {
+	err = wait.PollUntilContextCancel(ctx, storePause, true, func(context.Context) (bool, error) {
+		err := p.tracker.SetDestination(p.Name, name)
 		check(err)
-		return
+		return err == nil, nil
+	})
+	if err == nil {
+		p.Introducing.Store(false)
 	}
-	p.Introducing.Store(false)
 }
 
 // leave compares a sink's destination with the one in the checkpoint. If the checkpoint names another one, leave

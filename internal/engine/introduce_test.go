@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/internal/statelog"
+	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -170,6 +173,55 @@ func TestADestinationThatIsReplacedDuringItsInitialList(t *testing.T) {
 		if diff := cmp.Diff([]string{"added", "synced", "added", "synced", "restated", "synced"}, got); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
+	})
+}
+
+// unwritable is a state log that accepts nothing while it fails.
+type unwritable struct {
+	fails  atomic.Bool
+	number uint64
+}
+
+func (u *unwritable) Sync() error {
+	if u.fails.Load() {
+		return errors.New("no room")
+	}
+	return nil
+}
+
+func (u *unwritable) Append([]statelog.Pair) (statelog.Point, error) {
+	u.number++
+	return statelog.Point{Number: u.number}, nil
+}
+
+// If the checkpoint cannot be written when the destination becomes known, the destination is stored as soon as it can.
+func TestADestinationThatCannotBeStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, dir := &unwritable{}, t.TempDir()
+		store, err := checkpoint.Open(checkpoint.Options{Path: dir, NoSync: true, Log: log})
+		if err == nil {
+			err = errors.Join(store.TakeOver(), store.BeginCluster("c"))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := engineOf(t, store, dir, map[string]sinks.Sink{"test": stdout.New(io.Discard)})
+		p := e.pipelines[0]
+		ended := make(chan struct{})
+		go func() { e.resyncs.follow(p, func() bool { return true }); close(ended) }()
+		log.fails.Store(true)
+		p.Destinations <- "stream A"
+		time.Sleep(10 * time.Second)
+		if got := p.tracker.Destination("test"); got != "" {
+			t.Errorf("%q was stored", got)
+		}
+		log.fails.Store(false)
+		time.Sleep(10 * time.Second)
+		if got := p.tracker.Destination("test"); got != "stream A" {
+			t.Errorf("%q is stored", got)
+		}
+		endEngine(t, e)
+		<-ended
 	})
 }
 
