@@ -21,8 +21,9 @@
 // head of the next record. [Log.Read] returns consecutive lost records as one record with an error. If records are
 // missing at the end of the log and the state file records that they were written, they are lost. Otherwise they are a
 // torn tail, which is ignored, with all records behind it: if the power fails, the disk may have written only a later
-// part of a batch. Before a batch is written, the state file therefore records all earlier ones. If the state file cannot be used and there are segments, [Open] quarantines the whole
-// directory. Read errors of the disk are treated as damage. Damaged segments are quarantined instead of removed.
+// part of a batch. Before a batch is written, the state file therefore records all earlier ones. If the state file
+// cannot be used and there are segments, [Open] quarantines the whole directory. Read errors of the disk are treated as
+// damage. Damaged segments are quarantined instead of removed.
 //
 // # Full disk
 //
