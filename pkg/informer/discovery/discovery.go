@@ -32,11 +32,11 @@ type Served struct {
 // Discoverer finds out which resources the API server serves.
 type Discoverer struct {
 	client kubediscovery.DiscoveryInterfaceWithContext
-	raw    rest.Interface // reads APIServices, and requests resources
+	raw    limited // reads APIServices, and requests resources
 }
 
 // requestTimeout is the time limit for the requests of a client from NewClient. client-go uses the same timeout for
-// discovery.
+// discovery. A server that never responds, for example a proxy, must not end the search for resources.
 const requestTimeout = 32 * time.Second
 
 // NewClient returns a discovery client that sends its requests with client, for example one that informer.NewClient
@@ -52,7 +52,7 @@ func (l limited) Get() *rest.Request { return l.Interface.Get().Timeout(requestT
 
 // New returns a Discoverer. raw is a client for all resources, for example one of informer.NewClient.
 func New(client kubediscovery.DiscoveryInterfaceWithContext, raw rest.Interface) *Discoverer {
-	return &Discoverer{client: client, raw: raw}
+	return &Discoverer{client: client, raw: limited{raw}}
 }
 
 // Catalog is the result of a discovery.
@@ -181,9 +181,10 @@ func (d *Discoverer) services(ctx context.Context) (map[schema.GroupVersion]serv
 // Gone asks the API server about one resource that discovery no longer lists. It returns true only if requests for the
 // resource return 404 and, unless the resource is aggregated, requests for its CustomResourceDefinition return 404 or
 // are forbidden. A discovery document alone does not prove that a resource was removed, because the document of a
-// restarting API server lacks all resources that are not loaded yet.
-func (d *Discoverer) Gone(ctx context.Context, gvr schema.GroupVersionResource, aggregated bool) bool {
-	err := d.raw.Get().AbsPath(informer.ResourcePath(gvr, "")).Param("limit", "1").Do(ctx).Error()
+// restarting API server lacks all resources that are not loaded yet. namespace is the namespace that is watched, or
+// empty for all namespaces: RBAC may allow requests in this namespace only.
+func (d *Discoverer) Gone(ctx context.Context, gvr schema.GroupVersionResource, namespace string, aggregated bool) bool {
+	err := d.raw.Get().AbsPath(informer.ResourcePath(gvr, namespace)).Param("limit", "1").Do(ctx).Error()
 	if !apierrors.IsNotFound(err) {
 		return false
 	}

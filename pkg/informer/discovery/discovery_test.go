@@ -1,13 +1,17 @@
 package discovery
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -49,6 +53,52 @@ func (d documents) discoverer(t *testing.T) *Discoverer {
 		t.Fatal(err)
 	}
 	return New(NewClient(client), client)
+}
+
+// roundTripper is the API server of a client without a network.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A server that accepts a request and never responds does not end discovery: each request has a time limit.
+func TestRequestsThatGetNoResponse(t *testing.T) {
+	empty := map[string]string{
+		"/api": `{"kind":"APIVersions","versions":[]}`, "/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
+	}
+	for _, hanging := range []string{"/apis", "/apis/apiregistration.k8s.io/v1/apiservices", "/apis/example.com/v1/widgets"} {
+		t.Run(hanging, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, err := informer.NewClient(&rest.Config{Host: "http://example", Transport: roundTripper(
+					func(r *http.Request) (*http.Response, error) {
+						if r.URL.Path == hanging {
+							<-r.Context().Done()
+							return nil, r.Context().Err()
+						}
+						if body, ok := empty[r.URL.Path]; ok {
+							header := http.Header{"Content-Type": {"application/json"}}
+							return &http.Response{
+								StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(body)), Header: header, Request: r,
+							}, nil
+						}
+						return &http.Response{
+							StatusCode: http.StatusNotFound, Body: http.NoBody, Header: http.Header{}, Request: r,
+						}, nil
+					})})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				d := New(NewClient(client), client)
+				_, err = d.Discover(ctx)
+				gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+				gone := d.Gone(ctx, gvr, "", false)
+				if ctx.Err() != nil {
+					t.Errorf("no end within an hour: %v, gone: %t", err, gone)
+				}
+			})
+		})
+	}
 }
 
 func groups(versions ...string) string {
@@ -207,13 +257,29 @@ func TestGone(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := tt.documents.discoverer(t)
-			if got := d.Gone(t.Context(), gvr, false); got != tt.ofDefinition {
+			if got := d.Gone(t.Context(), gvr, "", false); got != tt.ofDefinition {
 				t.Errorf("gone: %t", got)
 			}
-			if got := d.Gone(t.Context(), gvr, true); got != tt.aggregate {
+			if got := d.Gone(t.Context(), gvr, "", true); got != tt.aggregate {
 				t.Errorf("of an aggregated API: gone: %t", got)
 			}
 		})
+	}
+}
+
+// A Role allows requests in its namespace only: in all others, also a resource that is gone is forbidden.
+func TestGoneFromTheOnlyAllowedNamespace(t *testing.T) {
+	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	d := documents{
+		"/apis/example.com/v1/widgets":        http.StatusForbidden,
+		definitionsPath + "/widgets." + gvr.Group: http.StatusForbidden,
+	}
+	if !d.discoverer(t).Gone(t.Context(), gvr, "shop", false) {
+		t.Error("it does not count as gone")
+	}
+	d["/apis/example.com/v1/namespaces/shop/widgets"] = `{"kind":"WidgetList","items":[]}`
+	if d.discoverer(t).Gone(t.Context(), gvr, "shop", false) {
+		t.Error("it counts as gone while it is served")
 	}
 }
 

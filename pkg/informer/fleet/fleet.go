@@ -240,7 +240,7 @@ func (s *Fleet) reconcile(ctx context.Context, found *discovery.Catalog, p *plan
 				"resource", key.String(), "from", gvr.Version, "to", w.version)
 			r.cancel()
 			s.launch(ctx, key, p, r)
-		case found.FailedGroup(gvr.Group) || !s.discovery.Gone(ctx, gvr, r.wanted.served.Aggregated):
+		case found.FailedGroup(gvr.Group) || !s.discovery.Gone(ctx, gvr, key.namespace, r.wanted.served.Aggregated):
 			settled = false
 		default:
 			s.log.Info("resource is no longer served by the cluster, stopping its informer", "resource", key.String())

@@ -102,7 +102,7 @@ func (s *Fleet) reconcileRemembered(ctx context.Context, found *discovery.Catalo
 			// The objects may still exist.
 			s.log.Info("resource is not served, keeping its objects in the checkpoint", "source", source.Name)
 		case !served && s.asksFor(key, source.Resource):
-			if found.FailedGroup(source.Resource.Group) || !s.discovery.Gone(ctx, source.Resource, false) {
+			if found.FailedGroup(source.Resource.Group) || !s.discovery.Gone(ctx, source.Resource, source.Namespace, false) {
 				settled = false
 				continue
 			}
