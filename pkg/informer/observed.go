@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +28,7 @@ type observedListWatch struct {
 	runCtx    context.Context //nolint:containedctx // the context that the Reflector passes to a LIST never ends
 	resumeAt  string          // see resume; empty once the first list has begun
 	notBefore time.Time       // earliest time of the next request, from Retry-After
+	watched   bool            // a watch was opened, so RBAC allows watches, unless it has changed
 }
 
 // errListInstead makes the Reflector send a LIST when it has requested a watch-list.
@@ -106,7 +108,10 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 	switch {
 	case errors.Is(err, ErrFutureVersion):
 		return nil, apierrors.NewResourceExpired(err.Error()) // the Reflector lists
+	case !list && l.mayContinue(err):
+		return nil, apierrors.NewTooManyRequests(err.Error(), 0) // the Reflector requests this watch again, and does not list
 	case err == nil:
+		l.watched = true
 		l.informer.note(l.runCtx, verbWatch, nil)
 		if !list {
 			w = l.informer.watchOpened(ctx, w)
@@ -118,6 +123,28 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 		return nil, errors.New(err.Error())
 	}
 	return w, err
+}
+
+// continuePatience is how long a watch is requested again after errors that say nothing about its position. Then the
+// informer lists, because lists may still succeed.
+const continuePatience = 5 * time.Minute
+
+// mayContinue reports whether the watch may be possible at the same position after this error: RBAC forbids it at the
+// moment, or the API server or a proxy in front of it fails. A list would lose the states since that position. If no
+// watch was possible before, the informer lists: RBAC may allow lists only.
+func (l *observedListWatch) mayContinue(err error) bool {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
+		return false
+	}
+	switch answer.Status().Code {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		status := l.informer.Status()
+		return (l.watched || status.Resumed) && time.Since(status.FailingSince) < continuePatience
+	default:
+		return false
+	}
 }
 
 // checkPosition returns ErrFutureVersion if the position of the informer is ahead of its cluster because etcd was

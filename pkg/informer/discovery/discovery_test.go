@@ -271,7 +271,7 @@ func TestGone(t *testing.T) {
 func TestGoneFromTheOnlyAllowedNamespace(t *testing.T) {
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 	d := documents{
-		"/apis/example.com/v1/widgets":        http.StatusForbidden,
+		"/apis/example.com/v1/widgets":            http.StatusForbidden,
 		definitionsPath + "/widgets." + gvr.Group: http.StatusForbidden,
 	}
 	if !d.discoverer(t).Gone(t.Context(), gvr, "shop", false) {

@@ -1,0 +1,101 @@
+package informer
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/deltabridge/deltabridge/pkg/object"
+)
+
+// failing is an API server with one object. Its first watch ends after one change. Then it answers watches with an
+// error for a while, in which the object changes twice. It still has these changes.
+type failing struct {
+	t     *testing.T
+	err   error
+	until time.Time
+	began bool
+}
+
+func (f *failing) list(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	if !f.began {
+		return &object.List{ListMeta: metav1.ListMeta{ResourceVersion: "10"}}, nil
+	}
+	return &object.List{
+		ListMeta: metav1.ListMeta{ResourceVersion: "13"}, Items: []*object.Object{state(f.t, "ns", "a", "u", 13)},
+	}, nil
+}
+
+func (f *failing) watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	w := watch.NewFakeWithChanSize(2, false)
+	switch {
+	case !f.began:
+		f.began = true
+		w.Add(state(f.t, "ns", "a", "u", 11))
+		w.Stop()
+	case time.Now().Before(f.until):
+		return nil, f.err
+	case o.ResourceVersion == "11":
+		w.Modify(state(f.t, "ns", "a", "u", 12))
+		w.Modify(state(f.t, "ns", "a", "u", 13))
+	}
+	return w, nil
+}
+
+// An error that says nothing about the position loses no state: the watch continues there. If the error stays, and
+// lists succeed, the informer lists.
+func TestWatchContinuesAfterErrors(t *testing.T) {
+	resource := schema.GroupResource{Resource: "configmaps"}
+	forbidden := apierrors.NewForbidden(resource, "", errors.New("the role is gone"))
+	began := []string{"synced 10, 0 objects", "add ns/a(u)@11 initial=false"}
+	continued := append(began[:2:2], "update ns/a(u)@11 -> ns/a(u)@12", "update ns/a(u)@12 -> ns/a(u)@13")
+	listed := append(began[:2:2], "gap 11..13", "update ns/a(u)@11 -> ns/a(u)@13")
+	for _, tt := range []struct {
+		err     error
+		away    time.Duration
+		resumes bool // it continues from a checkpoint
+		want    []string
+	}{
+		{apierrors.NewServiceUnavailable("no backend"), time.Minute, false, continued},
+		{apierrors.NewGenericServerResponse(http.StatusBadGateway, "get", resource, "", "", 0, true), time.Minute, false, continued},
+		{apierrors.NewTimeoutError("upstream request timeout", 0), time.Minute, false, continued},
+		{apierrors.NewInternalError(errors.New("the authorizer is not available")), time.Minute, false, continued},
+		{apierrors.NewUnauthorized("the token has expired"), time.Minute, false, continued},
+		{forbidden, time.Minute, false, continued},
+		{forbidden, time.Hour, false, listed},
+		{apierrors.NewResourceExpired("too old"), time.Minute, false, listed},
+		{apierrors.NewNotFound(resource, ""), time.Minute, false, listed},
+		{forbidden, time.Minute, true, continued[2:]},
+	} {
+		t.Run(tt.err.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := &failing{t: t, err: tt.err, until: time.Now().Add(tt.away)}
+				c := Config{Source: Source{Resource: configMaps}, NoWatchList: true, ListWatch: &cache.ListWatch{
+					ListWithContextFunc: api.list, WatchFuncWithContext: api.watch,
+				}}
+				if tt.resumes {
+					api.began, c.Known, c.ResumeAt = true, []*object.Object{state(t, "ns", "a", "u", 11)}, "11"
+				}
+				i, j := New(c), &journal{}
+				i.AddEventHandler(j)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- i.Run(ctx) }()
+				time.Sleep(continuePatience + time.Minute)
+				cancel()
+				do(t, <-ended)
+				expect(t, j, tt.want...)
+			})
+		})
+	}
+}
