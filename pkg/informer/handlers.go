@@ -14,6 +14,8 @@ type registration struct {
 	waits bool
 	// knows reports whether the handler may have received some of these objects before.
 	knows bool
+	// replays reports whether AddEventHandlerWithReplay added the handler.
+	replays bool
 }
 
 // mayKnow reports whether the handler may have received the known objects.
@@ -61,11 +63,14 @@ func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) {
 func (i *Informer) AddEventHandlerWithReplay(h cache.ResourceEventHandler, knows bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.handlers = append(i.handlers, &registration{handler: h, waits: i.config.ResumeAt != "", knows: knows})
+	i.handlers = append(i.handlers, &registration{
+		handler: h, waits: i.config.ResumeAt != "", knows: knows, replays: true,
+	})
 }
 
 // replay delivers the known objects to new handlers. With Config.Relist, new handlers wait for the list, because the
-// known states may be older than states that the previous process delivered.
+// known states may be older than states that the previous process delivered. They also wait if the informer has
+// succeeded another one, and lists anyway.
 func (i *Informer) replay() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -75,7 +80,7 @@ func (i *Informer) replay() {
 			r.waits = false
 		}
 	}
-	if !i.config.Relist {
+	if i.resumesAt() != "" {
 		i.handReplay(i.config.ResumeAt)
 	}
 	i.fetcher.forget()
@@ -89,16 +94,17 @@ func (i *Informer) handReplay(resourceVersion string) {
 		if !r.waits {
 			continue
 		}
-		r.waits = false
 		if known == nil {
 			known = sorted(i.index.List())
 		}
 		for _, o := range known {
 			if i.skip() {
-				return
+				return // it still waits, for the next process or for a successor
 			}
+			r.knows = true
 			r.handler.OnAdd(o, true)
 		}
+		r.waits = false
 		notify(i.handlers[n:n+1], func(o Observer) { o.OnSynced(resourceVersion, len(known)) })
 	}
 }

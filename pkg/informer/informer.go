@@ -168,13 +168,23 @@ func (i *Informer) know(objects []*object.Object) {
 }
 
 // Succeed makes the informer continue from the objects and the position of a predecessor, so it announces a gap if it
-// misses states after that position. The predecessor must have ended, and this informer must not be running yet.
+// misses states after that position. The predecessor must have ended, and this informer must not be running yet. If the
+// predecessor has not delivered the known objects to all handlers that did not know them, AddEventHandlerWithReplay's
+// handlers of this informer receive the objects of its list as their initial list.
 func (i *Informer) Succeed(predecessor *Informer) {
 	i.know(predecessor.Objects())
 	predecessor.mu.Lock() // not contended, because the predecessor has ended
 	defer predecessor.mu.Unlock()
-	if predecessor.position != "" {
-		i.position = predecessor.position
+	if predecessor.position == "" {
+		return
+	}
+	i.position = predecessor.position
+	waits, knows := false, false
+	for _, r := range predecessor.handlers {
+		waits, knows = waits || r.waits, knows || r.mayKnow()
+	}
+	for _, r := range i.handlers {
+		r.waits, r.knows = waits && r.replays, r.knows || knows
 	}
 }
 

@@ -2,12 +2,14 @@ package informer
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strconv"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
@@ -340,4 +342,31 @@ func TestSuccessor(t *testing.T) {
 			expect(t, j, tt.want...)
 		})
 	}
+}
+
+// The predecessor ended while it delivered the known objects to new handlers: one of them had received all, and another
+// one none. The successor delivers its list to both, and the deletion to the one that knew the object.
+func TestSuccessorOfAReplay(t *testing.T) {
+	known := []*object.Object{state(t, "a", "x", "u1", 4), state(t, "a", "y", "u2", 5)}
+	ctx, cancel := context.WithCancel(t.Context())
+	one, other := &journal{}, &journal{}
+	predecessor := New(Config{Source: Source{Resource: configMaps}, Known: known, ResumeAt: "9", ListWatch: &cache.ListWatch{}})
+	predecessor.AddEventHandlerWithReplay(one, false)
+	predecessor.AddEventHandlerWithReplay(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { cancel() }}, false)
+	predecessor.AddEventHandlerWithReplay(other, false)
+	do(t, predecessor.Run(ctx))
+	expect(t, one, "add a/x(u1)@4 initial=true", "add a/y(u2)@5 initial=true", "synced 9, 2 objects")
+	expect(t, other)
+	i := New(Config{Source: Source{Resource: configMaps}})
+	for _, j := range []*journal{one, other} {
+		i.AddEventHandlerWithReplay(j, false)
+	}
+	i.Succeed(predecessor)
+	i.replay()
+	do(t, (*store)(i).Replace(list(state(t, "a", "x", "u1", 4)), "20"))
+	for _, j := range []*journal{one, other} {
+		expect(t, j, "gap 9..20", "delete a/y(u2)@5 unseen=true", "add a/x(u1)@4 initial=true", "synced 20, 1 objects")
+	}
+	do(t, (*store)(i).Add(state(t, "a", "z", "u3", 21)))
+	expect(t, other, "add a/z(u3)@21 initial=false")
 }

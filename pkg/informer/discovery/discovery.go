@@ -183,7 +183,9 @@ func (d *Discoverer) services(ctx context.Context) (map[schema.GroupVersion]serv
 // are forbidden. A discovery document alone does not prove that a resource was removed, because the document of a
 // restarting API server lacks all resources that are not loaded yet. namespace is the namespace that is watched, or
 // empty for all namespaces: RBAC may allow requests in this namespace only.
-func (d *Discoverer) Gone(ctx context.Context, gvr schema.GroupVersionResource, namespace string, aggregated bool) bool {
+func (d *Discoverer) Gone(
+	ctx context.Context, gvr schema.GroupVersionResource, namespace string, aggregated bool,
+) bool {
 	err := d.raw.Get().AbsPath(informer.ResourcePath(gvr, namespace)).Param("limit", "1").Do(ctx).Error()
 	if !apierrors.IsNotFound(err) {
 		return false

@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/pkg/informer"
+)
+
+// The version of a resource is replaced before the known objects were sent to a sink that needs them as its initial
+// list. The informer of the next version sends them, also the deletion of one that the sink may have.
+func TestAnotherVersionBeforeTheInitialListIsSent(t *testing.T) {
+	dir := t.TempDir()
+	s := startTracked(t, dir, false, nil)
+	s.must(s.informer.Store().Replace([]any{in(t, "a", 1), in(t, "b", 2)}, "3"))
+	want := []string{"added a.1 initial", "added b.2 initial", "synced synced.c.pods.3"}
+	if diff := cmp.Diff(want, taken(t, s.pipeline)); diff != "" { // and not settled
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	s.kill()
+
+	s = startTracked(t, dir, false, nil)
+	source := s.informer.Source()
+	next := informer.New(informer.Config{Source: source, Record: s.engine.tracker.Record(source)})
+	s.engine.attach(next)
+	next.Succeed(s.informer)
+	s.must(next.Store().Replace([]any{in(t, "a", 1), in(t, "c", 4)}, "5"))
+	s.expect("gap gap.c.pods.relist.3.5", "deleted b.deleted",
+		"added a.1 initial", "added c.4 initial", "synced synced.c.pods.5")
+	if _, whole := s.engine.tracker.Unsettled("test"); !whole {
+		t.Error("the initial list does not count as sent")
+	}
+	s.kill()
+}
