@@ -350,7 +350,9 @@ func TestSuccessorOfAReplay(t *testing.T) {
 	known := []*object.Object{state(t, "a", "x", "u1", 4), state(t, "a", "y", "u2", 5)}
 	ctx, cancel := context.WithCancel(t.Context())
 	one, other := &journal{}, &journal{}
-	predecessor := New(Config{Source: Source{Resource: configMaps}, Known: known, ResumeAt: "9", ListWatch: &cache.ListWatch{}})
+	predecessor := New(
+		Config{Source: Source{Resource: configMaps}, Known: known, ResumeAt: "9", ListWatch: &cache.ListWatch{}},
+	)
 	predecessor.AddEventHandlerWithReplay(one, false)
 	predecessor.AddEventHandlerWithReplay(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { cancel() }}, false)
 	predecessor.AddEventHandlerWithReplay(other, false)

@@ -235,6 +235,9 @@ func (s *Fleet) reconcile(ctx context.Context, found *discovery.Catalog, p *plan
 		case w != nil && slices.Contains(w.served.Versions, gvr.Version):
 			// The version is still served. If the cluster now prefers another version, that is not a reason to restart the
 			// informer.
+		case w != nil && found.Failed[gvr.GroupVersion()] != nil:
+			// It is unknown whether the version is still served.
+			settled = false
 		case w != nil:
 			s.log.Info("version is no longer served, watching another one",
 				"resource", key.String(), "from", gvr.Version, "to", w.version)
