@@ -205,6 +205,16 @@ func TestWhatEntersIsStoredFirst(t *testing.T) {
 	}
 }
 
+// The pages of an aggregated API may overlap.
+func TestAListContainsAnObjectTwice(t *testing.T) {
+	i, j := New(Config{Source: Source{Resource: configMaps}, Select: teams("blue")}), &leaves{}
+	i.AddEventHandler(j)
+	do(t, (*store)(i).Replace(list(labelled(t, "a", "u", 1, "blue")), "1"))
+	left := labelled(t, "a", "u", 2, "red")
+	do(t, (*store)(i).Replace(list(left, left), "3"))
+	expect(t, &j.journal, "add a/a(u)@1 initial=true", "synced 1, 1 objects", "gap 1..3", "leave a/a(u)@1@2")
+}
+
 // A list of nothing at the known resourceVersion is not taken for what a resuming informer is given in place of a list.
 func TestAnotherScopeHasNothing(t *testing.T) {
 	i, told := New(

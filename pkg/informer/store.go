@@ -260,7 +260,9 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 		}
 	}
 	for _, now := range others {
-		i.drop(i.known(now), now)
+		if known := i.known(now); known != nil { // a list may contain an object twice
+			i.drop(known, now)
+		}
 	}
 }
 
