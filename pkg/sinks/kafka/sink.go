@@ -138,7 +138,7 @@ func (s *Sink) topic(name []byte) *topic {
 }
 
 // Part implements [sinks.Sink]. It returns the topic, followed by a slash and the partition if the partition is
-// known. It returns "" if the events of one object can go to several topics. Otherwise events that are parked for one
+// known, and is that of all parked events of the object. It returns "" if the events of one object can go to several topics. Otherwise events that are parked for one
 // topic would arrive after newer events in another topic.
 func (s *Sink) Part(m *event.Message) string {
 	if !s.parts {
@@ -146,7 +146,7 @@ func (s *Sink) Part(m *event.Message) string {
 	}
 	s.buf = s.appendTopic(s.buf[:0], m)
 	t := s.topics[string(s.buf)]
-	if t == nil || len(t.ids) == 0 || s.volatile {
+	if t == nil || len(t.ids) == 0 || s.volatile || t.resized {
 		return string(s.buf)
 	}
 	s.buf = append(s.buf[:0], m.PartitionKey...)

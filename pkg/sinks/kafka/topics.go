@@ -37,7 +37,10 @@ type topic struct {
 	naming  *naming // the request for schema that is running, or nil
 	unnamed error   // why schema is not known although values have one, or nil
 
-	readFor    int // the number of partitions for which unread is known to be empty
+	readFor int // the number of partitions for which unread is known to be empty
+	// resized reports whether events may be parked that belong to another partition now, because the number of partitions
+	// has changed. The topic is then not divided into parts, so that later events of their objects wait for them.
+	resized    bool
 	unroutable partition
 }
 
@@ -93,8 +96,11 @@ func (s *Sink) unavailable(t *topic, err error) error {
 
 // partUnavailable marks err as specific to this partition if all events of its objects go to this partition.
 func (s *Sink) partUnavailable(p *partition, err error) error {
-	if s.volatile || p.id < 0 {
+	switch {
+	case s.volatile || p.id < 0:
 		return s.unavailable(p.topic, err)
+	case p.topic.resized:
+		return sinks.Unavailable(p.topic.name, err)
 	}
 	return sinks.Unavailable(p.name, err)
 }
@@ -177,6 +183,7 @@ func (s *Sink) fetch(ctx context.Context, topics []*topic) {
 // learn sets the partitions and their leaders. Partitions keep their producer state. If the topic was deleted and
 // re-created, the broker rejects this state (outOfStep).
 func (s *Sink) learn(t *topic, leaders []string) {
+	before := len(t.partitions)
 	for _, p := range t.partitions {
 		if len(p.inDoubt) > 0 && len(leaders) > len(t.partitions) {
 			p.unsettle()
@@ -199,6 +206,10 @@ func (s *Sink) learn(t *topic, leaders []string) {
 		if p.leader = leaders[i]; !t.stale || p.batchBytes == 0 {
 			p.batchBytes = defaultBatchBytes
 		}
+		stored, known := s.fences.earlier[s.partName(p)]
+		t.resized = t.resized || before == 0 && known && stored.Partitions != len(leaders)
 	}
+	// Without Resume, the order of events means nothing.
+	t.resized = t.resized || s.fences.resume != nil && before > 0 && before != len(leaders)
 	t.err, t.stale, t.fetched = nil, len(leaders) == 0 || slices.Contains(leaders, ""), time.Now()
 }
