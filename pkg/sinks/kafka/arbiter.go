@@ -11,7 +11,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-// lateClaim is how long the broker may still handle a claim that has ended without an answer.
+// lateClaim is how long the broker may still handle a claim that has ended without an answer. During this time, the sink
+// asks the arbiter again and again: later, it could not tell its own claim from that of a newer process.
 const lateClaim = time.Minute
 
 // arbiter tells whether the process is the newest one of the sink. A process that hung, and goes on after its successor
@@ -41,6 +42,15 @@ func (a *arbiter) verify(ctx context.Context, asOf time.Time) error {
 		return errFenced
 	}
 	return nil
+}
+
+// isDue reports whether the arbiter must be asked because an earlier claim may have been handled late by now.
+func (a *arbiter) isDue(now time.Time) bool {
+	if !a.mu.TryLock() { // it is being asked
+		return false
+	}
+	defer a.mu.Unlock()
+	return now.Sub(a.unanswered) < lateClaim && now.Sub(a.verified) >= advanceEvery
 }
 
 // confirm requests the next epoch, unless another fence has done so since asOf. If the broker may have handled an

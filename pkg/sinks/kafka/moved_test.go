@@ -188,3 +188,34 @@ func TestLateClaim(t *testing.T) {
 	}
 	waitUntil(t, func() bool { return sinks.IsRejected(send(t, s, change(event.Added, in[2], 3))[0]) })
 }
+
+// TestLateClaimIsNoticed: the broker handles the process's own claim of the arbiter late, while the process takes no
+// partition. When it takes one, much later, it goes on.
+func TestLateClaimIsNoticed(t *testing.T) {
+	broker := testkafka.ForTest(t)
+	testkafka.CreateTopic(t, broker.Addr(), "late-claim", 2, nil)
+	var at stored
+	s := process(t, Config{Brokers: []string{broker.Addr()}, Topic: "late-claim"}, &at)
+	in, a := namesIn(2), &s.fences.arbiter
+	sendAll(t, s, change(event.Added, in[0], 1))
+	a.unanswered = time.Now()
+	if _, err := a.txn.Init(t.Context(), time.Minute, wire.NoProducer()); err != nil {
+		t.Fatal(err)
+	}
+	s.fences.advanced, a.verified = time.Time{}, time.Now().Add(-advanceEvery)
+	if err := s.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.fences.wg.Wait()
+	if !a.unanswered.IsZero() {
+		a.unanswered = time.Now().Add(-2 * lateClaim) // as if so much time had passed
+	}
+	var err error
+	waitUntil(t, func() bool {
+		err = send(t, s, change(event.Added, in[1], 2))[0]
+		return err == nil || sinks.IsRejected(err)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}

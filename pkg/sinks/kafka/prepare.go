@@ -223,8 +223,12 @@ func (s *Sink) advance() {
 			}
 		}
 	}
-	if renewed { // An error does not matter: the next renewal tries again, long before the coordinator forgets the id.
-		s.fences.wg.Go(func() { _ = s.fences.arbiter.verify(s.fences.ctx, now.Add(-wire.FenceInterval/2)) })
+	// Errors of the arbiter do not matter: it is asked again, long before the coordinator forgets the id.
+	switch arbiter := &s.fences.arbiter; {
+	case arbiter.isDue(now):
+		s.fences.wg.Go(func() { _ = arbiter.verify(s.fences.ctx, now) })
+	case renewed:
+		s.fences.wg.Go(func() { _ = arbiter.verify(s.fences.ctx, now.Add(-wire.FenceInterval/2)) })
 	}
 }
 
