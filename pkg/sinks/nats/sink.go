@@ -17,6 +17,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
+// checkEvery is the interval at which a sink that is never idle checks the stream. If the stream is created again, and
+// others write to it first, acknowledgements do not show this.
+const checkEvery = 15 * time.Second
+
 // Sink publishes to one stream. Like every sinks.Sink, it must be used by only one goroutine.
 type Sink struct {
 	cfg     Config
@@ -30,8 +34,9 @@ type Sink struct {
 	inbox    string           // prefix of the reply subjects
 	acks     chan *natsgo.Msg // answers of the server
 	answers  natsack.Reader
-	route    string // the prefix of the subjects of messages; see natsconn.Access
-	recheck  bool   // the stream must be checked before the next batch
+	route    string    // the prefix of the subjects of messages; see natsconn.Access
+	recheck  bool      // the stream must be checked before the next batch
+	checked  time.Time // when it was checked last
 
 	info        *jetstream.StreamInfo // the stream at the last check; nil before the first check
 	destination string                // identity of the stream at the last check
@@ -122,7 +127,7 @@ func (s *Sink) prepare(ctx context.Context) error {
 	discard(s.client.Lost)      // errors of a connection that was already replaced
 	discard(s.client.Forbidden) // denials for a batch that was given up
 	discard(s.acks)             // answers to messages that were given up
-	if s.recheck {
+	if s.recheck || time.Since(s.checked) >= checkEvery {
 		s.lastWins = false
 		if err := s.checkStream(ctx); err != nil {
 			return err
@@ -130,7 +135,7 @@ func (s *Sink) prepare(ctx context.Context) error {
 		if err := s.readBack(ctx); err != nil {
 			return err
 		}
-		s.recheck = false
+		s.recheck, s.checked = false, time.Now()
 	}
 	return nil
 }
