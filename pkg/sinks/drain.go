@@ -91,6 +91,7 @@ type item struct {
 // queue.
 func (d *Drain) Run(ctx context.Context) error {
 	d.init()
+	d.noteMoved()
 	if err := d.connect(ctx); err != nil {
 		return d.unfinished(err)
 	}

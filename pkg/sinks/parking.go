@@ -41,6 +41,9 @@ type part struct {
 	cause error // why the part takes no events; nil before the first attempt
 	// delivered contains the numbers of parked events that were delivered and could not be removed from the disk yet.
 	delivered []uint64
+	// moved means that an earlier process has parked the events, with another configuration, and that they are for other
+	// parts now. Later events of their objects are therefore for parts with other names.
+	moved bool
 }
 
 // UnavailablePart is a part of the destination that has parked events.
@@ -79,6 +82,20 @@ func covers(larger, part string) bool {
 	return part == larger || strings.HasPrefix(part, larger) && part[len(larger)] == '/'
 }
 
+// noteMoved finds the parts whose parked events are for other parts now.
+func (d *Drain) noteMoved() {
+	for _, q := range d.Parked.Queues() {
+		head, err := d.Parked.Head(q.Destination, 1, 0)
+		d.part(q.Destination).moved = err != nil ||
+			len(head) > 0 && !Overlap(q.Destination, d.Sink.Part(head[0].Message))
+	}
+}
+
+func (d *Drain) isMoved(name string) bool {
+	p := d.parking.parts[name]
+	return p != nil && p.moved
+}
+
 // parkedPart returns the part whose parked events m must not overtake. It returns an empty string if m may be sent. A
 // control event must not overtake any event of its resource.
 func (d *Drain) parkedPart(m *event.Message) string {
@@ -96,7 +113,8 @@ func (d *Drain) parkedPart(m *event.Message) string {
 			inside = q.Destination
 		case inside == "" && covers(part, q.Destination): // the smaller part that takes m is not known yet
 			inside = part
-		case inside == "" && m.Type.IsControl() && slices.Contains(q.Resources, m.Resource.GroupResource().String()):
+		case inside == "" && (m.Type.IsControl() || d.isMoved(q.Destination)) &&
+			slices.Contains(q.Resources, m.Resource.GroupResource().String()):
 			inside = part
 		}
 	}
@@ -209,7 +227,7 @@ func (d *Drain) take(ctx context.Context) ([]*event.Message, error) {
 func (d *Drain) nextRetry() (at time.Time, waiting bool) {
 	queues := d.Parked.Queues()
 	for _, q := range queues {
-		if p := d.part(q.Destination); !isBehind(q, queues) && (!waiting || p.at.Before(at)) {
+		if p := d.part(q.Destination); !d.isBehind(q, queues) && (!waiting || p.at.Before(at)) {
 			at, waiting = p.at, true
 		}
 	}
@@ -218,9 +236,10 @@ func (d *Drain) nextRetry() (at time.Time, waiting bool) {
 
 // isBehind reports whether events of a part that lies within q's part, such as a partition of its topic, are parked
 // too. Those events are older and must be delivered first.
-func isBehind(q parked.Queue, queues []parked.Queue) bool {
+func (d *Drain) isBehind(q parked.Queue, queues []parked.Queue) bool {
 	return slices.ContainsFunc(queues, func(other parked.Queue) bool {
-		return other.Destination != q.Destination && covers(q.Destination, other.Destination)
+		return other.Destination != q.Destination && covers(q.Destination, other.Destination) &&
+			!d.isMoved(q.Destination) && !d.isMoved(other.Destination) // otherwise each event waits for those that are older
 	})
 }
 
@@ -230,7 +249,7 @@ func (d *Drain) retryParked(ctx context.Context) {
 	for _, q := range queues {
 		p := d.part(q.Destination)
 		for range batchesAtOnce {
-			if ctx.Err() != nil || time.Now().Before(p.at) || isBehind(q, queues) || !d.Parked.Holds(q.Destination) {
+			if ctx.Err() != nil || time.Now().Before(p.at) || d.isBehind(q, queues) || !d.Parked.Holds(q.Destination) {
 				break
 			}
 			d.deliverParked(ctx, q.Destination, p)
@@ -274,25 +293,31 @@ func (d *Drain) deliverParked(ctx context.Context, name string, p *part) {
 }
 
 // ready returns the events at the front of head that may be sent now. These are the events before the first control
-// event. If a control event comes first, ready returns it alone, or nothing while other parts have older events of the
-// same resource.
+// event, or before the first that must wait for another part. If a control event comes first, ready returns it alone.
 func (d *Drain) ready(part string, head []parked.Entry) []parked.Entry {
+	queues := d.Parked.Queues()
+	moved := slices.ContainsFunc(queues, func(q parked.Queue) bool { return d.isMoved(q.Destination) })
 	for i, e := range head {
-		if !e.Message.Type.IsControl() {
-			continue
-		}
-		if i > 0 {
+		control := e.Message.Type.IsControl()
+		switch {
+		case i > 0 && control, (control || moved) && d.mustWait(part, e, queues):
 			return head[:i]
+		case control:
+			return head[:1]
 		}
-		resource := e.Message.Resource.GroupResource().String()
-		if slices.ContainsFunc(d.Parked.Queues(), func(q parked.Queue) bool {
-			return q.Destination != part && q.First < e.Number && slices.Contains(q.Resources, resource)
-		}) {
-			return nil
-		}
-		return head[:1]
 	}
 	return head
+}
+
+// mustWait reports whether an event must wait because other parts have older events of the same resource. A control
+// event must wait for all of them. Another event must wait only if one of the parts is not that of its events any more.
+func (d *Drain) mustWait(part string, e parked.Entry, queues []parked.Queue) bool {
+	resource := e.Message.Resource.GroupResource().String()
+	all := e.Message.Type.IsControl() || d.isMoved(part)
+	return slices.ContainsFunc(queues, func(q parked.Queue) bool {
+		return q.Destination != part && q.First < e.Number && (all || d.isMoved(q.Destination)) &&
+			slices.Contains(q.Resources, resource)
+	})
 }
 
 // sendParked sends parked events and removes the delivered ones. The error explains why the others were not delivered.

@@ -26,6 +26,7 @@ import (
 // routed is a sink with a topic for each resource, and for some of them a partition for each first letter of a name.
 type routed struct {
 	*scriptSink
+	prefix  string          // of the names of all parts, which down does not have
 	divided map[string]bool // topics with partitions
 	mu      sync.Mutex      // guards what Send uses
 	down    map[string]error
@@ -67,9 +68,9 @@ func (r *routed) sent() int {
 func (r *routed) Part(m *event.Message) string {
 	topic := m.Resource.Resource
 	if !r.divided[topic] || m.Identity.Name == "" {
-		return topic
+		return r.prefix + topic
 	}
-	return topic + "/" + m.Identity.Name[:1]
+	return r.prefix + topic + "/" + m.Identity.Name[:1]
 }
 
 func newRouted() *routed {
@@ -78,7 +79,7 @@ func newRouted() *routed {
 		part := r.Part(m)
 		topic, _, _ := strings.Cut(part, "/")
 		for _, name := range []string{topic, part} {
-			if err := r.down[name]; err != nil {
+			if err := r.down[strings.TrimPrefix(name, r.prefix)]; err != nil {
 				return sinks.Unavailable(name, err)
 			}
 		}
@@ -464,6 +465,7 @@ func TestParkingRandomFailures(t *testing.T) {
 			version := map[string]int{}
 			var backlog []*event.Message // what a crash brings again: not acknowledged
 			for range 6 {
+				sink.prefix = []string{"", "new-"}[r.IntN(2)] // a changed configuration
 				store := openParked(t, dir, 0)
 				q := sinktest.Queue(t, 1000)
 				for _, m := range backlog {
