@@ -54,6 +54,11 @@ func (c Claim) checkLease(own Claim) error {
 	return nil
 }
 
+// isOfSameProcess reports whether c and other are claims of one process, which can have made them in different terms.
+func (c Claim) isOfSameProcess(other Claim) bool {
+	return c.Holder == other.Holder && c.Started.Equal(other.Started)
+}
+
 // differ reports whether two values are known and not equal.
 func differ(a, b string) bool { return a != b && a != "" && b != "" }
 

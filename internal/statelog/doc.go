@@ -32,9 +32,9 @@
 // # Copies that are ahead of the log
 //
 // The leader's copy can go on while the log is unavailable. It then sets [Point].Unsent to a random name. A reader with
-// such a copy skips the commits of the same process, also of its later terms, whose claims contain this name. If
-// another process has claimed the log, the reader empties the copy and reads the log from its beginning. The caller
-// appends what the log lacks, and clears Unsent when the log has everything.
+// such a copy skips the commits of the same process, and those of later processes with this copy, whose claims contain
+// this name. If any other process has claimed the log, the reader empties the copy and reads the log from its
+// beginning. The caller appends what the log lacks, and clears Unsent when the log has everything.
 //
 // # Missing commits and other failures
 //

@@ -53,9 +53,10 @@ func (p *Point) precedes(c *commit) bool {
 		(c.epoch == p.Claim.Epoch || c.kind == kindClaim && c.epoch > p.Claim.Epoch)
 }
 
-// isForeign reports whether a commit that follows p is of a process that does not have the changes of p.Unsent.
+// isForeign reports whether a commit that follows p is of a process that does not have the changes of p.Unsent. A claim
+// that the process has made before these changes (Writer.Rename), and has not noted, does not name them.
 func (p *Point) isForeign(c *commit, claim Claim) bool {
-	return p.Unsent != "" && c.epoch > p.Claim.Epoch && claim.Unsent != p.Unsent
+	return p.Unsent != "" && c.epoch > p.Claim.Epoch && claim.Unsent != p.Unsent && !claim.isOfSameProcess(p.Claim)
 }
 
 // is reports whether c is the commit of p.

@@ -1,0 +1,32 @@
+package replica
+
+import (
+	"testing"
+
+	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
+)
+
+// The broker receives the hash of a changed configuration, but acknowledges nothing any more. The leader goes on without
+// the log, and is killed. The next process with its directory does not take the claim for that of another replica.
+func TestKilledAfterAnUncertainClaim(t *testing.T) {
+	for name, o := range outages() {
+		t.Run(name, func(t *testing.T) {
+			b := logtest.NewBroker(true)
+			memory := b.Open()
+			p := start(t, memory, "").lead()
+			p.mustPut("a", 1)
+			o.begin(p, memory)
+			if err := p.SetConfiguration(t.Context(), "changed"); err == nil {
+				t.Error("the log names the configuration during the outage")
+			}
+			p.mustPut("a", 2)
+			p.spill(1, 3)
+			want := p.content()
+			p.close()
+			o.end(p, memory)
+			p = start(t, b.Open(), p.dir).lead()
+			p.expect(want)
+			expectLog(t, b.Open(), want)
+		})
+	}
+}
