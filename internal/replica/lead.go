@@ -219,7 +219,7 @@ func (c *Copy) unlocked(ctx context.Context, method func(context.Context) error)
 // If the broker does not respond, it gives up soon, so that the stop is not delayed.
 func (c *Copy) handOver(ctx context.Context) error {
 	if !c.isDetached() {
-		return nil
+		return c.store.Exclusively(func() error { return c.journal.over }) // Maintain may have ended before it noticed
 	}
 	soon, cancel := context.WithTimeout(ctx, c.timing.patience/4)
 	defer cancel()

@@ -210,6 +210,38 @@ func TestTermEndsWithTheLog(t *testing.T) {
 	stopped(t, m.stop)
 }
 
+// The last commit of an engine fails because another process has claimed the log, and the engine ends at once, before
+// Maintain has noticed the claim. Run continues.
+func TestEngineEndsBeforeMaintain(t *testing.T) {
+	for range 20 {
+		b := logtest.NewBroker(true)
+		p, intruder := start(t, b.Open(), ""), start(t, b.Open(), "")
+		terms := 0
+		err := p.Run(t.Context(), Terms{
+			Elect: func(ctx context.Context, lead func(Term)) error {
+				for ctx.Err() == nil && terms < 2 {
+					held, end := context.WithCancel(ctx)
+					lead(&term{held, end})
+					end()
+				}
+				return nil
+			},
+			Cluster: func(context.Context) (string, error) { return cluster, nil },
+			Engine: func(context.Context, *checkpoint.Store, Rights) error {
+				if terms++; terms > 1 {
+					return nil
+				}
+				eventually(t, "a complete pass", func() bool { return p.NotReady() == nil }) // the intruder requires it
+				intruder.lead().mustPut("a", 1)
+				return p.put("b", 2)
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A leader that is stopped before the log contains its whole file first writes the rest. If the log cannot be written,
 // it stops nevertheless.
 func TestStoppedBeforeTheFirstPass(t *testing.T) {
