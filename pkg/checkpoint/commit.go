@@ -80,7 +80,8 @@ func (t *transaction) setSinks(configs map[string]string) error {
 	if err := t.removeEvents(configs); err != nil {
 		return err
 	}
-	t.record.Sinks, t.record.Epoch = maps.Clone(configs), NewChange()
+	t.record.Sinks = maps.Clone(configs)
+	t.record.beginEpoch()
 	removed := func(sink string) bool { _, ok := configs[sink]; return !ok }
 	maps.DeleteFunc(t.record.Destinations, func(sink, _ string) bool { return removed(sink) })
 	maps.DeleteFunc(t.record.Positions, func(sink string, _ sinks.Positions) bool { return removed(sink) })
@@ -120,9 +121,15 @@ func (r *sourceRecord) refilter(sink, old string) {
 	r.Refilters[sink] = noted
 }
 
-// NewChange returns a name for a configuration change, which distinguishes the change from all others. The name of a
-// later change is greater.
+// NewChange returns a name for a configuration change, which distinguishes the change from all others.
 func NewChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
+
+// beginEpoch replaces the epoch with a new one, which is greater than all before it. The clock can be behind that of
+// the process that began the last one.
+func (r *storeRecord) beginEpoch() {
+	last, _ := strconv.ParseInt(r.Epoch, 36, 64) // 0 if there is none
+	r.Epoch = strconv.FormatInt(max(time.Now().UnixMilli(), last+1), 36)
+}
 
 // SetWatch stores the watch configuration and returns the name of its last change. If watch differs from the stored
 // configuration, this is a new name. If the configuration has never changed, the name is empty. The configuration is on
@@ -133,7 +140,7 @@ func NewChange() string { return strconv.FormatInt(time.Now().UnixMilli(), 36) }
 func (s *Store) SetWatch(watch string) (change, epoch string, err error) {
 	err = s.note(func(r *storeRecord) {
 		if r.Watch != watch {
-			r.Epoch = NewChange()
+			r.beginEpoch()
 			if r.Watch != "" {
 				r.WatchChange = r.Epoch
 			}

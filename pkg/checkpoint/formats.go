@@ -96,7 +96,7 @@ func (s *Store) leaveNewer() error {
 	if err != nil || len(newer) == 0 {
 		return err
 	}
-	if err := s.change(func(r *storeRecord) { r.Epoch = NewChange() }); err != nil {
+	if err := s.change((*storeRecord).beginEpoch); err != nil {
 		return err
 	}
 	for _, format := range newer {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -229,6 +230,25 @@ func TestEpochs(t *testing.T) {
 	}
 	if _, epoch, err := begin(t, t.TempDir()).SetWatch("pods"); err != nil || epochs[epoch] {
 		t.Errorf("a new file has the epoch %q, %v", epoch, err)
+	}
+}
+
+// Each epoch is greater than the one before, even if the process that began it has a clock that is ahead.
+func TestEpochsGrow(t *testing.T) {
+	s := begin(t, t.TempDir())
+	last := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 36)
+	if err := s.note(func(r *storeRecord) { r.Epoch = last }); err != nil {
+		t.Fatal(err)
+	}
+	for n, change := range []func(){
+		func() { commit(t, s, map[string]string{"sink": "some"}) },
+		func() { commit(t, s, map[string]string{"sink": "all"}) },
+		func() { _, _, _ = s.SetWatch("pods") },
+	} {
+		if change(); s.record.Epoch <= last {
+			t.Errorf("change %d: epoch %q after %q", n, s.record.Epoch, last)
+		}
+		last = s.record.Epoch
 	}
 }
 
