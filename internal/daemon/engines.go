@@ -30,7 +30,20 @@ func (b *bridge) runEngines(
 	socket.Go(func() { control.ServeSocket(serving, b.cfg.State.Path, b.server.commands(), b.log) })
 	defer socket.Wait()
 	defer stop()
+	use := func(cfg *config.Config) error {
+		if err := b.setPrivacy(store, cfg); err != nil {
+			return err
+		}
+		return store.TakeOver()
+	}
+	isFirst := true
 	start := func(current *reload.Loaded, o engine.Options) (reload.Engine, error) {
+		if isFirst { // the configuration can have changed since the checkpoint was opened or taken over
+			isFirst = false
+			if err := use(current.Config); err != nil {
+				return nil, err
+			}
+		}
 		o.Store, o.Metrics = store, m
 		edit(&o)
 		e, err := b.newEngine(current.Config, o, taking)
@@ -44,14 +57,16 @@ func (b *bridge) runEngines(
 		b.server.serve(t)
 		return e, nil
 	}
-	return b.reload.RunEngines(ctx, start, func(cfg *config.Config) error {
-		state, err := assemble.Checkpoint(cfg, b.log)
-		if err != nil {
-			return err
-		}
+	return b.reload.RunEngines(ctx, start, use)
+}
+
+// setPrivacy sets what the rows of a checkpoint may contain. The caller must call TakeOver next.
+func (b *bridge) setPrivacy(store *checkpoint.Store, cfg *config.Config) error {
+	state, err := assemble.Checkpoint(cfg, b.log)
+	if err == nil {
 		store.SetPrivacy(state.Privacy)
-		return store.TakeOver()
-	})
+	}
+	return err
 }
 
 // newMetrics returns the metrics of a process with a task.

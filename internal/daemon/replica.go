@@ -69,6 +69,11 @@ func (b *bridge) terms(c *replica.Copy, candidate *election.Candidate, client re
 				before := t.Before()
 				taking = control.NewRecorder(before.Since, string(before.Reason))
 				taking.End(control.StepLease)
+				// A standby loads changed configurations.
+				if err := b.setPrivacy(c.Store(), b.reload.InUse().Config); err != nil {
+					b.log.Warn("cannot prepare the checkpoint, not leading", "err", err)
+					return
+				}
 				lead(t)
 				b.server.serve(b.standby(c, candidate))
 			})
