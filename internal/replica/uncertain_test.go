@@ -30,3 +30,28 @@ func TestKilledAfterAnUncertainClaim(t *testing.T) {
 		})
 	}
 }
+
+// A leader has sent a part of the new events when it is lost with its directory. They do not count, and no sink has to
+// be kept because of them.
+func TestLostWhileSendingEvents(t *testing.T) {
+	b := logtest.NewBroker(true)
+	p := start(t, b.Open(), "").lead()
+	p.log.down.Store(true)
+	p.mustPut("a", 1)
+	p.spill(1, 14)
+	p.log.down.Store(false)
+	for range 2 { // there are three parts
+		if _, err := p.step(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !p.isDetached() {
+		t.Fatal("the log has everything")
+	}
+	p.close()
+	next := start(t, b.Open(), "").lead()
+	sinks, err := next.Store().Waiting()
+	if n := next.content().Waiting; err != nil || n > 0 || len(sinks) > 0 {
+		t.Errorf("%d events wait, for the sinks %q, %v", n, sinks, err)
+	}
+}

@@ -325,8 +325,10 @@ func (s *Store) Waiting() (sinks []string, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
 		for _, name := range eventLogs(tx) {
 			_, sink, _ := strings.Cut(name, "-")
+			events := table{s, name}
 			key, _ := tx.Bucket([]byte(bucketEvents)).Bucket([]byte(name)).Cursor().First()
-			if key != nil && !slices.Contains(sinks, sink) {
+			isPart := events.get(tx, keyEvents) == nil && events.get(tx, keyIncomplete) != nil // see load
+			if key != nil && !isPart && !slices.Contains(sinks, sink) {
 				sinks = append(sinks, sink)
 			}
 		}
