@@ -255,9 +255,10 @@ func (c *Copy) isWithin(commits int) bool { return c.Behind() >= 0 && c.Behind()
 // Eligible reports whether this process should try to be chosen now. It is called before each attempt, which means that
 // no other process is the leader. A process lets others try first for Options.Patience if it has another configuration
 // than the last leader, or if its copy is not complete and nearly up to date, unless the copy was up to date before the
-// log lost commits. Eligible does not block.
+// log lost commits, or has changes that the log does not have: any other process would discard them. Eligible does not
+// block.
 func (c *Copy) Eligible() bool {
-	preferred := c.isWithin(eligibleBehind) || c.wasReady.Load() && c.incomplete.Load()
+	preferred := c.isWithin(eligibleBehind) || c.wasReady.Load() && c.incomplete.Load() || c.isDetached()
 	in := c.store.Copy().Point().Claim.Configuration
 	c.mu.Lock()
 	defer c.mu.Unlock()

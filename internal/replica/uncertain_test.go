@@ -2,12 +2,14 @@ package replica
 
 import (
 	"testing"
+	"time"
 
 	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
 )
 
-// The broker receives the hash of a changed configuration, but acknowledges nothing any more. The leader goes on without
-// the log, and is killed. The next process with its directory does not take the claim for that of another replica.
+// The broker receives the hash of a changed configuration, but acknowledges nothing any more. The leader goes on
+// without the log, and is killed. The next process with its directory does not take the claim for that of another
+// replica.
 func TestKilledAfterAnUncertainClaim(t *testing.T) {
 	for name, o := range outages() {
 		t.Run(name, func(t *testing.T) {
@@ -53,5 +55,28 @@ func TestLostWhileSendingEvents(t *testing.T) {
 	sinks, err := next.Store().Waiting()
 	if n := next.content().Waiting; err != nil || n > 0 || len(sinks) > 0 {
 		t.Errorf("%d events wait, for the sinks %q, %v", n, sinks, err)
+	}
+}
+
+// While the log is unavailable, a process with changes that only it has need not let others try first, who would
+// discard them.
+func TestEligibleWithUnsentChanges(t *testing.T) {
+	b := logtest.NewBroker(true)
+	patient := func(o *Options) { o.Patience = time.Hour }
+	p, standby := start(t, b.Open(), "").lead(), start(t, b.Open(), "", patient)
+	stop, _ := standby.run(standby.Follow)
+	standby.caughtUp(p)
+	p.log.down.Store(true)
+	standby.log.down.Store(true)
+	p.mustPut("a", 1)
+	p.close()
+	stopped(t, stop)
+	standby.run(standby.Follow)
+	down := b.Open()
+	down.Down = errDown
+	p = start(t, down, p.dir, patient)
+	p.run(p.Follow)
+	if !p.Eligible() || standby.Eligible() {
+		t.Errorf("with unsent changes: %t, without: %t", p.Eligible(), standby.Eligible())
 	}
 }
