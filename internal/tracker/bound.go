@@ -18,8 +18,8 @@ const (
 	// commitAfter is the growth since the last commit after which the tracker commits at once. A commit uses several times
 	// the memory of its rows.
 	commitAfter = 20 << 20
-	// runAhead is the growth since the last commit after which sources wait for a commit that is running. If other programs
-	// use the processors, a commit takes long, and the next one would be larger.
+	// runAhead is the growth since the last commit after which sources wait for a commit that is running. If other
+	// programs use the processors, a commit takes long, and the next one would be larger.
 	runAhead = commitAfter / 2 * 3
 	// relieveInterval is the minimum interval between two attempts to make room.
 	relieveInterval = 50 * time.Millisecond
@@ -28,15 +28,17 @@ const (
 // makeRoom limits the memory of the ledgers. It is called when the position of a source has advanced. If the ledgers
 // hold more than crowdedFrom, or have grown by more than commitAfter, it asks Run to relieve them. If they hold more
 // than maxHeld, or have grown by more than runAhead, it waits until they hold less or ctx ends, and the source is not
-// read during that time. It does not wait if waiting cannot help: if the source's ledger holds nothing, if the source must first finish an initial list,
-// or if only sinks that drop or merge events hold up the ledger, which Run then squeezes.
+// read during that time. It does not wait if waiting cannot help: if the source's ledger holds nothing, if the source
+// must first finish an initial list, or if only sinks that drop or merge events hold up the ledger, which Run then
+// squeezes.
 func (t *Tracker) makeRoom(ctx context.Context, l *ledger.Ledger) {
 	for t.held.Load() > min(crowdedFrom, t.left.Load()+commitAfter) {
 		select {
 		case t.crowded <- struct{}{}:
 		default:
 		}
-		if t.held.Load() <= min(maxHeld, t.left.Load()+runAhead) || l.Held() == 0 || l.GivingList() || t.onlyLossy(l.HeldBy()) ||
+		limit := min(maxHeld, t.left.Load()+runAhead)
+		if t.held.Load() <= limit || l.Held() == 0 || l.GivingList() || t.onlyLossy(l.HeldBy()) ||
 			!pause(ctx, relieveInterval) {
 			return
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-// lateClaim is how long the broker may still handle a claim that has ended without an answer. During this time, the sink
-// asks the arbiter again and again: later, it could not tell its own claim from that of a newer process.
+// lateClaim is how long the broker may still handle a claim that has ended without an answer. During this time, the
+// sink asks the arbiter again and again: later, it could not tell its own claim from that of a newer process.
 const lateClaim = time.Minute
 
 // arbiter tells whether the process is the newest one of the sink. A process that hung, and goes on after its successor

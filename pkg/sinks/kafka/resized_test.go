@@ -52,7 +52,10 @@ func TestPartitionsAddedWhileParked(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan error, 1)
 				go func() { done <- d.Run(ctx) }()
-				return func() { cancel(); <-done }
+				return func() {
+					cancel()
+					<-done //nolint:errcheck // canceled
+				}
 			}
 			push := func(m *event.Message) {
 				t.Helper()

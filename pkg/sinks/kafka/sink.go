@@ -137,9 +137,9 @@ func (s *Sink) topic(name []byte) *topic {
 	return t
 }
 
-// Part implements [sinks.Sink]. It returns the topic, followed by a slash and the partition if the partition is
-// known, and is that of all parked events of the object. It returns "" if the events of one object can go to several topics. Otherwise events that are parked for one
-// topic would arrive after newer events in another topic.
+// Part implements [sinks.Sink]. It returns the topic, followed by a slash and the partition if the partition is known,
+// and is that of all parked events of the object. It returns "" if the events of one object can go to several topics.
+// Otherwise events that are parked for one topic would arrive after newer events in another topic.
 func (s *Sink) Part(m *event.Message) string {
 	if !s.parts {
 		return ""
