@@ -80,15 +80,28 @@ func (e *natsEvents) send(line []byte) error {
 		e.header[header] = []string{value}
 		return true
 	})
-	select {
-	case e.open <- struct{}{}:
-	case <-time.After(patience):
-		return fmt.Errorf("no acknowledgement in %s", patience)
+	if err := e.take(); err != nil {
+		return err
 	}
 	return e.conn.PublishMsg(&natsgo.Msg{
 		Subject: e.subject + ".bench.core.configmaps." + m.Identity.Namespace + "." + m.Identity.Name,
 		Reply:   e.inbox + strconv.Itoa(e.sent), Header: e.header, Data: m.Data,
 	})
+}
+
+// take waits until another message may be without an acknowledgement.
+func (e *natsEvents) take() error {
+	select {
+	case e.open <- struct{}{}:
+		return nil
+	default: // only now, because a timer for each message would count
+	}
+	select {
+	case e.open <- struct{}{}:
+		return nil
+	case <-time.After(patience):
+		return fmt.Errorf("no acknowledgement in %s", patience)
+	}
 }
 
 // event returns the event of a watch line, which is {"type":"MODIFIED","object":{...}}.
