@@ -122,7 +122,7 @@ func leaveState(t *testing.T, dir string) (installation string) {
 		Path: filepath.Join(dir, "spill-lines"), MaxItems: 10, MaxBytes: 1 << 20,
 		Size:      (*event.Message).Size,
 		Encode:    func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
-		Decode:    event.ParseStored,
+		Decode:    func(data []byte, _ bool) (*event.Message, error) { return event.ParseStored(data) },
 		Mark:      func(m *event.Message) (source, position string) { return "a/" + m.Origin.Source, m.Origin.Position },
 		OnSettled: func([]*event.Message) {},
 		Receipt:   func(m *event.Message) *event.Message { return m },

@@ -31,7 +31,7 @@ func (d *Delivery) openQueue() error {
 		MaxItems: max(2, d.options.Buffer.Events), MaxBytes: d.options.Buffer.Bytes, MaxDiskBytes: d.options.Buffer.DiskBytes,
 		Size:   (*event.Message).Size,
 		Encode: func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
-		Decode: event.ParseStored,
+		Decode: decode,
 		Mark: func(m *event.Message) (source, position string) {
 			if m.Origin.Source == "" {
 				return "", ""
@@ -70,6 +70,15 @@ func (d *Delivery) openQueue() error {
 		d.Spilled = queue.Positions()
 	}
 	return nil
+}
+
+// decode parses a spilled message. The source brings a message again only if an earlier process has left it.
+func decode(data []byte, left bool) (*event.Message, error) {
+	m, err := event.ParseStored(data)
+	if err == nil {
+		m.Origin.Left = left
+	}
+	return m, err
 }
 
 // spillLog returns the log in the checkpoint to which the queue spills, or nil if the queue spills to its directory.

@@ -82,7 +82,7 @@ func formatQueue(t *testing.T, dir string) *fifo.Queue[*event.Message] {
 		Path: filepath.Join(dir, "spill-live"), MaxItems: 10, MaxBytes: 1 << 20,
 		Size:      (*event.Message).Size,
 		Encode:    func(dst []byte, m *event.Message) ([]byte, error) { return m.AppendStored(dst) },
-		Decode:    event.ParseStored,
+		Decode:    func(data []byte, _ bool) (*event.Message, error) { return event.ParseStored(data) },
 		Mark:      func(m *event.Message) (source, position string) { return m.Origin.Source, m.Origin.Position },
 		OnSettled: func([]*event.Message) {},
 		Receipt:   func(m *event.Message) *event.Message { return m },

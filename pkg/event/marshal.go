@@ -39,6 +39,7 @@ func (m *Message) stored() *stored {
 func (s *stored) message(data []byte) *Message {
 	m := s.Message
 	m.Data, m.Origin = data, s.Origin
+	m.Origin.Left = true
 	m.Resource = schema.GroupVersionResource{Group: s.Group, Version: s.Version, Resource: s.Resource}
 	m.Identity = s.Identity.WithKind(schema.FromAPIVersionAndKind(s.APIVersion, s.Kind))
 	if m.GapInfo != nil && s.Deletion != nil {
@@ -65,7 +66,7 @@ func (m *Message) AppendStored(dst []byte) ([]byte, error) {
 
 var errStored = errors.New("not a stored event")
 
-// ParseStored parses a message that AppendStored wrote. The message retains data.
+// ParseStored parses a message that AppendStored wrote, with Origin.Left set. The message retains data.
 func ParseStored(data []byte) (*Message, error) {
 	if len(data) < 4 || uint64(binary.BigEndian.Uint32(data)) > uint64(len(data)-4) {
 		return nil, errStored

@@ -50,7 +50,7 @@ func TestStoredMessagesComeBack(t *testing.T) {
 			t.Errorf("epoch %q, history %q, and %q, %q of a gap event in its place", back.Epoch, back.History, gap.Epoch,
 				gap.History)
 		}
-		if want := (Origin{Source: "pods", Position: "16"}); back.Origin != want {
+		if want := (Origin{Source: "pods", Position: "16", Left: true}); back.Origin != want {
 			t.Errorf("origin %+v", back.Origin)
 		}
 	}

@@ -88,8 +88,7 @@ type Message struct {
 	// ProgressInfo is set for progress events, so that a sink can add the position.
 	ProgressInfo *ProgressInfo `json:"-"`
 
-	// Origin is the message's position in its source, for the checkpoint. A sink that reads back uses only one part of
-	// it: a message without Seq was left on disk.
+	// Origin is the message's position in its source, for the checkpoint. A sink that reads back uses only Origin.Left.
 	Origin Origin `json:"-"`
 }
 
@@ -101,6 +100,9 @@ type Origin struct {
 	// Seq is the number that is used to settle the message in this process, or 0 if nothing waits for the message to be
 	// settled.
 	Seq uint64 `json:"-"`
+	// Left reports whether the message was read from disk, where an earlier process may have left it. The source can then
+	// bring the message again.
+	Left bool `json:"-"`
 }
 
 // Body returns the content that a sink sends: Data in binary mode, or the whole CloudEvent as a JSON object in

@@ -26,7 +26,7 @@ func ExampleNew() {
 		MaxItems:  2,
 		Size:      func(v string) int64 { return int64(len(v)) },
 		Encode:    func(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil },
-		Decode:    func(data []byte) (string, error) { return string(data), nil },
+		Decode:    func(data []byte, _ bool) (string, error) { return string(data), nil },
 		Mark:      func(v string) (source, position string) { return "alphabet", v },
 		OnSettled: func([]string) {},
 		Receipt:   func(v string) string { return v },

@@ -145,11 +145,11 @@ func (q *Queue[T]) Lift() {
 	q.admit()
 }
 
-// Restore ends Lift: the bounds apply again to later pushes.
+// Restore ends Lift: the bounds apply again to later pushes, which come from the producers of another configuration.
 func (q *Queue[T]) Restore() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lifted = false
+	q.lifted, q.left = false, q.tail()
 }
 
 // Close makes waiting and later pushes fail. Items in the queue can still be taken. Calling it again has no effect.

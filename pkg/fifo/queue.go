@@ -46,8 +46,9 @@ type Options[T any] struct {
 	// Encode appends the stored form of v to dst. It may run while the consumer uses v. If Encode fails, the item is
 	// handled as if it could not be written: the item and all later items stay in memory.
 	Encode func(dst []byte, v T) ([]byte, error)
-	// Decode returns the item that Encode encoded as data. It may keep data.
-	Decode func(data []byte) (T, error)
+	// Decode returns the item that Encode encoded as data. It may keep data. left reports whether an earlier process has
+	// left the item on disk, or whether it was pushed before the last call of Restore.
+	Decode func(data []byte, left bool) (T, error)
 	// Mark returns an item's source and the item's position in that source, or an empty source if the item does not have
 	// one. The items of a source must be pushed in the order of their positions. For every source, the queue stores the
 	// last position up to which all items are acknowledged or on disk.
@@ -200,6 +201,7 @@ type Queue[T any] struct {
 	buf     list[T]
 	headEnd uint64 // all items up to this number are in the head, acknowledged or lost
 	diskEnd uint64 // all items up to this number are in the head, on disk, acknowledged or lost
+	left    uint64 // items up to this number are left from before: see Options.Decode
 
 	// spilling is true while items are on disk or are about to be written. If it is false, no unacknowledged item is on
 	// disk.
@@ -277,7 +279,7 @@ func New[T any](opts Options[T]) (*Queue[T], error) {
 			return nil, err
 		}
 	}
-	q.headEnd, q.diskEnd = q.log.Acked(), q.log.Last()
+	q.headEnd, q.diskEnd, q.left = q.log.Acked(), q.log.Last(), q.log.Last()
 	q.spilling, q.durable = q.diskEnd > q.headEnd, q.diskEnd
 	for _, v := range lost { // they are the first items of the new queue
 		q.enqueue(v, q.sizeOf(v))

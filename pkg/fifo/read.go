@@ -43,7 +43,7 @@ func (q *Queue[T]) load(r segment.Record, limit int, maxBytes int64) (wanted boo
 	var v T
 	var size int64
 	if r.Err == nil {
-		v, r.Err = q.opts.Decode(r.Data)
+		v, r.Err = q.opts.Decode(r.Data, q.isLeft(r.Last))
 	}
 	if r.Err == nil {
 		size = q.sizeOf(v)
@@ -64,6 +64,13 @@ func (q *Queue[T]) load(r segment.Record, limit int, maxBytes int64) (wanted boo
 		q.headEnd = r.Last
 	}
 	return q.wants(limit, maxBytes)
+}
+
+// isLeft reports whether the item with this number is left from before: see Options.Decode.
+func (q *Queue[T]) isLeft(number uint64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return number <= q.left
 }
 
 // replace appends the replacements that OnCorrupt returns for lost items. All replacements have the number of the first

@@ -50,7 +50,7 @@ func BenchmarkSpill(b *testing.B) {
 		Path: filepath.Join(b.TempDir(), "q"), MaxItems: benchItems, MaxBytes: benchBytes,
 		Size:      func(v []byte) int64 { return int64(len(v)) },
 		Encode:    func(dst, v []byte) ([]byte, error) { return append(dst, v...), nil },
-		Decode:    func(data []byte) ([]byte, error) { return data, nil },
+		Decode:    func(data []byte, _ bool) ([]byte, error) { return data, nil },
 		Mark:      func([]byte) (string, string) { return "pods", "12345" },
 		OnSettled: func([][]byte) {}, Receipt: func([]byte) []byte { return nil },
 		OnCorrupt: func(Loss) [][]byte { return nil }, Since: func([]byte) time.Time { return time.Now() },

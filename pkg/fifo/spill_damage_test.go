@@ -130,8 +130,8 @@ func TestSpillReplacesWhatIsLost(t *testing.T) {
 		open := func() *spillTest {
 			return openSpill(t, path, func(o *Options[item]) {
 				decode := o.Decode
-				o.Decode = func(data []byte) (item, error) {
-					v, err := decode(data)
+				o.Decode = func(data []byte, left bool) (item, error) {
+					v, err := decode(data, left)
 					if v.ID == 1 || v.ID == 15 || v.ID == 30 {
 						err = errors.New("unknown version")
 					}
@@ -200,8 +200,8 @@ func TestSpillDecodeFails(t *testing.T) {
 		filled(t, path, 30)
 		s := openSpill(t, path, func(o *Options[item]) {
 			decode := o.Decode
-			o.Decode = func(data []byte) (item, error) {
-				v, err := decode(data)
+			o.Decode = func(data []byte, left bool) (item, error) {
+				v, err := decode(data, left)
 				if v.ID%10 == 0 {
 					err = errors.New("unknown version")
 				}

@@ -43,7 +43,7 @@ func spillOptions(path string) Options[item] {
 			data, err := json.Marshal(v)
 			return append(dst, data...), err
 		},
-		Decode:    func(data []byte) (v item, err error) { return v, json.Unmarshal(data, &v) },
+		Decode:    func(data []byte, _ bool) (v item, err error) { return v, json.Unmarshal(data, &v) },
 		Mark:      func(v item) (string, string) { return fmt.Sprint("source", v.Key), fmt.Sprint(v.ID) },
 		OnSettled: func([]item) {}, Receipt: func(v item) item { return v }, OnCorrupt: func(Loss) []item { return nil },
 		Since: func(item) time.Time { return time.Now() }, Logger: slog.New(slog.DiscardHandler),
@@ -687,5 +687,44 @@ func TestSpillFileInUse(t *testing.T) {
 			t.Error("a second queue opened the file")
 		}
 		s.wantIDs("taken", s.takeIDs(20), 1, 20)
+	})
+}
+
+// Decode is told which items are from before: those of an earlier process, and those that were pushed before Restore.
+func TestSpillTellsWhatWasLeft(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		left := map[int]bool{} // by item, of those that were read from disk
+		open := func() *spillTest {
+			clear(left)
+			return openSpill(t, path, func(o *Options[item]) {
+				decode := o.Decode
+				o.Decode = func(data []byte, isLeft bool) (item, error) {
+					v, err := decode(data, isLeft)
+					left[v.ID] = isLeft
+					return v, err
+				}
+			}).start()
+		}
+		expect := func(want map[int]bool) {
+			t.Helper()
+			if diff := cmp.Diff(want, left); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		}
+		s := open()
+		s.push(1, 12)
+		s.takeIDs(6)
+		expect(map[int]bool{5: false, 6: false})
+		if err := s.end(); err != nil {
+			t.Fatal(err)
+		}
+		s = open()
+		s.push(13, 18)
+		s.takeIDs(8)
+		expect(map[int]bool{7: true, 8: true, 9: true, 10: true, 11: true, 12: true, 13: false, 14: false})
+		clear(left)
+		s.Restore()
+		s.takeIDs(2)
+		expect(map[int]bool{15: true, 16: true})
 	})
 }

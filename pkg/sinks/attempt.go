@@ -130,7 +130,7 @@ func (d *Drain) collect(ctx context.Context) (away error) {
 // on disk. Then the source of m has delivered m again. When the event from the disk is written, the sink knows that m
 // must not be sent (Found.Sent).
 func (d *Drain) repeatsLeft(m *event.Message) bool {
-	if len(d.left) == 0 && m.Origin.Seq != 0 {
+	if len(d.left) == 0 && !m.Origin.Left {
 		return false
 	}
 	version, err := strconv.ParseUint(m.Identity.ResourceVersion, 10, 64)
@@ -140,7 +140,7 @@ func (d *Drain) repeatsLeft(m *event.Message) bool {
 	if left, ok := d.left[m.Key()]; ok && version <= left {
 		return true
 	}
-	if m.Origin.Seq == 0 {
+	if m.Origin.Left {
 		if d.left == nil {
 			d.left = make(map[event.Key]uint64)
 		}

@@ -216,7 +216,7 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 	for {
 		full := d.park()
 		a := d.attempt(ctx)
-		if d.markUnavailable(a.parts) {
+		if d.markUnavailable(a) {
 			full = d.park()
 		}
 		if a.err == nil {

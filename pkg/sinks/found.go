@@ -154,8 +154,8 @@ func (f *Found) Note(r FoundRecord) {
 	}
 }
 
-// Sent adds the record of a message that was written just now. It must be called if an earlier process has left the
-// message on disk (its Origin has no number), because its source can bring the event again.
+// Sent adds the record of a message that was written just now. It must be called if an earlier process may have left the
+// message on disk (Origin.Left), because its source can bring the event again.
 func (f *Found) Sent(m *event.Message, part, place string) {
 	r := RecordOf(f.Writer, m)
 	r.Part, r.Place = part, place
@@ -287,7 +287,7 @@ func (s *last) covers(m *event.Message, configured bool) bool {
 		return true
 	case absent && m.FinalStateUnknown: // it may be newer than the state
 		return s.absent // a newer object with the same name may follow the state
-	case configuration(m.Epoch) < s.Value().epoch && m.Origin.Seq == 0 && version <= s.version:
+	case configuration(m.Epoch) < s.Value().epoch && m.Origin.Left && version <= s.version:
 		return true // an earlier process has left it on disk, and it was sent before anything of a newer configuration
 	case configuration(m.Epoch) < s.Value().epoch && m.LeftFilter && !s.absent:
 		return false // an older state of the bridge was restored, so that no other leave follows

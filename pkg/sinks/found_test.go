@@ -23,7 +23,7 @@ const writer = "installation/sink"
 // unknown (a deletion that a list showed), or gap.
 func ev(kind string, version int, change string) *event.Message {
 	m := &event.Message{
-		Type: event.Updated, Epoch: "e1",
+		Type: event.Updated, Epoch: "e1", Origin: event.Origin{Left: true},
 		Identity: object.Identity{UID: "a", ResourceVersion: strconv.Itoa(version)},
 	}
 	m.ID = fmt.Sprintf("a.%d", version)
@@ -189,7 +189,7 @@ func TestFound(t *testing.T) {
 		},
 		"a changed filter, and an older state of the bridge was restored: a leave from the watch": {
 			found: []*event.Message{ev("left", 11, ""), with(ev("update", 12, ""), epoch)},
-			again: []*event.Message{with(ev("left", 11, ""), func(m *event.Message) { m.Origin.Seq = 1 })},
+			again: []*event.Message{with(ev("left", 11, ""), func(m *event.Message) { m.Origin.Left = false })},
 			sent:  []int{0},
 		},
 		"a changed filter: an object that an earlier process may have sent": {

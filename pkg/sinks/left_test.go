@@ -17,7 +17,8 @@ import (
 func TestDrainSendsWhatWasLeftOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		from := func(seq uint64, m *event.Message) *event.Message {
-			m.Origin.Seq, m.Identity.UID, m.ID = seq, "a", "a."+m.Identity.ResourceVersion
+			m.Origin.Seq, m.Origin.Left = seq, seq == 0
+			m.Identity.UID, m.ID = "a", "a."+m.Identity.ResourceVersion
 			return m
 		}
 		restored, again := from(3, message("a", 1)), from(4, message("a", 2))
@@ -71,7 +72,7 @@ func (s *decidingSink) Send(ctx context.Context, batch []*event.Message, results
 	answers := make([]error, len(rest))
 	s.scriptSink.Send(ctx, rest, answers)
 	for k, err := range answers {
-		if results[places[k]] = err; err == nil && rest[k].Origin.Seq == 0 {
+		if results[places[k]] = err; err == nil && rest[k].Origin.Left {
 			s.found.Sent(rest[k], "", "")
 		}
 	}
@@ -83,7 +84,8 @@ func TestDrainLeftInTwoBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := func(seq uint64, version int) *event.Message {
 			m := message("a", version)
-			m.Origin.Seq, m.Identity.UID, m.ID = seq, "a", fmt.Sprintf("a.%d", version)
+			m.Origin.Seq, m.Origin.Left = seq, seq == 0
+			m.Identity.UID, m.ID = "a", fmt.Sprintf("a.%d", version)
 			return m
 		}
 		sink := &decidingSink{found: sinks.Found{Writer: "w"}}

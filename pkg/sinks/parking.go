@@ -138,9 +138,12 @@ func (d *Drain) markAvailable(m *event.Message) {
 }
 
 // markUnavailable marks items for parking if their part of the destination takes no events. It reports whether it
-// marked any.
-func (d *Drain) markUnavailable(causes map[string]error) (marked bool) {
-	for name, cause := range causes {
+// marked any. The time of an outage of the whole destination does not count towards parkAfter.
+func (d *Drain) markUnavailable(a attempted) (marked bool) {
+	if a.err != nil {
+		d.forgetFailures()
+	}
+	for name, cause := range a.parts {
 		p := d.part(name)
 		if !IsRejected(cause) && time.Since(p.since) < parkAfter {
 			continue
@@ -156,6 +159,13 @@ func (d *Drain) markUnavailable(causes map[string]error) (marked bool) {
 		}
 	}
 	return marked
+}
+
+// forgetFailures forgets the parts that have failed and have no parked events.
+func (d *Drain) forgetFailures() {
+	d.parking.mu.Lock()
+	defer d.parking.mu.Unlock()
+	maps.DeleteFunc(d.parking.parts, func(name string, _ *part) bool { return !d.Parked.Holds(name) })
 }
 
 // part returns the state of a part. If there is none, it creates one with the current time as the first failure.

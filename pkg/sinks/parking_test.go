@@ -298,14 +298,21 @@ func TestAMissingTopicStopsNothingElse(t *testing.T) {
 }
 
 // The drain waits for a partition that elects a leader, but not for a partition that has no leader for long. If the
-// whole destination is unavailable, nothing is parked.
+// whole destination is unavailable, nothing is parked, and the partitions then have the same time to elect leaders.
 func TestWhatPassesIsNotParked(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		part   string
 		down   time.Duration
+		whole  time.Duration // how long the other parts are down
 		parked bool
-	}{{"election", "configmaps/a", time.Second, false}, {"no leader", "configmaps/a", time.Minute, true}, {"away", "", time.Hour, false}} {
+	}{
+		{"election", "configmaps/a", time.Second, 0, false},
+		{"no leader", "configmaps/a", time.Minute, 0, true},
+		{"away", "", time.Hour, 0, false},
+		{"away, then an election", "configmaps/a", 10 * time.Second, 9 * time.Second, false},
+		{"away, then no leader", "configmaps/a", time.Minute, 7 * time.Second, true},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sink := newRouted()
@@ -315,7 +322,7 @@ func TestWhatPassesIsNotParked(t *testing.T) {
 				sink.send = func(ctx context.Context, m *event.Message) error {
 					if time.Since(start) > c.down {
 						delete(sink.down, c.part)
-					} else if c.part == "" {
+					} else if c.part == "" || time.Since(start) < c.whole && sink.Part(m) != c.part {
 						return errAway
 					} else {
 						sink.down[c.part] = errors.New("no leader")

@@ -37,7 +37,7 @@ func change(typ event.Type, name string, version int) *event.Message {
 	}
 	m := &event.Message{
 		Type: typ, Time: testTime, Cluster: "test",
-		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Origin: event.Origin{Seq: 1},
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
 		Identity: obj.Identity, Data: obj.Raw,
 		ID: fmt.Sprintf("u-%s.%d", name, version),
 	}

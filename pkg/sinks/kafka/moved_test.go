@@ -103,7 +103,7 @@ func TestLeftAndRepeated(t *testing.T) {
 	var at stored
 	s := process(t, Config{Brokers: []string{broker.Addr()}, Topic: "left"}, &at)
 	left := change(event.Updated, "a", 2)
-	left.Origin.Seq = 0
+	left.Origin.Left = true
 	sendAll(t, s, left)
 	got := sendAll(t, s, change(event.Added, "a", 1), change(event.Updated, "a", 2), change(event.Updated, "a", 3))
 	if diff := cmp.Diff([]string{"stored", "stored", "ok"}, got); diff != "" {

@@ -140,7 +140,7 @@ func (w *work) noteAnswer(p *partition, answer *produce.ResponsePartition) {
 func (w *work) noteWritten(p *partition, base int64) {
 	for _, i := range p.queue[:p.n] {
 		w.results[i] = nil
-		if m := w.batch[i]; m.Origin.Seq == 0 && p.fenced {
+		if m := w.batch[i]; m.Origin.Left && p.fenced {
 			w.s.fences.sent(m, w.s.partName(p), p.name)
 		}
 	}

@@ -112,7 +112,7 @@ func (l *latest) expect(hash uint64, subject string, m *event.Message) (sequence
 // resource that is watched again, or a restored checkpoint, begins without a history although etcd was restored before.
 func (l *latest) covers(r sinks.FoundRecord, m *event.Message) bool {
 	c := *m
-	c.Origin.Seq = 0 // this process may have started before the process that sent the record
+	c.Origin.Left = true // this process may have started before the process that sent the record
 	if r.UID != "" && !m.Type.IsControl() && r.Version != m.Identity.ResourceVersion {
 		c.Delivery = ""
 		if uid := string(m.Identity.UID); uid != r.UID { // another object had the name; the order of versions decides

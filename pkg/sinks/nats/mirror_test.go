@@ -122,7 +122,7 @@ func testMirrorZombie(t *testing.T, in *installation, structured bool) {
 func TestMirrorZombieWithAnotherFilter(t *testing.T) {
 	in := installMirror(t)
 	from := func(epoch string, m *event.Message) *event.Message {
-		return copyOf(m, func(m *event.Message) { m.Epoch, m.Origin.Seq = epoch, 7 })
+		return copyOf(m, func(m *event.Message) { m.Epoch = epoch })
 	}
 	left := func(name string, v int) *event.Message {
 		return copyOf(sinktest.Message(name, v, 100), func(m *event.Message) {

@@ -174,7 +174,7 @@ func TestFoundNothing(t *testing.T) {
 				t.Error("there is no message of another process after the stored position")
 			}
 			left := sinktest.Message("a", 3, 100)
-			left.Origin.Seq = 0
+			left.Origin.Left = true
 			if send(t, second, left); second.FoundNothing() {
 				t.Error("a message that was left on disk was sent")
 			}

@@ -325,8 +325,8 @@ func (s *Sink) answer(m *natsgo.Msg) {
 	f.settle(i, a.Err)
 }
 
-// isLeft reports whether an earlier process has left m on disk: see [sinks.Found.Sent].
-func (s *Sink) isLeft(m *event.Message) bool { return s.resume != nil && m.Origin.Seq == 0 }
+// isLeft reports whether an earlier process may have left m on disk: see [sinks.Found.Sent].
+func (s *Sink) isLeft(m *event.Message) bool { return s.resume != nil && m.Origin.Left }
 
 // acknowledged records the sequence of message i.
 func (s *Sink) acknowledged(i int32, a *natsack.Ack) {

@@ -37,11 +37,9 @@ func separator(t *testing.T, d Destination) Separator {
 func synced(t *testing.T) *event.Message {
 	t.Helper()
 	m := Message("o0", 1, 0)
-	control := controlEvent(t, event.Event{Type: event.Synced, Time: m.Time, SyncedInfo: &event.SyncedInfo{
+	return controlEvent(t, event.Event{Type: event.Synced, Time: m.Time, SyncedInfo: &event.SyncedInfo{
 		Resource: event.GroupResource(m.Resource), ResourceVersion: "1009", Objects: 10,
 	}})
-	control.Origin.Seq = 1
-	return control
 }
 
 // controlEvent encodes a control event for the same resource as Message.

@@ -23,7 +23,6 @@ func Message(name string, v, size int) *event.Message {
 		Time:     time.Date(2026, 1, 2, 3, 4, 5, v, time.UTC),
 		Resource: schema.GroupVersionResource{Group: "apps.example.com", Version: "v1", Resource: "things"},
 		Cluster:  "test",
-		Origin:   event.Origin{Seq: 1}, // of this process
 	}
 	m.Identity.Namespace, m.Identity.Name = "default", name
 	m.Identity.UID = types.UID("uid-" + name)
