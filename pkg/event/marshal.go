@@ -25,13 +25,13 @@ type stored struct {
 	Deletion *stored `json:"del,omitempty"` // GapInfo.Deletion, without its data
 }
 
-func (m *Message) stored() *stored {
-	s := &stored{
+func (m *Message) stored() (s stored) {
+	s = stored{
 		Message: *m, Group: m.Resource.Group, Version: m.Resource.Version, Resource: m.Resource.Resource,
 		APIVersion: m.Identity.APIVersion(), Kind: m.Identity.Kind(), Identity: m.Identity, Origin: m.Origin,
 	}
 	if m.GapInfo != nil && m.GapInfo.Deletion != nil {
-		s.Deletion = m.GapInfo.Deletion.stored()
+		s.Deletion = new(m.GapInfo.Deletion.stored())
 	}
 	return s
 }
@@ -54,7 +54,7 @@ func (m *Message) AppendStored(dst []byte) ([]byte, error) {
 	start, s := len(dst), m.stored()
 	whole, ok := s.appendTo(append(dst, 0, 0, 0, 0))
 	if !ok {
-		head, err := json.Marshal(s)
+		head, err := json.Marshal(m.stored()) // not s, which would then never be on the stack
 		if err != nil {
 			return dst, fmt.Errorf("store event %s: %w", m.ID, err)
 		}
@@ -73,11 +73,12 @@ func ParseStored(data []byte) (*Message, error) {
 	}
 	end := 4 + int(binary.BigEndian.Uint32(data))
 	var s stored
-	if !s.parse(data[4:end]) {
-		s = stored{}
-		if err := json.Unmarshal(data[4:end], &s); err != nil {
-			return nil, fmt.Errorf("%w: %w", errStored, err)
-		}
+	if s.parse(data[4:end]) {
+		return s.message(data[end:]), nil
 	}
-	return s.message(data[end:]), nil
+	var rare stored // not s, which would then never be on the stack
+	if err := json.Unmarshal(data[4:end], &rare); err != nil {
+		return nil, fmt.Errorf("%w: %w", errStored, err)
+	}
+	return rare.message(data[end:]), nil
 }
