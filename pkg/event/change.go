@@ -1,7 +1,6 @@
 package event
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 
@@ -31,7 +30,7 @@ func (e *Encoder) change(ev *Event) ([]byte, error) {
 		return nil, err
 	}
 	dst := make([]byte, 0, len(object)+len(old)+len(object)/4+512) // with an estimate of the patch
-	dst = append(append(dst, operationMember...), ev.Type.String()...)
+	dst = append(append(dst, `{"operation":"`...), ev.Type.String()...)
 	dst = append(append(dst, `","object":`...), object...)
 	d := difference{ChangedPaths: []string{}, Managers: []manager{}}
 	if old == nil {
@@ -82,16 +81,3 @@ func (e *Encoder) visibleOld(ev *Event) ([]byte, error) {
 
 // isResourceVersion reports whether c changes metadata.resourceVersion, which differs after every change.
 func isResourceVersion(c jsonpatch.Change) bool { return c.Pointer() == "/metadata/resourceVersion" }
-
-// operationMember is the beginning of the data of every change. The data of an object never begins like this.
-const operationMember = `{"operation":"`
-
-// retold returns a change's data with a different operation. If data is not a change with the operation from, retold
-// returns data unchanged.
-func retold(data []byte, from, to Type) []byte {
-	rest, ok := bytes.CutPrefix(data, []byte(operationMember+from.String()+`"`))
-	if !ok {
-		return data
-	}
-	return append([]byte(operationMember+to.String()+`"`), rest...)
-}

@@ -139,12 +139,9 @@ func Merge(older, newer *Message) *Message {
 	merged := *newer
 	merged.Type, merged.InitialList = older.Type, older.InitialList
 	merged.Actors = mergedActors(older, newer)
-	switch {
-	case newer.Type != Restated:
-	case older.Identity.ResourceVersion == newer.Identity.ResourceVersion: // The payload may contain more than the state.
+	if newer.Type == Restated && older.Identity.ResourceVersion == newer.Identity.ResourceVersion {
+		// It is the change itself, which may contain more than the state.
 		merged.Data, merged.Identity, merged.Actors = older.Data, older.Identity, older.Actors
-	default:
-		merged.Data = retold(newer.Data, newer.Type, older.Type)
 	}
 	return &merged
 }

@@ -356,45 +356,46 @@ func TestMerge(t *testing.T) {
 // A restatement takes no change away, and no deletion.
 func TestMergeRestated(t *testing.T) {
 	later := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)
-	e := &Encoder{Payload: PayloadChange}
+	e := &Encoder{Payload: PayloadMetadata, ContextInData: true}
+	before, now := &Context{NamespaceLabels: "at=before"}, &Context{NamespaceLabels: "at=now"}
 	states := map[string]*Message{
-		"added":        encode(t, e, Event{Type: Added, Resource: pods, Object: podAt(t, "1"), InitialList: true}),
-		"updated":      encode(t, e, Event{Type: Updated, Resource: pods, Object: podAt(t, "2"), Old: podAt(t, "1")}),
-		"restated":     encode(t, e, Event{Type: Restated, Resource: pods, Object: podAt(t, "2"), Time: later}),
-		"restated at3": encode(t, e, Event{Type: Restated, Resource: pods, Object: podAt(t, "3"), Time: later}),
-		"deleted":      encode(t, e, Event{Type: Deleted, Resource: pods, Object: podAt(t, "3")}),
-		"updated at3":  encode(t, e, Event{Type: Updated, Resource: pods, Object: podAt(t, "3"), Old: podAt(t, "2")}),
+		"added": encode(t, e,
+			Event{Type: Added, Resource: pods, Object: podAt(t, "1"), InitialList: true, Context: before}),
+		"updated": encode(t, e,
+			Event{Type: Updated, Resource: pods, Object: podAt(t, "2"), Old: podAt(t, "1"), Context: before}),
+		"restated": encode(t, e,
+			Event{Type: Restated, Resource: pods, Object: podAt(t, "2"), Time: later, Context: now}),
+		"restated at3": encode(t, e,
+			Event{Type: Restated, Resource: pods, Object: podAt(t, "3"), Time: later, Context: now}),
+		"deleted": encode(t, e, Event{Type: Deleted, Resource: pods, Object: podAt(t, "3"), Context: now}),
+		"updated at3": encode(t, e,
+			Event{Type: Updated, Resource: pods, Object: podAt(t, "3"), Old: podAt(t, "2"), Context: now}),
 	}
 	for _, tt := range []struct {
-		older, newer string
-		want         Type
-		id, time     string
-		patch        bool
+		older, newer   string
+		want           Type
+		id, time, data string
 	}{
-		{"added", "restated", Added, "u1.2", "restated", false},
-		{"added", "restated at3", Added, "u1.3", "restated", false},
-		{"updated", "restated", Updated, "u1.2", "restated", true}, // the same state: the patch stays
-		{"updated", "restated at3", Updated, "u1.3", "restated", false},
-		{"restated", "updated at3", Updated, "u1.3", "updated at3", true},
-		{"restated", "deleted", Deleted, "u1.deleted", "deleted", false},
-		{"restated", "restated at3", Restated, "u1.3", "restated at3", false},
+		{"added", "restated", Added, "u1.2", "restated", "restated"},
+		{"added", "restated at3", Added, "u1.3", "restated", "restated at3"},
+		{"updated", "restated", Updated, "u1.2", "restated", "updated"}, // the same state: the data of the change stays
+		{"updated", "restated at3", Updated, "u1.3", "restated", "restated at3"},
+		{"restated", "updated at3", Updated, "u1.3", "updated at3", "updated at3"},
+		{"restated", "deleted", Deleted, "u1.deleted", "deleted", "deleted"},
+		{"restated", "restated at3", Restated, "u1.3", "restated at3", "restated at3"},
 	} {
 		got := Merge(states[tt.older], states[tt.newer])
 		var data struct {
-			Operation string
-			Patch     []any
-			Object    struct {
-				Metadata struct{ ResourceVersion string }
-			}
+			Metadata struct{ ResourceVersion string }
 		}
 		if err := json.Unmarshal(got.Data, &data); err != nil {
 			t.Fatal(err)
 		}
-		if got.Type != tt.want || got.ID != tt.id || data.Operation != tt.want.String() || (data.Patch != nil) != tt.patch ||
+		if got.Type != tt.want || got.ID != tt.id || string(got.Data) != string(states[tt.data].Data) ||
 			attributes(got)["time"] != attributes(states[tt.time])["time"] {
 			t.Errorf("%s + %s: %s %s, data %s", tt.older, tt.newer, got.Type, got.ID, got.Data)
 		}
-		if got.Type != Deleted && data.Object.Metadata.ResourceVersion != got.Identity.ResourceVersion {
+		if got.Type != Deleted && data.Metadata.ResourceVersion != got.Identity.ResourceVersion {
 			t.Errorf("%s + %s is at %s and tells %s", tt.older, tt.newer, got.Identity.ResourceVersion, got.Data)
 		}
 	}
