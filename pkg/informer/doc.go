@@ -28,8 +28,6 @@
 //   - Malformed documents: a document that is not a watch event ends the watch, and the informer opens the watch again
 //     at the same position. If the API server sends a malformed document there again, the informer lists the resource
 //     and reports the gap to observers. Both count as failed requests.
-//   - Late handlers: when a handler is added to a running informer, OnAdd is first called for every known object, with
-//     isInInitialList set.
 //   - Restating: [Informer.Restate] sends every known object to a receiver again while the informer runs, between the
 //     changes.
 //

@@ -38,34 +38,21 @@ func notify[T any](handlers []*registration, call func(T)) {
 	}
 }
 
-// AddEventHandler adds h. If the informer has synced, it first calls OnAdd of h for every known object, as the initial
-// list of h. The informer assumes that h knows the objects in Config.Known. h must not call methods of the informer
-// that add or list handlers.
-func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	r := &registration{handler: h}
-	if i.HasSynced() {
-		objects := sorted(i.index.List())
-		for _, o := range objects {
-			h.OnAdd(o, true)
-		}
-		i.fetcher.forget()
-		notify([]*registration{r}, func(o Observer) { o.OnSynced(i.position, len(objects)) })
-	}
-	i.handlers = append(i.handlers, r)
-}
+// AddEventHandler adds a handler that knows the objects in Config.Known. It must be called before Run.
+func (i *Informer) AddEventHandler(h cache.ResourceEventHandler) { i.add(&registration{handler: h}) }
 
 // AddEventHandlerWithReplay adds a handler that does not know the objects in Config.Known. It must be called before
 // Run. The handler first receives these objects as its initial list, or, with Config.Relist, the objects of the first
 // list. knows reports whether the handler may have received some of the known objects before. If it is set, the handler
 // is also called for the known objects that changed, left or were deleted, before it receives the first list.
 func (i *Informer) AddEventHandlerWithReplay(h cache.ResourceEventHandler, knows bool) {
+	i.add(&registration{handler: h, waits: i.config.ResumeAt != "", knows: knows, replays: true})
+}
+
+func (i *Informer) add(r *registration) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.handlers = append(i.handlers, &registration{
-		handler: h, waits: i.config.ResumeAt != "", knows: knows, replays: true,
-	})
+	i.handlers = append(i.handlers, r)
 }
 
 // replay delivers the known objects to new handlers. With Config.Relist, new handlers wait for the list, because the

@@ -57,9 +57,6 @@ type Config struct {
 	Logger *slog.Logger
 	// Connector waits for the API server while it is unavailable. It may be nil.
 	Connector *Connector
-	// Backoff is the back-off between lists and watches to which the API server responds with errors. The zero value means
-	// a back-off that grows from 50 ms to 10 s.
-	Backoff wait.Backoff
 }
 
 // Observer is an optional interface for handlers that process events about the stream itself. Its methods are called in
@@ -108,9 +105,10 @@ type Informer struct {
 	status  tracker
 	history history
 	fetcher fetcher
+	backoff wait.Backoff // between lists and watches to which the API server responds with errors
 
-	// mu is held while a change is written to the index and delivered to all handlers, so a handler that is added at that
-	// time receives each object exactly once. While a handler blocks, resyncs and calls that add or list handlers wait.
+	// mu is held while a change is written to the index and delivered to all handlers. While a handler blocks, resyncs and
+	// calls that list handlers wait.
 	mu        sync.Mutex
 	handlers  []*registration
 	ctx       context.Context // context of Run; nil while Run is not active
@@ -128,14 +126,13 @@ func New(config Config) *Informer {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	if config.Backoff == (wait.Backoff{}) {
-		config.Backoff = answerBackoff()
-	}
 	i := &Informer{
 		config: config,
 		log:    config.Logger,
 		index:  cache.NewStore(keyOf),
 		status: tracker{now: time.Now, failing: map[string]error{}},
+
+		backoff: answerBackoff(),
 	}
 	i.status.status = Status{
 		Name: config.Source.Name, Resource: i.Resource(), Namespace: config.Source.Namespace, Selector: config.Selector,
@@ -233,7 +230,7 @@ func (i *Informer) Run(ctx context.Context) error {
 	name := i.Resource().GroupResource().String()
 	reflector := cache.NewReflectorWithOptions(
 		&observedListWatch{informer: i, runCtx: ctx, resumeAt: i.resumesAt()}, &object.Object{}, (*store)(i),
-		cache.ReflectorOptions{Logger: &logger, Name: name, TypeDescription: name, Backoff: &i.config.Backoff})
+		cache.ReflectorOptions{Logger: &logger, Name: name, TypeDescription: name, Backoff: &i.backoff})
 	reflector.RunWithContext(ctx)
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -34,7 +34,6 @@ func TestGraceBeginsWithTheWatch(t *testing.T) {
 				NoWatchList: true,
 				Known:       []*object.Object{state(t, "ns", "a", "u", 4)},
 				ResumeAt:    "10",
-				Backoff:     wait.Backoff{Duration: time.Second, Factor: 1, Steps: 1000, Cap: time.Second},
 				ListWatch: &cache.ListWatch{
 					WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 						w := watch.NewFake()
@@ -50,6 +49,7 @@ func TestGraceBeginsWithTheWatch(t *testing.T) {
 				},
 			}
 			i, j := New(c), &journal{}
+			i.SetBackoff(wait.Backoff{Duration: time.Second, Factor: 1, Steps: 1000, Cap: time.Second})
 			i.AddEventHandler(j)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)

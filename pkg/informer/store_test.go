@@ -142,21 +142,6 @@ func TestRelistTellsOnlyWhatChanged(t *testing.T) {
 	}
 }
 
-func TestLateHandlerIsGivenWhatIsKnown(t *testing.T) {
-	i := New(Config{Source: Source{Resource: configMaps}})
-	s := (*store)(i)
-	do(t, s.Replace(list(state(t, "a", "x", "u1", 1)), "5"))
-	do(t, s.Add(state(t, "a", "y", "u2", 6)))
-	j := &journal{}
-	i.AddEventHandler(j)
-	expect(t, j, "add a/x(u1)@1 initial=true", "add a/y(u2)@6 initial=true", "synced 5, 2 objects")
-	if !i.HasSynced() || i.Status().ResourceVersion != "5" {
-		t.Errorf("the handler has seen everything: synced %t at %s", i.HasSynced(), i.Status().ResourceVersion)
-	}
-	do(t, s.Add(state(t, "a", "z", "u3", 7)))
-	expect(t, j, "add a/z(u3)@7 initial=false")
-}
-
 func TestKnownObjectsAreTheStartingPoint(t *testing.T) {
 	i := New(
 		Config{

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -51,17 +50,29 @@ func runInformer(
 	handlers ...cache.ResourceEventHandler,
 ) (i *informer.Informer, stop func()) {
 	t.Helper()
+	return runWithBackoff(t, quick, config, namespace, edit, handlers...)
+}
+
+func runWithBackoff(
+	t *testing.T,
+	backoff wait.Backoff,
+	config *rest.Config,
+	namespace string,
+	edit func(*informer.Config),
+	handlers ...cache.ResourceEventHandler,
+) (i *informer.Informer, stop func()) {
+	t.Helper()
 	client, err := informer.NewClient(config)
 	observe.Must(t, err)
 	c := informer.Config{
 		Source:    informer.Source{Resource: configMaps, Namespace: namespace},
 		ListWatch: informer.ListWatch(client, informer.Source{Resource: configMaps, Namespace: namespace}),
-		Backoff:   quick,
 	}
 	if edit != nil {
 		edit(&c)
 	}
 	i = informer.New(c)
+	i.SetBackoff(backoff)
 	for _, h := range handlers {
 		i.AddEventHandler(h)
 	}
@@ -90,46 +101,30 @@ func labelled(t *testing.T, namespace, labels, fields string) *informer.ListerWa
 	})
 }
 
-// A handler that was added at the start receives every revision that etcd committed, in order. A late handler receives
-// the existing objects, and then all later revisions.
+// A handler receives every revision that etcd committed, in order.
 func TestHandlersSeeEveryRevision(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	namespace := k.namespace()
 	k.create(namespace, "before-1")
 	k.create(namespace, "before-2")
-	early, late := &observe.Record{}, &observe.Record{}
-	i, _ := runInformer(t, c.RESTConfig(), namespace, nil, early)
+	seen := &observe.Record{}
+	i, _ := runInformer(t, c.RESTConfig(), namespace, nil, seen)
 	waitSynced(t, i)
 
 	const workers, each = 4, 12
-	half := make(chan struct{}, workers)
-	goOn := make(chan struct{})
 	var group sync.WaitGroup
 	for worker := range workers {
 		group.Go(func() {
 			for n := range each {
-				if n == each/2 {
-					half <- struct{}{}
-					<-goOn
-				}
 				if err := oneLife(t.Context(), k, namespace, fmt.Sprintf("w%d-%d", worker, n), n%2 == 0); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
-	for range workers {
-		<-half
-	}
-	close(goOn) // and add a handler while they write
-	i.AddEventHandler(late)
-	if late.Count("synced") != 1 {
-		t.Error("the handler was not given everything when it was added")
-	}
 	group.Wait()
 	k.create(namespace, "last")
-	early.WaitFor(t, "add last")
-	late.WaitFor(t, "add last")
+	seen.WaitFor(t, "add last")
 
 	revisions, err := c.History(t.Context(), "/registry/configmaps/"+namespace+"/", 1)
 	observe.Must(t, err)
@@ -140,55 +135,13 @@ func TestHandlersSeeEveryRevision(t *testing.T) {
 			fmt.Sprintf("%s@%d deleted=%t", r.Key[strings.LastIndex(r.Key, "/")+1:], r.ModRevision, r.Deleted),
 		)
 	}
-	for _, c := range early.All() {
+	for _, c := range seen.All() {
 		if c.Verb != "synced" {
 			got = append(got, fmt.Sprintf("%s@%s deleted=%t", c.Name, c.RV, c.Verb == "delete"))
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the early handler (-want +got):\n%s", diff)
-	}
-	checkLateHandler(t, early.All(), late.All())
-}
-
-// checkLateHandler: the initial list of the late handler is what the early one's changes come to up to its end, and
-// what follows is the same for both.
-func checkLateHandler(t *testing.T, early, late []observe.Change) {
-	t.Helper()
-	end := slices.IndexFunc(late, func(c observe.Change) bool { return c.Verb == "synced" })
-	if end < 0 {
-		t.Fatal("the late handler has no synced")
-	}
-	rest := late[end+1:]
-	for n := range rest {
-		if rest[n].Initial {
-			t.Errorf("initial after the initial list: %v", rest[n])
-		}
-	}
-	split := len(early) - len(rest)
-	if diff := cmp.Diff(early[split:], rest); diff != "" {
-		t.Errorf("after its initial list (-early +late):\n%s", diff)
-	}
-	state := map[string]string{}
-	for _, c := range early[:split] {
-		switch c.Verb {
-		case "add", "update":
-			state[c.Name] = c.RV
-		case "delete":
-			delete(state, c.Name)
-		}
-	}
-	last := 0
-	for _, c := range late[:end] {
-		rv, err := strconv.Atoi(c.RV)
-		if err != nil || rv <= last || c.Verb != "add" || !c.Initial || state[c.Name] != c.RV {
-			t.Errorf("%v at %s, expected at %s, after %d: %v", c, c.RV, state[c.Name], last, err)
-		}
-		last = rv
-		delete(state, c.Name)
-	}
-	if len(state) > 0 {
-		t.Errorf("the late handler's initial list lacks %v", state)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -286,11 +239,10 @@ func TestBlockedHandler(t *testing.T) {
 		k.create(namespace, fmt.Sprintf("c%02d", n))
 	}
 	g.WaitBlocked(t)
-	added := make(chan struct{})
-	late := &observe.Record{}
+	listed := make(chan struct{})
 	go func() {
-		defer close(added)
-		blocked.AddEventHandler(late)
+		defer close(listed)
+		blocked.Handlers()
 	}()
 	free.WaitFor(t, fmt.Sprintf("add c%02d", objects-1)) // the other one goes on
 
@@ -301,8 +253,8 @@ func TestBlockedHandler(t *testing.T) {
 		t.Errorf("%d calls, %d objects, %d in the index; status %+v", calls, status.Objects, index, status)
 	}
 	select {
-	case <-added:
-		t.Error("AddEventHandler did not wait for the change that is being handed over")
+	case <-listed:
+		t.Error("Handlers did not wait for the change that is being handed over")
 	default:
 	}
 	stopOther()
@@ -314,16 +266,13 @@ func TestBlockedHandler(t *testing.T) {
 	select {
 	case <-ended:
 		t.Error("Run ended while a handler is being called")
-	case <-added:
-		t.Error("AddEventHandler did not wait")
+	case <-listed:
+		t.Error("Handlers did not wait")
 	default:
 	}
 	close(g.Open)
 	<-ended
-	<-added
-	if len(late.All()) == 0 || late.Lines()[0] != "add c00 initially" {
-		t.Errorf("the late handler saw %q", late.Lines())
-	}
+	<-listed
 }
 
 // begun is a ListWatch that says when a request begins.
@@ -522,8 +471,8 @@ func TestShutdownWhileTheAPIServerIsAway(t *testing.T) {
 	observe.Must(t, c.StopAPIServer(t.Context()))
 	defer func() { observe.Must(t, c.StartAPIServer(t.Context())) }()
 	for _, noWatchList := range []bool{true, false} {
-		i, stop := runInformer(t, c.RESTConfig(), namespace, func(c *informer.Config) {
-			c.NoWatchList, c.Backoff = noWatchList, slow
+		i, stop := runWithBackoff(t, slow, c.RESTConfig(), namespace, func(c *informer.Config) {
+			c.NoWatchList = noWatchList
 		})
 		observe.Eventually(t, func() error {
 			if s := i.Status(); s.Errors == 0 {

@@ -46,7 +46,7 @@ func TestDiscoveryOfTheWatchedVersionFails(t *testing.T) {
 	defer k.undefine(crd)
 	k.put(crd, "v1", "one", "1")
 	f := &failing{version: crd.in("v2").GroupVersion()}
-	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
+	w := watchScopes(t, c.RESTConfig(), func(sc *setup) {
 		f.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, f
 	}, fleet.Scope{Resources: fleet.Patterns(t, "valves.valves.example.com")})
 	w.waitReady()

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -17,7 +16,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/pattern"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kubediscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 )
 
@@ -29,8 +27,6 @@ type Config struct {
 	Client rest.Interface
 	// Connector waits for the API server while it is unavailable. It may be nil.
 	Connector *informer.Connector
-	// Discovery lists the resources that the API server serves. If it is nil, Client is used.
-	Discovery kubediscovery.DiscoveryInterfaceWithContext
 	// OnStart is called for each informer before it runs. The function adds the handlers.
 	OnStart func(*informer.Informer)
 	// State stores what a restart requires about the sources.
@@ -84,7 +80,7 @@ func New(config Config) *Fleet {
 	}
 	return &Fleet{
 		config: config, log: config.Logger,
-		discovery: discovery.New(cmp.Or(config.Discovery, discovery.NewClient(config.Client)), config.Client),
+		discovery: discovery.New(discovery.NewClient(config.Client), config.Client),
 		starts:    rate.NewLimiter(startsPerSecond, startBurst),
 		changes:   make(chan struct{}, 1),
 		running:   map[watchKey]*running{}, settled: map[string]bool{},

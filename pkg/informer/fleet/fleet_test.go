@@ -78,7 +78,7 @@ func TestDiscoveryThatLacksAResource(t *testing.T) {
 	namespace := k.namespace()
 	k.create(namespace, "one")
 	hiding := &censored{}
-	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
+	w := watchScopes(t, c.RESTConfig(), func(sc *setup) {
 		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
 	}, fleet.Scope{Resources: fleet.Patterns(t, "configmap*"), Namespaces: fleet.In(namespace)}, fleet.Scope{Resources: fleet.Patterns(t, "*.lack.example.com")})
 	observe.Eventually(t, func() error {
@@ -282,7 +282,7 @@ func TestBuiltInResourceGoesAndComesBack(t *testing.T) {
 	hiding, diverted := &censored{}, &elsewhere{}
 	config := cluster.Shared(t).RESTConfig()
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { diverted.RoundTripper = rt; return diverted })
-	w := watchScopes(t, config, func(sc *fleet.Config) {
+	w := watchScopes(t, config, func(sc *setup) {
 		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
 	}, fleet.Scope{Resources: fleet.Patterns(t, "configmap*", "configmaps"), Namespaces: fleet.In(namespace)})
 	w.waitReady()
@@ -339,7 +339,7 @@ func TestDefinitionBetweenLookAndWatch(t *testing.T) {
 	held := &elsewhere{resource: "customresourcedefinitions", held: make(chan struct{})}
 	looking := &censored{}
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { held.RoundTripper = rt; return held })
-	w := watchScopes(t, config, func(sc *fleet.Config) {
+	w := watchScopes(t, config, func(sc *setup) {
 		looking.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, looking
 	}, fleet.Scope{Resources: fleet.Patterns(t, "*.between.example.com")})
 	looking.waitLooks(t, 1)
@@ -359,7 +359,7 @@ func TestManyDefinitionsAtOnce(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	const many = 20
 	counting := &censored{}
-	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
+	w := watchScopes(t, c.RESTConfig(), func(sc *setup) {
 		counting.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, counting
 	}, fleet.Scope{Resources: fleet.Patterns(t, "*.storm.example.com")})
 	w.waitReady()
@@ -526,7 +526,7 @@ func TestNamespacesAndForbiddenResources(t *testing.T) {
 func TestInformersWhileTheyAreLaunched(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
 	launched, goOn := make(chan struct{}, 2), make(chan struct{})
-	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
+	w := watchScopes(t, c.RESTConfig(), func(sc *setup) {
 		sc.OnStart = func(*informer.Informer) {
 			launched <- struct{}{}
 			<-goOn
@@ -579,7 +579,7 @@ func TestBlockedHandlerHoldsUpNoOther(t *testing.T) {
 	k.put(going, "v1", "one", "1")
 	k.put(changing, "v1", "one", "1")
 	gates := map[string]*observe.Gate{going.name(): observe.NewGate(), changing.name(): observe.NewGate()}
-	w := watchScopes(t, c.RESTConfig(), func(sc *fleet.Config) {
+	w := watchScopes(t, c.RESTConfig(), func(sc *setup) {
 		start := sc.OnStart
 		sc.OnStart = func(i *informer.Informer) {
 			if g := gates[i.Resource().GroupResource().String()]; g != nil {

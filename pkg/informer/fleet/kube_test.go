@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	kubediscovery "k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -45,8 +46,14 @@ type watching struct {
 	removed   []string // sources that the fleet forgot
 }
 
+// setup is what a test can change of a fleet.
+type setup struct {
+	fleet.Config
+	Discovery kubediscovery.DiscoveryInterfaceWithContext
+}
+
 // watchScopes runs a fleet until the end of the test. edit may change its configuration first.
-func watchScopes(t *testing.T, config *rest.Config, edit func(*fleet.Config), scopes ...fleet.Scope) *watching {
+func watchScopes(t *testing.T, config *rest.Config, edit func(*setup), scopes ...fleet.Scope) *watching {
 	t.Helper()
 	w := &watching{
 		t:         t,
@@ -57,11 +64,11 @@ func watchScopes(t *testing.T, config *rest.Config, edit func(*fleet.Config), sc
 	client, err := informer.NewClient(config)
 	observe.Must(t, err)
 	httpClient := client.(*rest.RESTClient).Client
-	sc := fleet.Config{
-		Scopes: scopes, Client: client, Discovery: discovery.NewClient(client),
+	sc := setup{fleet.Config{
+		Scopes: scopes, Client: client,
 		Logger:  slog.New(slog.NewTextHandler(w.log, nil)),
 		OnStart: w.start,
-	}
+	}, discovery.NewClient(client)}
 	state := newMemory()
 	state.removed = func(source string) {
 		w.mu.Lock()
@@ -72,7 +79,7 @@ func watchScopes(t *testing.T, config *rest.Config, edit func(*fleet.Config), sc
 	if edit != nil {
 		edit(&sc)
 	}
-	w.Fleet = fleet.New(sc)
+	w.Fleet = fleet.NewWithDiscovery(sc.Config, sc.Discovery)
 	w.stop = runUntil(t, w.Run, httpClient)
 	t.Cleanup(func() {
 		w.stop()

@@ -100,7 +100,7 @@ func newMemory() *memory {
 }
 
 // config makes a fleet go on from it.
-func (m *memory) config(sc *fleet.Config) {
+func (m *memory) config(sc *setup) {
 	m.removed = sc.State.(*memory).removed
 	sc.State = m
 }
@@ -306,7 +306,7 @@ func TestBuiltInResourceIsAwayAtTheStart(t *testing.T) {
 	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { diverted.RoundTripper = rt; return diverted })
 	diverted.divert("configmaps")
 	hiding.hide("configmaps")
-	w = watchScopes(t, config, func(sc *fleet.Config) {
+	w = watchScopes(t, config, func(sc *setup) {
 		hiding.DiscoveryInterfaceWithContext, sc.Discovery = sc.Discovery, hiding
 		m.config(sc)
 	}, in)
