@@ -95,7 +95,7 @@ func AuditJournal(
 // AuditSources returns what has audit events already, or nothing if the bridge receives them.
 func AuditSources(cfg *config.Audit, log *slog.Logger) (sources []audit.Source, err error) {
 	for _, path := range cfg.Files {
-		r := logfile.New(logfile.Options{Path: path, MaxLine: int(min(cfg.MaxBytes/2, audit.DefaultMaxBody)), Logger: log})
+		r := logfile.New(logfile.Options{Path: path, MaxLine: int(min(cfg.MaxBytes/2, audit.MaxBody)), Logger: log})
 		if err := r.Check(); err != nil {
 			return nil, fmt.Errorf("audit.files: %w", err)
 		}

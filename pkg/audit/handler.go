@@ -15,12 +15,14 @@ import (
 )
 
 const (
-	// DefaultMaxBody is the default of HandlerOptions.MaxBody. It is large, because an API server drops the events of a
-	// request that is too large: it sends up to 400 events (--audit-webhook-batch-max-size) of any size, unless
-	// --audit-webhook-truncate-enabled limits a request to 10 MiB.
-	DefaultMaxBody = 64 << 20
-	// defaultMaxRequests is the default of HandlerOptions.MaxRequests.
-	defaultMaxRequests = 64
+	// MaxBody is the maximum size of a body, and of the bodies of all requests at the same time; others get 429. A body
+	// whose size is not known counts as MaxBody. It is large, because an API server drops the events of a request that is
+	// too large: it sends up to 400 events (--audit-webhook-batch-max-size) of any size, unless
+	// --audit-webhook-truncate-enabled limits a request to 10 MiB. The intake uses about three times as much memory:
+	// bodies, the buffer in which they are read, and what is written to the disk.
+	MaxBody = 64 << 20
+	// maxRequests is the maximum number of requests at once; others get 429.
+	maxRequests = 64
 
 	// Seconds until an API server should repeat a request: soon if there were too many requests, and a little later if the
 	// disk is full or fails. See the package comment.
@@ -72,18 +74,15 @@ type HandlerOptions struct {
 	// TokenFile contains the bearer tokens that are accepted, one in each line, so that they can be rotated. It is read
 	// for each request.
 	TokenFile string
-	// MaxBody is the maximum size of a body, and of the bodies of all requests at the same time; others get 429. A body
-	// whose size is not known counts as MaxBody. The intake uses about three times as much memory: bodies, the buffer in
-	// which they are read, and what is written to the disk.
-	MaxBody     int64
-	MaxRequests int // at once; others get 429
-	Logger      *slog.Logger
-	Observer    Observer
+	Logger    *slog.Logger
+	Observer  Observer
 }
 
 // Handler is the endpoint for audit webhooks. It accepts requests to any path.
 type Handler struct {
-	opts HandlerOptions
+	opts        HandlerOptions
+	maxBody     int64 // MaxBody
+	maxRequests int
 
 	mu       sync.Mutex // guards the following fields
 	requests int
@@ -102,13 +101,7 @@ func NewHandler(o HandlerOptions) (*Handler, error) {
 			return nil, fmt.Errorf("audit intake: %w", err)
 		}
 	}
-	if o.MaxBody == 0 {
-		o.MaxBody = DefaultMaxBody
-	}
-	if o.MaxRequests == 0 {
-		o.MaxRequests = defaultMaxRequests
-	}
-	return &Handler{opts: o, logged: map[Reason]time.Time{}}, nil
+	return &Handler{opts: o, maxBody: MaxBody, maxRequests: maxRequests, logged: map[Reason]time.Time{}}, nil
 }
 
 // refusal is an error with the response to it.
@@ -156,7 +149,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	}
 	size := r.ContentLength
 	if size < 0 {
-		size = h.opts.MaxBody
+		size = h.maxBody
 	}
 	if !h.enter(size) {
 		refused := refuse(Busy, http.StatusTooManyRequests, "too many requests at once, retry later")
@@ -193,8 +186,8 @@ func (h *Handler) checkHead(w http.ResponseWriter, r *http.Request) *refusal {
 	case encoding != "" && encoding != "identity":
 		return refuse(Invalid, http.StatusUnsupportedMediaType,
 			"the Content-Encoding is %q; send the body without encoding", encoding)
-	case r.ContentLength > h.opts.MaxBody:
-		return refuseSize(h.opts.MaxBody)
+	case r.ContentLength > h.maxBody:
+		return refuseSize(h.maxBody)
 	}
 	return nil
 }
@@ -208,7 +201,7 @@ func refuseSize(limit int64) *refusal {
 func (h *Handler) enter(size int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.requests >= h.opts.MaxRequests || h.buffered+size > h.opts.MaxBody {
+	if h.requests >= h.maxRequests || h.buffered+size > h.maxBody {
 		return false
 	}
 	h.requests++

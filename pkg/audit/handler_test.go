@@ -116,7 +116,8 @@ func TestAccepted(t *testing.T) {
 // Each refused request gets a status and one line that says why. Nothing of it is stored.
 func TestRefused(t *testing.T) {
 	j := openJournal(t, newDir(t))
-	h, counted := newHandler(t, j, func(o *HandlerOptions) { o.MaxBody = 10_000 })
+	h, counted := newHandler(t, j)
+	h.maxBody = 10_000
 	good := string(listOf(item("a")))
 	leaf := &x509.Certificate{Subject: pkix.Name{CommonName: "other"}, NotAfter: time.Now().Add(time.Hour)}
 	for _, c := range []struct {
@@ -242,13 +243,14 @@ func TestJournalFull(t *testing.T) {
 // Requests beyond the limits get 429 before they are read, and those within the limits are not affected.
 func TestBusy(t *testing.T) {
 	body := sent(t)
-	for name, change := range map[string]func(*HandlerOptions){
-		"requests": func(o *HandlerOptions) { o.MaxRequests = 2 },
-		"bytes":    func(o *HandlerOptions) { o.MaxBody = int64(3*len(body)) - 1 },
+	for name, change := range map[string]func(*Handler){
+		"requests": func(h *Handler) { h.maxRequests = 2 },
+		"bytes":    func(h *Handler) { h.maxBody = int64(3*len(body)) - 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := openJournal(t, newDir(t))
-			h, counted := newHandler(t, j, change)
+			h, counted := newHandler(t, j)
+			change(h)
 			j.writing <- struct{}{} // the disk is slow
 			done := make(chan int)
 			for range 2 {

@@ -142,11 +142,10 @@ func TestHostileClients(t *testing.T) {
 	ours := newAuthority(t, "ours")
 	j := openJournal(t, newDir(t))
 	o := tlsOptions(t, ours)
-	o.ReadTimeout = 7 * time.Second // the machine may stand still for five
-	o.Handler, _ = newHandler(t, j, func(o *HandlerOptions) {
-		o.Clients, o.Names, o.MaxBody, o.MaxRequests = true, []string{"kube-apiserver"}, hostileLimit, 8
-	})
-	url, _ := start(t, o)
+	h, _ := newHandler(t, j, func(o *HandlerOptions) { o.Clients, o.Names = true, []string{"kube-apiserver"} })
+	h.maxBody, h.maxRequests = hostileLimit, 8
+	o.Handler = h
+	url, _ := start(t, o, func(s *Server) { s.readTimeout = 7 * time.Second }) // the machine may stand still for five
 	g := &goodSender{t: t, url: url, client: client(t, ours, ours, certs.Options{Name: "kube-apiserver"})}
 	g.send()
 	ctx, cancel := context.WithCancel(t.Context())

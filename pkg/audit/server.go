@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// defaultReadTimeout is the default of ServerOptions.ReadTimeout. API servers give up after 30 s.
-	defaultReadTimeout = 30 * time.Second
-	// defaultShutdownTimeout is the default of ServerOptions.ShutdownTimeout.
-	defaultShutdownTimeout = 10 * time.Second
+	// readTimeout is that of a request, including its body. API servers give up after 30 s.
+	readTimeout = 30 * time.Second
+	// shutdownTimeout is how long Run waits for running requests at the end.
+	shutdownTimeout = 10 * time.Second
 
 	headTimeout = 10 * time.Second // of the TLS handshake, and of the head of a request
 	// answerTimeout is how much longer than reading a request, writing the response may take.
@@ -36,9 +36,7 @@ type ServerOptions struct {
 	// contained before.
 	CertFile, KeyFile, ClientCAFile string
 
-	ReadTimeout     time.Duration // of a request, including its body
-	ShutdownTimeout time.Duration // how long Run waits for running requests at the end
-	Handler         http.Handler
+	Handler http.Handler
 	// OnFailedHandshake is called when the TLS handshake with a client fails, but not when a connection ends without one,
 	// as that of a probe does. It may be nil.
 	OnFailedHandshake func()
@@ -50,17 +48,13 @@ type Server struct {
 	opts     ServerOptions
 	listener net.Listener
 	tls      *credentials // nil without TLS
+
+	readTimeout, shutdownTimeout time.Duration
 }
 
 // NewServer checks the options and opens the listener. Run must be called, because it closes the listener.
 func NewServer(o ServerOptions) (*Server, error) {
-	if o.ReadTimeout == 0 {
-		o.ReadTimeout = defaultReadTimeout
-	}
-	if o.ShutdownTimeout == 0 {
-		o.ShutdownTimeout = defaultShutdownTimeout
-	}
-	s := &Server{opts: o}
+	s := &Server{opts: o, readTimeout: readTimeout, shutdownTimeout: shutdownTimeout}
 	var err error
 	switch {
 	case o.CertFile != "" || o.KeyFile != "" || o.ClientCAFile != "":
@@ -85,9 +79,9 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 func (s *Server) Run(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           s.opts.Handler,
-		ReadHeaderTimeout: min(headTimeout, s.opts.ReadTimeout),
-		ReadTimeout:       s.opts.ReadTimeout,
-		WriteTimeout:      s.opts.ReadTimeout + answerTimeout,
+		ReadHeaderTimeout: min(headTimeout, s.readTimeout),
+		ReadTimeout:       s.readTimeout,
+		WriteTimeout:      s.readTimeout + answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeadBytes,
 		ConnState:         s.noteState,
@@ -107,11 +101,11 @@ func (s *Server) Run(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("audit intake: %w", err), server.Close())
 	case <-ctx.Done():
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.ShutdownTimeout)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.shutdownTimeout)
 	defer cancel()
 	err := server.Shutdown(last)
 	if err != nil {
-		err = errors.Join(fmt.Errorf("audit intake: requests did not end within %v: %w", s.opts.ShutdownTimeout, err),
+		err = errors.Join(fmt.Errorf("audit intake: requests did not end within %v: %w", s.shutdownTimeout, err),
 			server.Close())
 	}
 	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {

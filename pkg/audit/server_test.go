@@ -47,11 +47,14 @@ func tlsOptions(t testing.TB, a *certs.Authority) ServerOptions {
 }
 
 // start runs a server until the test ends or stop is called. stop returns the error of Run.
-func start(t testing.TB, o ServerOptions) (url string, stop func() error) {
+func start(t testing.TB, o ServerOptions, change ...func(*Server)) (url string, stop func() error) {
 	t.Helper()
 	s, err := NewServer(o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range change {
+		f(s)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
@@ -373,14 +376,14 @@ func TestOldTLSRefused(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	for name, timeout := range map[string]time.Duration{"finished": time.Minute, "too slow": 50 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			o := ServerOptions{Address: "127.0.0.1:0", ShutdownTimeout: timeout, Logger: slog.New(slog.DiscardHandler)}
+			o := ServerOptions{Address: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}
 			begun, finish := make(chan struct{}), make(chan struct{})
 			o.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				close(begun)
 				<-finish
 				w.WriteHeader(http.StatusNoContent)
 			})
-			url, stop := start(t, o)
+			url, stop := start(t, o, func(s *Server) { s.shutdownTimeout = timeout })
 			c := &http.Client{Transport: &http.Transport{}}
 			defer c.CloseIdleConnections()
 			answered := make(chan int, 1)
@@ -431,8 +434,8 @@ func TestSlowClient(t *testing.T) {
 		"HTTP/1.1": {Address: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}, "HTTP/2": tlsOptions(t, ours),
 	} {
 		t.Run(name, func(t *testing.T) {
-			o.Handler, o.ReadTimeout = h, time.Second
-			url, _ := start(t, o)
+			o.Handler = h
+			url, _ := start(t, o, func(s *Server) { s.readTimeout = time.Second })
 			reader, writer := io.Pipe()
 			defer writer.Close()
 			go func() { _, _ = writer.Write([]byte(`{"kind":`)) }()

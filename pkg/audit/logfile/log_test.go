@@ -1,6 +1,7 @@
 package logfile
 
 import (
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
@@ -133,7 +134,9 @@ type item struct {
 }
 
 func newReader(t testing.TB, path string, maxLine int) *Reader {
-	return New(Options{Path: path, MaxLine: maxLine, Logger: slog.New(slog.DiscardHandler), Poll: time.Millisecond})
+	r := New(Options{Path: path, MaxLine: cmp.Or(maxLine, audit.MaxBody), Logger: slog.New(slog.DiscardHandler)})
+	r.poll = time.Millisecond
+	return r
 }
 
 // pull reads everything that is there.

@@ -27,18 +27,17 @@ const (
 	maxStarts = 100
 )
 
-// Options are the options of a Reader. Path and Logger are required.
+// Options are the options of a Reader. All of them are required.
 type Options struct {
 	Path    string // the log, as in --audit-log-path
 	MaxLine int    // the maximum size of a line
 	Logger  *slog.Logger
-
-	Poll time.Duration // for tests; 0 means the default
 }
 
 // Reader reads the log of an API server. It implements audit.Source.
 type Reader struct {
 	opts   Options
+	poll   time.Duration // pollInterval
 	at     place
 	buffer []byte // follows the place
 	seen   int    // how much of the buffer has no end of a line
@@ -54,11 +53,7 @@ type Reader struct {
 }
 
 // New returns a reader.
-func New(o Options) *Reader {
-	o.MaxLine = cmp.Or(o.MaxLine, audit.DefaultMaxBody)
-	o.Poll = cmp.Or(o.Poll, pollInterval)
-	return &Reader{opts: o}
-}
+func New(o Options) *Reader { return &Reader{opts: o, poll: pollInterval} }
 
 // Name implements audit.Source.
 func (r *Reader) Name() string { return r.opts.Path }
@@ -86,7 +81,7 @@ func (r *Reader) Read(ctx context.Context, after json.RawMessage) (*audit.Batch,
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(r.opts.Poll):
+		case <-time.After(r.poll):
 		}
 	}
 	if batch.Len() == 0 && !idle {
