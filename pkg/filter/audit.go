@@ -1,10 +1,7 @@
 package filter
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
-	"log/slog"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,13 +21,8 @@ var ErrOnChanges = errors.New("is a condition on changes, and the sink is sent a
 // can be set. When has one variable, event: the audit event as the sink is sent it. Options.Bytes and Options.Slot are
 // not used.
 func CompileAudit(rules []Rule, opts Options) (*AuditFilter, []*RuleError) {
-	opts.Logger, opts.Bytes = cmp.Or(opts.Logger, slog.Default()), allBytes
-	env, err := newEnv(varEvent)
-	if err != nil {
-		return nil, []*RuleError{{Field: "when", Err: fmt.Errorf("set up CEL: %w", err)}}
-	}
-	f := &AuditFilter{}
 	var mistakes []*RuleError
+	var selecting []Rule
 	for i, text := range rules {
 		for field, set := range map[string]bool{
 			"namespaceSelector": text.NamespaceSelector != "", "operations": len(text.Operations) > 0,
@@ -41,18 +33,14 @@ func CompileAudit(rules []Rule, opts Options) (*AuditFilter, []*RuleError) {
 				mistakes = append(mistakes, &RuleError{Rule: i, Field: field, Err: ErrOnChanges})
 			}
 		}
-		c := compiler{
-			rule:  rule{text: Rule{Resources: text.Resources, Namespaces: text.Namespaces, When: text.When}},
-			index: i,
-		}
-		c.compile(env, &opts)
-		f.rules = append(f.rules, &c.rule)
-		mistakes = append(mistakes, c.mistakes...)
+		selecting = append(selecting, Rule{Resources: text.Resources, Namespaces: text.Namespaces, When: text.When})
 	}
-	if len(mistakes) > 0 {
+	opts.Bytes = nil
+	compiled, others := compileRules(selecting, varEvent, opts)
+	if mistakes = append(mistakes, others...); len(mistakes) > 0 {
 		return nil, mistakes
 	}
-	return f, nil
+	return &AuditFilter{compiled}, nil
 }
 
 // Passes reports whether all conditions of at least one rule hold for an audit event. resource, namespace and name are

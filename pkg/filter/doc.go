@@ -40,7 +40,7 @@
 //
 // If ignoreChanges is set, an update is sent if it changes a part of the object that no entry matches. If onlyChanges
 // is set, an update is sent if it changes a part that an entry matches. An entry is a path, in which [*] stands for all
-// elements of a list or all members of an object; in ignoreChanges an entry can also be one of [ChangePresets]. A rule
+// elements of a list or all members of an object; in ignoreChanges an entry can also be the name of a preset. A rule
 // with one of these keys always ignores metadata.resourceVersion, metadata.generation and metadata.managedFields. If a
 // path leads through an object, there is no difference between an absent, a null and an empty object. Additions and
 // deletions are not affected.

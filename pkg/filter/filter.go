@@ -14,16 +14,20 @@ import (
 // filter's expressions (object.Object.SetDecision).
 type Filter struct {
 	rules []*rule // if empty, every event passes
-	slots int
 }
 
 // Slots returns the number of decision slots that the filter uses, starting at Options.Slot. For a nil Filter it
 // returns 0.
-func (f *Filter) Slots() int {
+func (f *Filter) Slots() (n int) {
 	if f == nil {
 		return 0
 	}
-	return f.slots
+	for _, r := range f.rules {
+		if r.onObject != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // For returns the filter for one resource. Rules that do not include the resource are left out. For a nil Filter and a

@@ -43,7 +43,7 @@ func (f *Filter) WithNamespaces(existing Namespaces, keep func(namespace string)
 	if !f.SelectsNamespaces() {
 		return f
 	}
-	next, changed := &Filter{slots: f.slots}, false
+	next, changed := &Filter{}, false
 	for _, r := range f.rules {
 		if r.selector != nil {
 			selected := r.selectFrom(existing, keep)

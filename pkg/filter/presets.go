@@ -1,11 +1,6 @@
 package filter
 
-import (
-	"maps"
-	"slices"
-
-	"github.com/deltabridge/deltabridge/pkg/pattern"
-)
+import "github.com/deltabridge/deltabridge/pkg/pattern"
 
 // PresetQuiet is a preset for sinks that receive all resources. It filters out frequent changes that carry little
 // information.
@@ -49,9 +44,6 @@ func changePresets() map[string][]namedPath {
 		},
 	}
 }
-
-// ChangePresets returns the sorted names of the presets that Rule.IgnoreChanges accepts in addition to paths.
-func ChangePresets() []string { return slices.Sorted(maps.Keys(changePresets())) }
 
 // reasonBookkeeping is the suppression reason for changes to the paths that bookkeeping returns.
 const reasonBookkeeping = "managedFields"

@@ -134,29 +134,33 @@ func (s operations) has(op event.Type) bool {
 // Compile compiles rules. If there are mistakes, it returns a nil filter and all mistakes in all rules. If rules is
 // empty, every event passes the filter.
 func Compile(rules []Rule, opts Options) (*Filter, []*RuleError) {
+	compiled, mistakes := compileRules(rules, varObject, opts)
+	if len(mistakes) > 0 {
+		return nil, mistakes
+	}
+	return &Filter{compiled}, nil
+}
+
+// compileRules compiles rules, in whose expressions the variable is the object.
+func compileRules(rules []Rule, variable string, opts Options) (compiled []*rule, mistakes []*RuleError) {
 	opts.Logger = cmp.Or(opts.Logger, slog.Default())
 	if opts.Bytes == nil {
 		opts.Bytes = allBytes
 	}
-	env, err := newEnv(varObject)
+	env, err := newEnv(variable)
 	if err != nil {
 		return nil, []*RuleError{{Field: "when", Err: fmt.Errorf("set up CEL: %w", err)}}
 	}
-	f := &Filter{}
-	var mistakes []*RuleError
 	for i, text := range rules {
-		c := compiler{rule: rule{text: text, slot: opts.Slot + f.slots}, index: i}
+		c := compiler{rule: rule{text: text, slot: opts.Slot}, index: i}
 		c.compile(env, &opts)
 		if c.rule.onObject != nil {
-			f.slots++
+			opts.Slot++
 		}
-		f.rules = append(f.rules, &c.rule)
+		compiled = append(compiled, &c.rule)
 		mistakes = append(mistakes, c.mistakes...)
 	}
-	if len(mistakes) > 0 {
-		return nil, mistakes
-	}
-	return f, nil
+	return compiled, mistakes
 }
 
 // compiler compiles one rule and collects all mistakes in the rule.
