@@ -16,7 +16,7 @@ func Examine(answers []Answer) (problems []string, delivers bool) {
 		if r.Role != Standby {
 			leaders++
 			found = append(found, r.Notes...)
-			if h := a.Verdict.Health; len(found) == 0 && Worst(h, Waiting) != Waiting {
+			if h := a.Verdict.Health; len(found) == 0 && h.Compare(Waiting) > 0 {
 				found = []string{a.Verdict.Text}
 			}
 		}

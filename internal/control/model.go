@@ -1,11 +1,12 @@
 package control
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
 
-// Health is the state of a part of the bridge, for people and for colors. Worst says which of two states is worse.
+// Health is the state of a part of the bridge, for people and for colors. Compare says which of two states is worse.
 type Health string
 
 // The states, the best first.
@@ -20,16 +21,14 @@ const (
 	AtRisk   Health = "at risk"  // something will be lost soon if nobody acts: Fuse says when
 )
 
-// Worst returns the worst of several states. A state that this version does not know is as bad as Unknown.
+// Worst returns the worst of several states.
 func Worst(states ...Health) Health {
-	worst := Healthy
-	for _, h := range states {
-		if h.rank() > worst.rank() {
-			worst = h
-		}
-	}
-	return worst
+	return slices.MaxFunc(append([]Health{Healthy}, states...), Health.Compare)
 }
+
+// Compare returns a positive number if h is worse than other, a negative one if it is better, and 0 otherwise. A state
+// that this version does not know is as bad as Unknown.
+func (h Health) Compare(other Health) int { return cmp.Compare(h.rank(), other.rank()) }
 
 // rank returns a larger number for a worse state.
 func (h Health) rank() int {
@@ -102,6 +101,15 @@ type Sink struct {
 	Gaps        []Gap     `json:"gaps,omitempty"`       // the latest 20 gaps with a different resource or reason, the latest first
 	Fuse        *Fuse     `json:"fuse,omitempty"`       // the time until a loss, while events wait for longer than usual
 	Actors      *Actors   `json:"actors,omitempty"`     // with `actor: true`: of how many changes it is known who made them
+}
+
+// Waiting returns the number of events that wait for the destination.
+func (k *Sink) Waiting() int64 {
+	all := k.Queue.Events + k.Queue.Journal
+	for _, p := range k.Parked {
+		all += int64(p.Events)
+	}
+	return all
 }
 
 // Actors counts changes by how certain it is who made them.

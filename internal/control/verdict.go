@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,7 +24,7 @@ type finding struct {
 // Judge sets the verdict. All other fields must be set.
 func (s *Status) Judge() {
 	found := s.findings()
-	slices.SortStableFunc(found, func(a, b finding) int { return cmp.Compare(b.health.rank(), a.health.rank()) })
+	slices.SortStableFunc(found, func(a, b finding) int { return b.health.Compare(a.health) })
 	s.Verdict = Verdict{Health: Healthy, Text: "Everything is delivered."}
 	if len(found) == 0 {
 		return

@@ -48,7 +48,7 @@ func newRenderer() *renderer {
 		"name":    resourceName,
 		"clock":   clock,
 		"machine": machine,
-		"waiting": func(s control.Sink) int64 { return waiting(&s) },
+		"waiting": func(s control.Sink) int64 { return s.Waiting() },
 		"passed":  func(s control.Sink) int64 { return s.Received - s.Filtered },
 		"of":      func(v *view, it any) item { return item{v, it} },
 		"count":   func(n any) string { return count(integer(n)) },

@@ -64,11 +64,11 @@ func newView(s control.Status, now time.Time) *view {
 	v := &view{Status: s, Now: now, ReadingHealth: control.Healthy}
 	sinks, sources := slices.Clone(s.Sinks), slices.Clone(s.Sources)
 	slices.SortFunc(sinks, func(a, b control.Sink) int {
-		return cmp.Or(badness(b.Health, a.Health), cmp.Compare(fuseOf(&a), fuseOf(&b)),
+		return cmp.Or(b.Health.Compare(a.Health), cmp.Compare(fuseOf(&a), fuseOf(&b)),
 			cmp.Compare(b.Lag, a.Lag), strings.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(sources, func(a, b control.Source) int {
-		return cmp.Or(badness(b.Health, a.Health), cmp.Compare(b.Objects, a.Objects),
+		return cmp.Or(b.Health.Compare(a.Health), cmp.Compare(b.Objects, a.Objects),
 			strings.Compare(a.Name, b.Name))
 	})
 	v.Lanes, v.FoldedLanes = fold(sinks, openLanes, func(s *control.Sink) control.Health { return s.Health })
@@ -129,7 +129,7 @@ func (v *view) addSinks(sinks []control.Sink) {
 	for i := range sinks {
 		s := &sinks[i]
 		v.Totals.Out += s.Rate
-		v.Totals.Waiting += waiting(s)
+		v.Totals.Waiting += s.Waiting()
 		v.Totals.Lag = max(v.Totals.Lag, s.Lag)
 		v.Totals.DeadLetters += s.DeadLetters
 		v.Totals.Dropped += s.Dropped
@@ -162,24 +162,13 @@ func (v *view) addSinks(sinks []control.Sink) {
 // shown, up to three times the usual number.
 func fold[T any](all []T, open int, health func(*T) control.Health) (shown, folded []T) {
 	n := 0
-	for n < len(all) && n < 3*open && badness(health(&all[n]), control.Idle) > 0 {
+	for n < len(all) && n < 3*open && health(&all[n]).Compare(control.Idle) > 0 {
 		n++
 	}
 	if n = max(n, open); n+1 >= len(all) { // one more needs as much space as the fold
 		return all, nil
 	}
 	return all[:n], all[n:]
-}
-
-// badness compares two states: it returns 1 if a is worse than b, and -1 if b is worse than a.
-func badness(a, b control.Health) int {
-	switch {
-	case a == b:
-		return 0
-	case control.Worst(a, b) == a:
-		return 1
-	}
-	return -1
 }
 
 // class returns the CSS class and the icon of a state.
@@ -209,13 +198,4 @@ func fuseOf(s *control.Sink) float64 {
 		return math.Inf(1)
 	}
 	return s.Fuse.Seconds
-}
-
-// waiting returns the number of events that wait for a destination.
-func waiting(s *control.Sink) int64 {
-	all := s.Queue.Events + s.Queue.Journal
-	for _, p := range s.Parked {
-		all += int64(p.Events)
-	}
-	return all
 }

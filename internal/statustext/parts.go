@@ -28,13 +28,9 @@ func (t *text) sinks(s *control.Status) {
 		if k.Fuse != nil {
 			fuse = left(k.Fuse)
 		}
-		waiting := k.Queue.Events + k.Queue.Journal
-		for _, p := range k.Parked {
-			waiting += int64(p.Events)
-		}
 		rows = append(rows, []string{
 			console.Clean(k.Name), console.Clean(string(k.Health)), rate(k.Rate), console.Count(k.Delivered),
-			console.Count(k.Filtered), seconds(k.Lag), console.Count(waiting), share(k.Queue.Bytes, k.Queue.MemoryBytes),
+			console.Count(k.Filtered), seconds(k.Lag), console.Count(k.Waiting()), share(k.Queue.Bytes, k.Queue.MemoryBytes),
 			share(k.Queue.DiskBytes, k.Queue.MaxDisk), fuse, console.Clean(k.Destination),
 		})
 	}
