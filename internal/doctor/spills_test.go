@@ -36,7 +36,7 @@ func TestOrphanedEvents(t *testing.T) {
 			Receipt:   func(v string) string { return v },
 			Since:     func(string) time.Time { return time.Now() },
 			Encode:    func(dst []byte, v string) ([]byte, error) { return append(dst, v...), nil },
-			Decode:    func(data []byte) (string, error) { return string(data), nil },
+			Decode:    func(data []byte, _ bool) (string, error) { return string(data), nil },
 		})
 		if err != nil {
 			t.Fatal(err)
