@@ -93,8 +93,7 @@ func (e *enrichment) heldByAnother(gone *informer.Informer, o *object.Object) bo
 		if source == gone.Source().Name || i.Resource().GroupResource() != gone.Resource().GroupResource() {
 			continue
 		}
-		known, exists, err := i.Index().GetByKey(o.Key())
-		if err == nil && exists && known.(*object.Object).UID == o.UID {
+		if known := i.Known(o.Key()); known != nil && known.UID == o.UID {
 			return true
 		}
 	}

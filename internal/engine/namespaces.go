@@ -53,8 +53,7 @@ func (n *namespaces) change() {
 // existing returns the labels of all namespaces.
 func (n *namespaces) existing() filter.Namespaces {
 	existing := filter.Namespaces{}
-	for _, obj := range n.informer.Index().List() {
-		o := obj.(*object.Object)
+	for _, o := range n.informer.Objects() {
 		existing[o.Name] = o.GetLabels()
 	}
 	return existing
@@ -155,8 +154,8 @@ func (p *pipeline) knownNamespaces() func(namespace string) bool {
 			if l == nil {
 				continue
 			}
-			for _, obj := range l.informer.Index().List() {
-				names[obj.(*object.Object).Namespace] = true
+			for _, o := range l.informer.Objects() {
+				names[o.Namespace] = true
 			}
 		}
 		return names

@@ -77,10 +77,10 @@ func (i *Informer) beginList(ctx context.Context) EachFunc {
 			if err := i.stage(ctx, stage, eventType, o); err != nil {
 				return nil, err
 			}
-			return i.indexed(o), nil
+			return i.released(o), nil
 		default:
 			if known := i.known(o); known != nil && known.UID == o.UID && known.ResourceVersion == o.ResourceVersion {
-				o = i.indexed(o)
+				o = i.released(o)
 			}
 			return o, nil
 		}
@@ -119,13 +119,12 @@ func (i *Informer) beginsWithList() bool {
 // first reports whether the next list is the first that the handlers receive. The caller must hold mu.
 func (i *Informer) first() bool { return i.position == "" && !i.HasSynced() }
 
-// indexed returns the object to store in the index for o. If the informer has a Record and o has a name, this is o
-// without its bytes, which can be fetched. Otherwise, it is o without its managedFields.
-func (i *Informer) indexed(o *object.Object) *object.Object {
-	if i.config.Record == nil || o.Name == "" {
+// released returns o without its bytes, which can be fetched. If they cannot, it returns o without its managedFields.
+func (i *Informer) released(o *object.Object) *object.Object {
+	switch {
+	case i.config.Record == nil || o.Name == "":
 		return o.WithoutManagedFields()
-	}
-	if o.IsReleased() {
+	case o.IsReleased():
 		return o
 	}
 	return o.Released(&i.fetcher)

@@ -63,7 +63,7 @@ func (i *Informer) replay() {
 	defer i.mu.Unlock()
 	for _, r := range i.handlers {
 		if l, ok := r.handler.(FirstLister); ok && r.waits {
-			l.OnFirstList(sorted(i.index.List()))
+			l.OnFirstList(i.Objects())
 			r.waits = false
 		}
 	}
@@ -76,20 +76,22 @@ func (i *Informer) replay() {
 // handReplay delivers the known objects, which are the state at resourceVersion, to new handlers. The caller must hold
 // mu.
 func (i *Informer) handReplay(resourceVersion string) {
-	var known []*object.Object
+	var known []*entry
 	for n, r := range i.handlers {
 		if !r.waits {
 			continue
 		}
 		if known == nil {
-			known = sorted(i.index.List())
+			known = i.entries()
 		}
-		for _, o := range known {
+		for _, e := range known {
 			if i.skip() {
 				return // it still waits, for the next process or for a successor
 			}
 			r.knows = true
+			o := i.object(e)
 			r.handler.OnAdd(o, true)
+			e.decide(o)
 		}
 		r.waits = false
 		notify(i.handlers[n:n+1], func(o Observer) { o.OnSynced(resourceVersion, len(known)) })

@@ -129,7 +129,7 @@ func New(config Config) *Informer {
 	i := &Informer{
 		config: config,
 		log:    config.Logger,
-		index:  cache.NewStore(keyOf),
+		index:  newIndex(),
 		status: tracker{now: time.Now, failing: map[string]error{}},
 
 		backoff: answerBackoff(),
@@ -156,10 +156,7 @@ func New(config Config) *Informer {
 // know adds objects to the index, with which the first list will be compared.
 func (i *Informer) know(objects []*object.Object) {
 	for _, o := range objects {
-		if i.config.Record != nil {
-			o = o.Released(&i.fetcher)
-		}
-		_ = i.index.Add(o) // keyOf never fails on an *object.Object
+		i.enter(o)
 	}
 	i.count.Store(int64(len(i.index.ListKeys())))
 }
@@ -201,10 +198,6 @@ func (i *Informer) Auxiliary() bool { return i.config.Auxiliary }
 
 // Resource returns the resource that the informer watches.
 func (i *Informer) Resource() schema.GroupVersionResource { return i.config.Source.Resource }
-
-// Index returns the index, which contains the last known state of each object. It may be read at any time. It is
-// ahead of the handlers by at most the change that is being delivered. Callers must not write to the index.
-func (i *Informer) Index() cache.Store { return i.index }
 
 // HasSynced reports whether the first list was delivered to all handlers.
 func (i *Informer) HasSynced() bool { return i.synced.Load() }
@@ -260,7 +253,8 @@ func (i *Informer) Store() interface {
 func (i *Informer) DeleteAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, o := range sorted(i.index.List()) {
+	for _, e := range i.entries() {
+		o := i.object(e)
 		i.remove(o, unseen(o), nil)
 	}
 }
@@ -269,12 +263,8 @@ func (i *Informer) DeleteAll() {
 func (i *Informer) LeaveAll() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	for _, o := range sorted(i.index.List()) {
+	for _, e := range i.entries() {
+		o := i.object(e)
 		i.remove(o, o, o)
 	}
 }
-
-// Objects returns all known objects. A successor can use them as Config.Known.
-func (i *Informer) Objects() []*object.Object { return sorted(i.index.List()) }
-
-func keyOf(obj any) (string, error) { return obj.(*object.Object).Key(), nil }

@@ -52,22 +52,22 @@ func (i *Informer) Restate(ctx context.Context, r Restater) error {
 	}
 	// The known objects are read when r accepts objects for the first time. r drops earlier changes, because the sink
 	// was sent them before a restart, but the objects of these changes must not be omitted.
-	var objects []*object.Object
-	err := i.Turn(ctx, r, func(string) { objects = i.restateSome(r, sorted(i.index.List())) })
-	for err == nil && len(objects) > 0 {
-		err = i.Turn(ctx, r, func(string) { objects = i.restateSome(r, objects) })
+	var entries []*entry
+	err := i.Turn(ctx, r, func(string) { entries = i.restateSome(r, i.entries()) })
+	for err == nil && len(entries) > 0 {
+		err = i.Turn(ctx, r, func(string) { entries = i.restateSome(r, entries) })
 	}
 	return err
 }
 
 // restateSome calls r with the next objects, at most restateSlice and only as long as r accepts them, and returns the
 // remaining ones. The caller must hold mu.
-func (i *Informer) restateSome(r Restater, objects []*object.Object) (rest []*object.Object) {
-	for n, o := range objects {
+func (i *Informer) restateSome(r Restater, entries []*entry) (rest []*entry) {
+	for n, e := range entries {
 		if n == restateSlice || !r.MayRestate() {
-			return objects[n:]
+			return entries[n:]
 		}
-		if now := i.known(o); now != nil && now.UID == o.UID {
+		if now := i.Known(e.Key()); now != nil && now.UID == i.object(e).UID {
 			r.OnRestate(now)
 		}
 	}

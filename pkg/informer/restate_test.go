@@ -114,13 +114,13 @@ func TestRestateInSlices(t *testing.T) {
 			all = append(all, state(t, "ns", fmt.Sprint("o", n), fmt.Sprint("u", n), n+1))
 		}
 		do(t, s.Replace(all, "1000"))
-		objects := sorted(i.index.List())
+		entries := i.entries()
 		r := &retold{j, 1 << 30}
 		for _, want := range []int{restateSlice, restateSlice, 10} {
 			j.take()
-			before := len(objects)
-			do(t, i.Turn(t.Context(), r, func(string) { objects = i.restateSome(r, objects) }))
-			if got := len(j.take()); got != want || before-len(objects) != want {
+			before := len(entries)
+			do(t, i.Turn(t.Context(), r, func(string) { entries = i.restateSome(r, entries) }))
+			if got := len(j.take()); got != want || before-len(entries) != want {
 				t.Errorf("%d objects at once, want %d", got, want)
 			}
 		}

@@ -153,15 +153,6 @@ func (i *Informer) selected(list []*object.Object) (objects, others []*object.Ob
 	return objects, others
 }
 
-// known returns the object in the index that has the same namespace and name as o, or nil.
-func (i *Informer) known(o *object.Object) *object.Object {
-	obj, exists, err := i.index.Get(o)
-	if err != nil || !exists {
-		return nil
-	}
-	return obj.(*object.Object)
-}
-
 // upsert stores o in the index and delivers the addition or update. The caller must hold mu.
 func (i *Informer) upsert(o *object.Object, initial bool) {
 	if i.skip() {
@@ -175,8 +166,7 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 	if known != nil && known.ResourceVersion == o.ResourceVersion {
 		return
 	}
-	entry := i.indexed(o)
-	_ = i.index.Update(entry) // keyOf never fails on an *object.Object
+	e := i.enter(o)
 	if known == nil {
 		i.count.Add(1)
 		if !initial { // the first list was already recorded as a whole
@@ -195,9 +185,7 @@ func (i *Informer) upsert(o *object.Object, initial bool) {
 			}
 		}
 	}
-	if entry != o {
-		entry.InheritDecisions(o)
-	}
+	e.decide(o)
 }
 
 // remove deletes known from the index and reports this to the handlers that may know the object. last is its last
@@ -211,7 +199,7 @@ func (i *Informer) remove(known, last, now *object.Object) {
 
 // take is remove without the check whether the process is ending.
 func (i *Informer) take(known, last, now *object.Object) {
-	_ = i.index.Delete(known)
+	i.leave(known)
 	i.count.Add(-1)
 	i.record.Deleted(last)
 	for _, r := range i.handlers {
@@ -250,9 +238,12 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 	source := &i.config.Source
 	leavers := i.config.Relist && !i.HasSynced() && i.config.Within != nil &&
 		(source.LabelSelector != "" || source.FieldSelector != "")
-	for _, known := range sorted(i.index.List()) {
+	for _, e := range i.entries() {
+		if present[e.Key()] {
+			continue
+		}
+		known := i.object(e)
 		switch {
-		case present[known.Key()]:
 		case leavers && !i.config.Within(known):
 			i.remove(known, known, known) // the list does not show whether it exists
 		default:
@@ -300,8 +291,7 @@ func unseen(o *object.Object) *object.Object {
 	return &last
 }
 
-// sorted returns the objects in resourceVersion order (KEP-5504). If the server's resourceVersions cannot be compared,
-// the order does not change.
+// sorted returns the objects of a list in resourceVersion order.
 func sorted(list []any) []*object.Object {
 	objects := make([]*object.Object, 0, len(list))
 	for _, obj := range list {
@@ -309,12 +299,18 @@ func sorted(list []any) []*object.Object {
 			objects = append(objects, o)
 		}
 	}
-	slices.SortStableFunc(objects, func(a, b *object.Object) int {
-		order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	sortByVersion(objects, func(o *object.Object) string { return o.ResourceVersion })
+	return objects
+}
+
+// sortByVersion sorts states by their resourceVersions (KEP-5504). If the server's resourceVersions cannot be compared,
+// the order does not change.
+func sortByVersion[T any](states []T, version func(T) string) {
+	slices.SortStableFunc(states, func(a, b T) int {
+		order, err := resourceversion.CompareResourceVersion(version(a), version(b))
 		if err != nil {
 			return 0
 		}
 		return cmp.Compare(order, 0)
 	})
-	return objects
 }

@@ -166,7 +166,7 @@ func TestAcceptHidesOtherNamespaces(t *testing.T) {
 	do(t, s.Add(state(t, "b", "y", "u3", 6)))
 	do(t, s.Delete(state(t, "b", "x", "u2", 7)))
 	expect(t, j, "add a/x(u1)@1 initial=true", "synced 5, 1 objects")
-	if n := len(i.Index().ListKeys()); n != 1 {
+	if n := len(i.Objects()); n != 1 {
 		t.Errorf("%d objects are kept", n)
 	}
 }

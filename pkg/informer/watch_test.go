@@ -247,7 +247,7 @@ func TestBlockedHandler(t *testing.T) {
 	free.WaitFor(t, fmt.Sprintf("add c%02d", objects-1)) // the other one goes on
 
 	if calls, status, index := g.Calls.Load(), blocked.Status(), len(
-		blocked.Index().ListKeys(),
+		blocked.Objects(),
 	); calls != 1 || status.Objects > 1 || index > 1 ||
 		!status.Synced {
 		t.Errorf("%d calls, %d objects, %d in the index; status %+v", calls, status.Objects, index, status)

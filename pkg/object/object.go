@@ -1,7 +1,6 @@
 package object
 
 import (
-	"sync/atomic"
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,9 +44,9 @@ type Object struct {
 	// that is stored elsewhere.
 	Hidden bool
 
-	keeper         Keeper  // keeper of Raw; nil if the object itself contains Raw
-	managed        *[]byte // result of ManagedFieldsJSON; a pointer, because nearly all objects have none
-	known, belongs uint64  // results of Decision, one bit per slot; read and written atomically
+	keeper  Keeper  // keeper of Raw; nil if the object itself contains Raw
+	managed *[]byte // result of ManagedFieldsJSON; a pointer, because nearly all objects have none
+	decisions
 }
 
 var (
@@ -69,37 +68,6 @@ type Parser struct{ parser }
 func (p *Parser) Parse(raw []byte) (*Object, error) {
 	p.share = true
 	return p.document(raw)
-}
-
-// Slots is the number of decisions that an object can store.
-const Slots = 64
-
-// Decision returns the decision that SetDecision stored in a slot, 0 to Slots-1: whether the object belongs to the set
-// that the slot represents. known is false if no decision was stored or if the slot is out of range.
-func (o *Object) Decision(slot int) (belongs, known bool) {
-	bit := uint64(1) << uint(slot) // a slot that is out of range has no bit
-	known = atomic.LoadUint64(&o.known)&bit != 0
-	return known && atomic.LoadUint64(&o.belongs)&bit != 0, known
-}
-
-// SetDecision stores a decision for Decision. The decision about a state never changes, and evaluating it costs more
-// than storing it. If the slot is out of range, SetDecision does nothing.
-func (o *Object) SetDecision(slot int, belongs bool) {
-	bit := uint64(1) << uint(slot)
-	if belongs {
-		atomic.OrUint64(&o.belongs, bit)
-	} else {
-		atomic.AndUint64(&o.belongs, ^bit)
-	}
-	atomic.OrUint64(&o.known, bit)
-}
-
-// InheritDecisions replaces the decisions about o with the decisions about another state. The last state of a deleted
-// object may be one that no update contained, and the deletion must follow the decisions about the state that was sent
-// before.
-func (o *Object) InheritDecisions(from *Object) {
-	atomic.StoreUint64(&o.belongs, atomic.LoadUint64(&from.belongs))
-	atomic.StoreUint64(&o.known, atomic.LoadUint64(&from.known))
 }
 
 // GetObjectKind implements runtime.Object.
