@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Compact contains what a released object contains, in half of the memory. Its methods may be called from any goroutine.
+// Compact contains what a released object contains, in half of the memory. Any goroutine may call its methods.
 type Compact struct {
 	decisions
 	text   string // namespace, slash, name, uid, resourceVersion and manager

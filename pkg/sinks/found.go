@@ -154,8 +154,8 @@ func (f *Found) Note(r FoundRecord) {
 	}
 }
 
-// Sent adds the record of a message that was written just now. It must be called if an earlier process may have left the
-// message on disk (Origin.Left), because its source can bring the event again.
+// Sent adds the record of a message that was written just now. It must be called if an earlier process may have left
+// the message on disk (Origin.Left), because its source can bring the event again.
 func (f *Found) Sent(m *event.Message, part, place string) {
 	r := RecordOf(f.Writer, m)
 	r.Part, r.Place = part, place
