@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/pkg/informer"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // The version of a resource is replaced before the known objects were sent to a sink that needs them as its initial
@@ -31,5 +32,28 @@ func TestAnotherVersionBeforeTheInitialListIsSent(t *testing.T) {
 	if _, whole := s.engine.tracker.Unsettled("test"); !whole {
 		t.Error("the initial list does not count as sent")
 	}
+	s.kill()
+}
+
+// The version of a resource is replaced after `watch` was changed, and before the objects were listed. The list of the
+// next version shows which objects `watch` selects now, and which it does not select any more.
+func TestAnotherVersionBeforeAChangedWatchIsListed(t *testing.T) {
+	dir := t.TempDir()
+	s := startTracked(t, dir, false, nil)
+	s.must(s.informer.Store().Replace([]any{in(t, "a", 1), in(t, "b", 2)}, "3"))
+	s.expect("added a.1 initial", "added b.2 initial", "synced synced.c.pods.3")
+	s.kill()
+
+	s = startTracked(t, dir, true, nil)
+	source := s.informer.Source()
+	source.LabelSelector = "app"
+	next := informer.New(informer.Config{
+		Source: source, Record: s.engine.tracker.Record(source), Relist: true, // as the fleet sets it
+		Within: func(o *object.Object) bool { return o.Namespace != "b" },
+	})
+	s.engine.attach(next)
+	next.Succeed(s.informer)
+	s.must(next.Store().Replace([]any{in(t, "a", 1), in(t, "c", 2)}, "5"))
+	s.expect("gap gap.c.pods.relist.3.5", "deleted b.2.left left at 2", "added c.2")
 	s.kill()
 }

@@ -186,6 +186,8 @@ func (s *Fleet) launch(ctx context.Context, key watchKey, p *plan, predecessor *
 	if predecessor == nil {
 		s.takeOver(source, key, p)
 		s.resume(&config)
+	} else { // `watch` may have changed, and the predecessor may not have delivered the list that shows the differences
+		config.Relist = predecessor.informer.Relists() && !predecessor.informer.HasSynced()
 	}
 	config.Record = s.config.State.Record(source)
 	i := informer.New(config)
