@@ -160,6 +160,29 @@ func TestFirstListWaitsForTheDisk(t *testing.T) {
 	}
 }
 
+// That the scope of a source changes is on disk before any difference is sent. Otherwise, a process that has the former
+// scope again would not know of the leaves that were sent.
+func TestAChangedScopeWaitsForTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir()
+		e := start(t, folder, Sink{Name: "s"})
+		begin(t, e, pods, "10", pod(t, "a", 3))
+		stop(t, e)
+		e = start(t, folder, Sink{Name: "s"})
+		store, changed := e.store, pods
+		changed.Scope = "new"
+		e.store = &fullStore{store, 2}
+		e.Resume(changed)
+		e.store = store
+		kill(t, e)
+		e = start(t, folder, Sink{Name: "s"})
+		if e.Resume(pods); e.Known("pods", "s").Knows() {
+			t.Error("the next process does not send an initial list")
+		}
+		kill(t, e)
+	})
+}
+
 // Settled events are committed once a second, and once more at the end. EachSecond is called as often as it says.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

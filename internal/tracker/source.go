@@ -88,7 +88,7 @@ func (s *source) history() string {
 // difference. The new scope follows the prefix.
 const changingTo = "(changing to) "
 
-// rescope records that the scope of a source changes, before any part of the difference is sent. If the previous
+// rescope stores that the scope of a source changes, before any part of the difference is sent. If the previous
 // process ended while it was sending the difference, the tracker cannot know which part each sink received. All sinks
 // are then sent an initial list again.
 func (t *Tracker) rescope(state *ledger.State, scope string) {
@@ -106,9 +106,7 @@ func (t *Tracker) rescope(state *ledger.State, scope string) {
 		return
 	}
 	state.Source.Scope = changingTo + scope
-	if err := t.store.Commit([]ledger.Update{{State: *state}}, t.currentFilters(), nil); err != nil {
-		t.report(err) // the next commit contains the new scope
-	}
+	t.retry(func() error { return t.store.Commit([]ledger.Update{{State: *state}}, t.currentFilters(), nil) })
 }
 
 // beginAgain clears the watermark of every sink in the map, so each of these sinks is sent the initial list again.
