@@ -132,19 +132,69 @@ func TestParkingMuch(t *testing.T) {
 	wantParkedBytes(p)
 }
 
+// damageParked damages the first parked event.
+func damageParked(t testing.TB, s *Store) {
+	t.Helper()
+	err := s.file.Update(func(tx *bbolt.Tx) error {
+		events := tx.Bucket([]byte(bucketEvents)).Bucket([]byte(parkedOf("x")))
+		key, _ := events.Cursor().First()
+		return events.Put(key, []byte("damaged"))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The loss of a parked event that is damaged on the leader's disk is noticed by the next leader too, if that has read a
+// log that was written after the damage, or receives what the log lacked.
+func TestADamagedParkedEventInTheLog(t *testing.T) {
+	for name, write := range map[string]func(l *process){
+		"in a pass": func(l *process) {
+			damageParked(t, l.Store)
+			l.broker.Remove(func(int64) bool { return true })
+			if _, err := l.writer.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for l.refresh() {
+			}
+		},
+		"after an outage": func(l *process) {
+			l.away = true
+			park(t, openParked(t, l.Store), 6, 6, 10)
+			damageParked(t, l.Store)
+			for l.away = false; l.isDetached(); {
+				l.send(1<<20, func() bool { return true })
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLeader(t, Options{})
+			if name == "in a pass" {
+				park(t, openParked(t, l.Store), 0, 5, 10)
+			}
+			write(l)
+			next := l.another(Options{})
+			if !next.read() {
+				t.Fatal("the copy is not complete")
+			}
+			next.lead()
+			p := openParked(t, next.Store)
+			if _, err := p.Head("a", 10, 1000); err != nil {
+				t.Fatal(err)
+			}
+			if _, lost := p.Bytes(); lost != 1 {
+				t.Errorf("%d events are lost", lost)
+			}
+		})
+	}
+}
+
 // A damaged event is lost without others. The events of a sink that is removed are removed with it.
 func TestDamagedAndRemovedParkedEvents(t *testing.T) {
 	s := begin(t, t.TempDir())
 	commit(t, s, map[string]string{"x": "f"})
 	park(t, openParked(t, s), 0, 5, 10)
-	edited := s.file.Update(func(tx *bbolt.Tx) error {
-		events := tx.Bucket([]byte(bucketEvents)).Bucket([]byte(parkedOf("x")))
-		key, _ := events.Cursor().First()
-		return events.Put(key, []byte("damaged"))
-	})
-	if edited != nil {
-		t.Fatal(edited)
-	}
+	damageParked(t, s)
 	p := openParked(t, s)
 	wantHead := func(want ...string) {
 		t.Helper()

@@ -26,7 +26,7 @@ var _ statelog.Source = replica{}
 // Apply returns an error that wraps statelog.ErrDamaged, and changes nothing, if a pair does not match its checksum or
 // cannot be part of a checkpoint. Next returns the store record, then, source by source, the record and the rows in key
 // order, and at last the events of all sinks. It leaves out values that do not match their checksums, so that Load
-// reports the damage in each copy.
+// reports the damage in each copy. Of a parked event, only the content is left out, so that each copy reports its loss.
 func (s *Store) Copy() statelog.Source { return replica{s} }
 
 // Exclusively calls a function while no transaction runs.
@@ -189,7 +189,10 @@ func (c *chunk) add(p statelog.Pair, next string) (full bool) {
 	c.next = next
 	c.release(c.tx, len(p.Value))
 	if _, err := unseal(p.Key, p.Value); err != nil {
-		return false
+		if p.Bucket != bucketEvents || !strings.HasPrefix(p.Source, parkedOf("")) {
+			return false
+		}
+		p.Value = seal(p.Key, make([]byte, sealSize)) // nothing else shows that there was an event
 	}
 	p.Value = bytes.Clone(p.Value)
 	if p.Bucket == bucketRows && c.opts.Identities {
