@@ -108,7 +108,7 @@ func (l *Log) renew(ctx context.Context) error {
 	switch {
 	case l.producer == wire.NoProducer():
 		return conflict(errors.New("Fence was not called"))
-	case age < wire.FenceInterval:
+	case age >= 0 && age < wire.FenceInterval: // otherwise, the clock was set back, so the age is not known
 		return nil
 	case !l.unclear:
 		return l.initProducer(ctx, l.producer)

@@ -142,11 +142,18 @@ func TestRenewal(t *testing.T) {
 	}
 
 	fake.Fault(kfake.Fault{Keys: onInit, Err: kerr.NotCoordinator})
-	mustAppend(t, l, after, "4")
+	after = mustAppend(t, l, after, "4")
 	if l.producer.Epoch != before.Epoch+1 {
 		t.Errorf("the producer is %v, before the renewal %v", l.producer, before)
 	}
-	wantRecords(t, l, "1", "2", "3", "4")
+
+	ago(-time.Hour) // the clock was set back
+	before = l.producer
+	mustAppend(t, l, after, "5")
+	if l.producer.Epoch != before.Epoch+1 || time.Since(l.fenced) < 0 {
+		t.Errorf("the producer is %v, before the renewal %v", l.producer, before)
+	}
+	wantRecords(t, l, "1", "2", "3", "4", "5")
 }
 
 // TestKafkaRenewal: a process that hung for hours asks whether there is a newer one before it appends, because the
