@@ -60,6 +60,7 @@ type Copy struct {
 	detached   atomic.Int64 // committed when the checkpoint was last detached
 	wasReady   atomic.Bool  // the copy was complete and up to date since Open
 	incomplete atomic.Bool  // the last attempt to follow has failed because the log has lost commits
+	missed     atomic.Bool  // the log could not be read after that, so its leader may have gone on without it
 
 	patience time.Duration
 	mu       sync.Mutex // guards the following fields

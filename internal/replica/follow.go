@@ -25,6 +25,7 @@ func (c *Copy) Follow(ctx context.Context) error {
 		c.incomplete.Store(errors.Is(err, statelog.ErrIncomplete))
 		if err == nil {
 			r.after(nil)
+			c.missed.Store(false)
 			c.behind.Store(int64(f.Behind()))
 			c.wasReady.Store(c.wasReady.Load() || c.Ready())
 			if !c.Ready() && c.Behind() != unknown {
@@ -40,6 +41,8 @@ func (c *Copy) Follow(ctx context.Context) error {
 			return err
 		case ctx.Err() != nil:
 			return nil
+		case !errors.Is(err, statelog.ErrIncomplete):
+			c.missed.Store(!c.store.Copy().Point().Own)
 		}
 		select {
 		case <-ctx.Done():

@@ -221,13 +221,16 @@ func (c *Copy) refuse() {
 // acceptsLoss reports whether this process should lead even if the log has lost commits. A process whose copy was up to
 // date writes it to the log at once. Any other process lets others try first.
 func (c *Copy) acceptsLoss() bool {
-	if c.wasReady.Load() {
+	if c.wasUpToDate() {
 		return true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.refused.IsZero() && time.Since(c.refused) >= c.lossPause()
 }
+
+// wasUpToDate reports whether the copy was up to date when the log lost commits.
+func (c *Copy) wasUpToDate() bool { return c.wasReady.Load() && !c.missed.Load() }
 
 // lossPause returns how long a process that cannot lead without a loss lets others try. It is longer if the copy is not
 // complete, because another process may have a complete one.
@@ -254,11 +257,11 @@ func (c *Copy) isWithin(commits int) bool { return c.Behind() >= 0 && c.Behind()
 
 // Eligible reports whether this process should try to be chosen now. It is called before each attempt, which means that
 // no other process is the leader. A process lets others try first for Options.Patience if it has another configuration
-// than the last leader, or if its copy is not complete and nearly up to date, unless the copy was up to date before the
+// than the last leader, or if its copy is not complete and nearly up to date, unless the copy was up to date when the
 // log lost commits, or has changes that the log does not have: any other process would discard them. Eligible does not
 // block.
 func (c *Copy) Eligible() bool {
-	preferred := c.isWithin(eligibleBehind) || c.wasReady.Load() && c.incomplete.Load() || c.isDetached()
+	preferred := c.isWithin(eligibleBehind) || c.wasUpToDate() && c.incomplete.Load() || c.isDetached()
 	in := c.store.Copy().Point().Claim.Configuration
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -58,6 +58,33 @@ func TestLostWhileSendingEvents(t *testing.T) {
 	}
 }
 
+// The log is lost while its broker is unavailable, and the leader goes on without it. When the broker is back, the
+// leader writes its state again. A standby, whose copy was up to date before, does not lead first.
+func TestLostWhileUnavailable(t *testing.T) {
+	b := logtest.NewBroker(true)
+	l := newLease()
+	leader := l.join(start(t, b.Open(), ""))
+	leader.awaitTerm(1)
+	standby := l.join(start(t, b.Open(), "", func(o *Options) { o.timing.loss = time.Hour }))
+	leader.mustPut("a", 1)
+	standby.caughtUp(leader.process)
+	standby.log.down.Store(true)
+	leader.mustPut("a", 2) // so the standby tries to read
+	eventually(t, "the standby cannot read the log", func() bool { return standby.Behind() == unknown })
+	leader.log.down.Store(true)
+	leader.mustPut("a", 3)
+	want := leader.content()
+	b.Recreate()
+	standby.log.down.Store(false)
+	eventually(t, "the standby has noticed the loss", standby.incomplete.Load)
+	leader.log.down.Store(false)
+	eventually(t, "a process leads", func() bool { return leader.terms.Load() > 1 || standby.terms.Load() > 0 })
+	eventually(t, "the log has everything", func() bool { return !leader.isDetached() && leader.NotReady() == nil })
+	leader.expect(want)
+	stopped(t, leader.stop)
+	expectLog(t, b.Open(), want)
+}
+
 // While the log is unavailable, a process with changes that only it has need not let others try first, who would
 // discard them.
 func TestEligibleWithUnsentChanges(t *testing.T) {
