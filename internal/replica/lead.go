@@ -71,16 +71,21 @@ func (c *Copy) currentClaim() statelog.Claim {
 	return claim
 }
 
-// rename makes the log name the configuration of this process. While the checkpoint is detached, it does nothing.
+// rename makes the log name the configuration of this process, and the changes that the log has received. While the
+// checkpoint is detached, it does nothing.
 func (c *Copy) rename(ctx context.Context) error {
 	claim := c.currentClaim()
-	if c.isDetached() || c.journal.over != nil || c.journal.writer.Term().Configuration == claim.Configuration {
+	if c.isDetached() || c.journal.over != nil {
 		return c.journal.over
 	}
+	before := c.journal.writer.Term()
+	if before.Configuration == claim.Configuration && before.Sent == claim.Sent {
+		return nil
+	}
 	err := c.journal.call(ctx, func(ctx context.Context) error {
-		return c.journal.writer.Rename(ctx, claim.Configuration)
+		return c.journal.writer.Rename(ctx, claim.Configuration, claim.Sent)
 	})
-	if err == nil {
+	if err == nil && before.Configuration != claim.Configuration {
 		c.logger.Info("state log names the changed configuration", "epoch", c.journal.writer.Term().Epoch)
 	}
 	return err
@@ -197,11 +202,12 @@ func (c *Copy) appendPart(ctx context.Context) error {
 
 // noteSent notes in the file what the log has, if at is a later commit than the one that the file has noted.
 func (c *Copy) noteSent(at statelog.Point) error {
-	if at.Number > c.store.Copy().Point().Number {
+	if before := c.store.Copy().Point(); at.Number > before.Number {
 		if err := c.store.Sent(c.part, at); err != nil {
 			return err
 		}
 		if c.noteCommit(); !c.isDetached() {
+			c.claim.Sent = before.Unsent // the next step says so in the log
 			c.logger.Info("state log has all changes again")
 		}
 	}

@@ -1,6 +1,8 @@
 package replica
 
 import (
+	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -55,6 +57,39 @@ func TestLostWhileSendingEvents(t *testing.T) {
 	sinks, err := next.Store().Waiting()
 	if n := next.content().Waiting; err != nil || n > 0 || len(sinks) > 0 {
 		t.Errorf("%d events wait, for the sinks %q, %v", n, sinks, err)
+	}
+}
+
+// A directory is restored from a backup that was made while the leader went on without the log. The log has these
+// changes since then, and later ones, which replace what the backup has.
+func TestBackupOfUnsentChanges(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		t.Run(fmt.Sprint("another process sends them ", again), func(t *testing.T) {
+			b := logtest.NewBroker(true)
+			p := start(t, b.Open(), "").lead()
+			p.mustPut("a", 1)
+			p.log.down.Store(true)
+			p.mustPut("a", 2)
+			backup := t.TempDir()
+			if err := os.CopyFS(backup, os.DirFS(p.dir)); err != nil {
+				t.Fatal(err)
+			}
+			p.log.down.Store(false)
+			if again {
+				p.close()
+				p = start(t, b.Open(), p.dir).lead()
+			}
+			stop, _ := p.run(p.Maintain)
+			eventually(t, "the log has everything", func() bool { return p.Store().Copy().Point().Claim.Sent != "" })
+			stopped(t, stop)
+			p.mustPut("a", 3)
+			p.mustPut("b", 4)
+			want := p.content()
+			p.close()
+			p = start(t, b.Open(), backup).lead()
+			p.expect(want)
+			expectLog(t, b.Open(), want)
+		})
 	}
 }
 

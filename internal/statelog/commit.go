@@ -29,6 +29,8 @@ type Claim struct {
 	Nonce         uint64    `json:"nonce"`         // makes two claims differ; assigned by Writer.Claim
 	// Unsent is Point.Unsent of the process's copy, assigned by Writer.Claim.
 	Unsent string `json:"unsent,omitempty"`
+	// Sent is the Point.Unsent that a copy of the process had before the log received everything.
+	Sent string `json:"sent,omitempty"`
 }
 
 // check returns an error if a process with the claim own must not use a log that has the claim c.

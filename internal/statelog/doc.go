@@ -34,7 +34,8 @@
 // The leader's copy can go on while the log is unavailable. It then sets [Point].Unsent to a random name. A reader with
 // such a copy skips the commits of the same process, and those of later processes with this copy, whose claims contain
 // this name. If any other process has claimed the log, the reader empties the copy and reads the log from its
-// beginning. The caller appends what the log lacks, and clears Unsent when the log has everything.
+// beginning. The caller appends what the log lacks, and clears Unsent when the log has everything. A claim then says so
+// ([Claim].Sent), so that a copy that was restored from a backup does not skip what follows.
 //
 // # Missing commits and other failures
 //

@@ -53,10 +53,12 @@ func (p *Point) precedes(c *commit) bool {
 		(c.epoch == p.Claim.Epoch || c.kind == kindClaim && c.epoch > p.Claim.Epoch)
 }
 
-// isForeign reports whether a commit that follows p is of a process that does not have the changes of p.Unsent. A claim
-// that the process has made before these changes (Writer.Rename), and has not noted, does not name them.
-func (p *Point) isForeign(c *commit, claim Claim) bool {
-	return p.Unsent != "" && c.epoch > p.Claim.Epoch && claim.Unsent != p.Unsent && !claim.isOfSameProcess(p.Claim)
+// isObsolete reports whether a commit that follows p shows that the changes of p.Unsent do not count any more: it is of
+// a process that does not have them, or the log has them already, so that the copy is an old one, as from a backup. A
+// claim that the process has made before these changes (Writer.Rename), and has not noted, does not name them.
+func (p *Point) isObsolete(c *commit, claim Claim) bool {
+	isForeign := claim.Unsent != p.Unsent && !claim.isOfSameProcess(p.Claim)
+	return p.Unsent != "" && c.epoch > p.Claim.Epoch && (isForeign || claim.Sent == p.Unsent)
 }
 
 // is reports whether c is the commit of p.

@@ -176,7 +176,7 @@ func (r *reader) commit(c *commit, position int64) (err error) {
 		r.adopt(claim)
 	}
 	follows := r.point.precedes(c)
-	if follows && r.point.isForeign(c, claim) {
+	if follows && r.point.isObsolete(c, claim) {
 		return r.discard()
 	}
 	if !follows && !c.first && !r.point.is(c) && r.mode == probing {

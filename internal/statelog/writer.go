@@ -153,14 +153,16 @@ func (w *Writer) CanDetach() bool {
 // those of the log.
 func (w *Writer) Term() Claim { return w.term }
 
-// Rename makes the log name another configuration of this process. It appends a claim with the next epoch. Unlike
-// Claim, it does not fence other processes, so it fails if one of them has claimed the log. Errors are those of Append.
-func (w *Writer) Rename(ctx context.Context, configuration string) error {
-	if err := w.Sync(ctx); err != nil || w.term.Configuration == configuration {
+// Rename makes the log name another configuration of this process, and the changes that the log has received
+// (Claim.Sent). It appends a claim with the next epoch. Unlike Claim, it does not fence other processes, so it fails if
+// one of them has claimed the log. Errors are those of Append. The copy must not have changes that the log lacks.
+func (w *Writer) Rename(ctx context.Context, configuration, sent string) error {
+	if err := w.Sync(ctx); err != nil || w.term.Configuration == configuration && w.term.Sent == sent {
 		return err
 	}
 	term := w.term
-	term.Configuration, term.Epoch, term.Nonce = configuration, term.Epoch+1, rand.Uint64()
+	term.Configuration, term.Unsent, term.Sent = configuration, "", sent
+	term.Epoch, term.Nonce = term.Epoch+1, rand.Uint64()
 	return w.claim(ctx, term, false)
 }
 

@@ -351,13 +351,13 @@ func TestRenameUncertain(t *testing.T) {
 			l.log.SetFault(func() logtest.Fault { return fault })
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
-			if err := l.Rename(ctx, "changed"); (err != nil) != (fault != logtest.None) {
+			if err := l.Rename(ctx, "changed", ""); (err != nil) != (fault != logtest.None) {
 				t.Errorf("fault %d: %v", fault, err)
 			}
 			b.Arrive()
 			l.log.SetFault(nil)
 			for range 2 {
-				if err := l.Rename(t.Context(), "changed"); err != nil {
+				if err := l.Rename(t.Context(), "changed", ""); err != nil {
 					t.Fatalf("fault %d: %v", fault, err)
 				}
 			}
