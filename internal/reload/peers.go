@@ -30,16 +30,16 @@ func (r *Reloader) awaitPeers(ctx context.Context, next *Loaded) bool {
 			others = []string{"the other replicas, which http.peers does not name"}
 		}
 		switch {
-		case r.isDetached():
-			r.setWaits(next, "waits until the state log is available, because no other replica would know of the change")
-		case len(others) == 0:
-			return true
-		case time.Now().After(until):
-			r.opts.Logger.Warn("loading the changed configuration, although other replicas do not have it yet",
-				"replicas", others)
-			return true
-		default:
+		case len(others) > 0 && !time.Now().After(until):
 			r.setWaits(next, "waits at most until "+until.UTC().Format(time.RFC3339)+" for "+strings.Join(others, ", "))
+		case !r.reachesLog(ctx):
+			r.setWaits(next, "waits until the state log is available, because no other replica would know of the change")
+		default:
+			if len(others) > 0 {
+				r.opts.Logger.Warn("loading the changed configuration, although other replicas do not have it yet",
+					"replicas", others)
+			}
+			return true
 		}
 		select {
 		case <-ctx.Done():
@@ -49,10 +49,11 @@ func (r *Reloader) awaitPeers(ctx context.Context, next *Loaded) bool {
 	return false
 }
 
-func (r *Reloader) isDetached() bool {
+func (r *Reloader) reachesLog(ctx context.Context) bool {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.copy != nil && !r.copy.DetachedSince().IsZero()
+	c := r.copy
+	r.mu.Unlock()
+	return c == nil || c.Reach(ctx) == nil
 }
 
 // setWaits records what a configuration waits for, unless the file has changed meanwhile.

@@ -77,11 +77,11 @@ type detached struct {
 	until time.Time
 }
 
-func (d detached) DetachedSince() (since time.Time) {
+func (d detached) Reach(context.Context) error {
 	if time.Now().Before(d.until) {
-		since = d.until.Add(-time.Hour)
+		return errors.New("not available")
 	}
-	return since
+	return nil
 }
 
 // A file that changes while the leader asks the other replicas is not hidden by what the earlier one waits for.

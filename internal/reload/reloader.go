@@ -50,8 +50,8 @@ type Loaded struct {
 type Copy interface {
 	// SetConfiguration makes the log name a configuration, at once or later.
 	SetConfiguration(ctx context.Context, hash string) error
-	// DetachedSince returns the zero time unless the log does not have everything that this process has.
-	DetachedSince() time.Time
+	// Reach returns nil if the log has everything that this process has, and can be written now.
+	Reach(ctx context.Context) error
 	// Store returns the checkpoint, which contains the events that wait for sinks.
 	Store() *checkpoint.Store
 }

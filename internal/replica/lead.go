@@ -63,6 +63,21 @@ func (c *Copy) SetConfiguration(ctx context.Context, hash string) error {
 	return c.store.Exclusively(func() error { return c.rename(ctx) })
 }
 
+// Reach returns nil if the log has everything that this process has, and can be written now. It appends a commit
+// without changes, because nothing else shows whether the broker of a log that does not change is available.
+func (c *Copy) Reach(ctx context.Context) error {
+	return c.store.Exclusively(func() error {
+		if c.isDetached() {
+			return errSilent
+		}
+		err := c.journal.call(ctx, func(ctx context.Context) error { return c.journal.writer.Touch(ctx) })
+		if err == nil {
+			c.noteCommit()
+		}
+		return err
+	})
+}
+
 func (c *Copy) currentClaim() statelog.Claim {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -142,3 +142,28 @@ func TestEligibleWithUnsentChanges(t *testing.T) {
 		t.Errorf("with unsent changes: %t, without: %t", p.Eligible(), standby.Eligible())
 	}
 }
+
+// Reach finds out whether the log can be written, also if nothing has changed since the broker became unavailable.
+func TestReach(t *testing.T) {
+	b := logtest.NewBroker(true)
+	p := start(t, b.Open(), "").lead()
+	reaches := func(want bool) {
+		t.Helper()
+		if err := p.Reach(t.Context()); (err == nil) != want {
+			t.Errorf("reaches the log: %v", err)
+		}
+	}
+	reaches(true)
+	p.log.down.Store(true)
+	reaches(false)
+	p.mustPut("a", 1)
+	p.log.down.Store(false)
+	reaches(false)
+	stop, _ := p.run(p.Maintain)
+	eventually(t, "the log has everything", func() bool { return !p.isDetached() })
+	reaches(true)
+	stopped(t, stop)
+	expectLog(t, b.Open(), p.content())
+	p.resign()
+	reaches(false)
+}
