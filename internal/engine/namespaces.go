@@ -189,7 +189,8 @@ var _ informer.Restater = filterTurn{}
 
 // MayRestate implements informer.Restater.
 func (t filterTurn) MayRestate() bool {
-	beginsWithList := t.position == "" && !t.informer.Relists() // so nothing was sent yet
+	// Nothing was sent yet if the informer has no predecessor and begins with a list.
+	beginsWithList := t.position == "" && !t.informer.Relists() && t.succeeds == nil
 	ready := t.informer.HasSynced() && !t.IsBehind() || !t.informer.HasSynced() && beginsWithList
 	return ready && t.ctx.Err() == nil && t.refilter == nil && !t.partial
 }

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
@@ -55,5 +57,34 @@ func TestAnotherVersionBeforeAChangedWatchIsListed(t *testing.T) {
 	next.Succeed(s.informer)
 	s.must(next.Store().Replace([]any{in(t, "a", 1), in(t, "c", 2)}, "5"))
 	s.expect("gap gap.c.pods.relist.3.5", "deleted b.2.left left at 2", "added c.2")
+	s.kill()
+}
+
+// The version of a resource is replaced, and the labels of namespaces change before the next version was listed: the
+// sink is sent the difference when it was.
+func TestAnotherVersionWhileNamespacesChange(t *testing.T) {
+	s := startSelecting(t, t.TempDir(), filter.Namespaces{"a": picked})
+	s.must(s.informer.Store().Replace([]any{in(t, "a", 1), in(t, "b", 2)}, "3"))
+	s.expect("added a.1 initial", "synced synced.c.pods.3")
+	source := s.informer.Source()
+	next := informer.New(informer.Config{Source: source, Record: s.engine.tracker.Record(source)})
+	s.engine.attach(next)
+	next.Succeed(s.informer)
+	affected := s.pipeline.selectNamespaces(filter.Namespaces{"a": {}, "b": picked})
+	name := filterChange(t, s)
+	followed := make(chan struct{})
+	go func() {
+		defer close(followed)
+		for _, l := range affected {
+			l.followFilter(t.Context())
+		}
+	}()
+	select {
+	case <-followed:
+	case <-time.After(20 * time.Millisecond):
+	}
+	s.must(next.Store().Replace([]any{in(t, "a", 1), in(t, "b", 2)}, "5"))
+	<-followed
+	s.expect("gap gap.c.pods.relist.3.5", "deleted a.1.left.filter."+name+" left at 1", "added b.2.filter."+name)
 	s.kill()
 }
