@@ -97,7 +97,7 @@ type Delivery struct {
 	current string     // the latest destination that the sink reported; only the goroutine of the drain uses it
 	pausing sync.Mutex // held while the sink is paused or resumed
 
-	losing sync.Mutex    // held while the note in lossNote is written or removed
+	losing sync.Mutex    // held while the checkpoint notes a loss, or that it was announced
 	lost   chan struct{} // contains an element while gap events for the note must be queued
 
 	delivering context.Context    //nolint:containedctx // the context of Drain.Run

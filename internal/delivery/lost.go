@@ -2,29 +2,21 @@ package delivery
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
-	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 )
 
 // settlePoll is the interval at which announceLosses checks whether its gap events are settled.
 const settlePoll = 50 * time.Millisecond
 
-// lossNote returns the path of a file that exists while gap events must be sent because the whole spill, or parked
-// events, are lost. The file is written before what is damaged is quarantined or removed, and removed when the gap
-// events are settled. If the process is killed in between, the next one sends them, with the same ids.
-func (d *Delivery) lossNote() string { return filepath.Join(d.options.State, "lost-"+d.options.Sink) }
-
-// noteLoss makes announceLosses send gap events.
+// noteLoss makes announceLosses send gap events because the whole spill, or parked events, are lost. The checkpoint
+// notes this before what is damaged is quarantined or removed, until the gap events are settled. If the process is
+// killed in between, the next one sends them, with the same ids.
 func (d *Delivery) noteLoss() {
 	d.losing.Lock()
 	defer d.losing.Unlock()
-	if err := files.WriteFile(d.lossNote(), nil); err != nil {
+	if err := d.options.Store.SetLost(d.options.Sink, time.Now()); err != nil {
 		d.Log.Error("cannot store that events are lost; if the bridge is killed now, no gap event announces it", "err", err)
 	}
 	d.announce()
@@ -40,7 +32,7 @@ func (d *Delivery) announce() {
 // announceLosses sends gap events when events are lost, or if an earlier process has not sent them. It returns when the
 // queue has ended.
 func (d *Delivery) announceLosses(queueEnded <-chan struct{}) {
-	if _, err := os.Stat(d.lossNote()); err == nil {
+	if !d.options.Store.LostAt(d.options.Sink).IsZero() {
 		d.announce()
 	}
 	for {
@@ -49,9 +41,9 @@ func (d *Delivery) announceLosses(queueEnded <-chan struct{}) {
 			return
 		case <-d.lost:
 		}
-		at := time.Now()
-		if note, err := os.Stat(d.lossNote()); err == nil {
-			at = note.ModTime()
+		at := d.options.Store.LostAt(d.options.Sink)
+		if at.IsZero() { // it could not be stored
+			at = time.Now()
 		}
 		for _, gap := range d.user.Load().Lost(fifo.Loss{}, at) {
 			if d.Queue.Push(context.Background(), gap) != nil { // the queue is closed
@@ -80,8 +72,8 @@ func (d *Delivery) forgetLoss(upTo uint64) bool {
 	if len(d.lost) > 0 {
 		return true
 	}
-	if err := os.Remove(d.lossNote()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.Log.Warn("cannot remove a file; after a restart, gap events are sent again", "path", d.lossNote(), "err", err)
+	if err := d.options.Store.SetLost(d.options.Sink, time.Time{}); err != nil {
+		d.Log.Warn("cannot store that gap events were sent; after a restart, they are sent again", "err", err)
 	}
 	return true
 }

@@ -186,9 +186,12 @@ func TestALossIsAnnouncedUntilItIsSettled(t *testing.T) {
 						}
 					}
 					endEngine(t, e)
-					_, err := os.Stat(filepath.Join(dir, "lost-test"))
-					if noted := err == nil; noted != (n == 0) {
+					store := openStore(t, dir)
+					if noted := !store.LostAt("test").IsZero(); noted != (n == 0) {
 						t.Errorf("process %d: noted: %t", n, noted)
+					}
+					if err := store.Close(); err != nil {
+						t.Error(err)
 					}
 					if got := strings.Count(out.String(), "pods.damaged...file."); got != min(1, n/2) {
 						t.Errorf("process %d: %d gap events: %s", n, got, out.String())

@@ -86,6 +86,7 @@ func (t *transaction) setSinks(configs map[string]string) error {
 	maps.DeleteFunc(t.record.Destinations, func(sink, _ string) bool { return removed(sink) })
 	maps.DeleteFunc(t.record.Positions, func(sink string, _ sinks.Positions) bool { return removed(sink) })
 	maps.DeleteFunc(t.record.Paused, func(sink string, _ time.Time) bool { return removed(sink) })
+	maps.DeleteFunc(t.record.Lost, func(sink string, _ time.Time) bool { return removed(sink) })
 	for _, name := range t.record.Sources {
 		r, err := getSource(t.Tx, name)
 		if err != nil {
@@ -164,14 +165,24 @@ func (s *Store) SetDestination(sink, name string) error {
 // SetPaused stores when a sink was paused, or, if since is zero, that it is not paused. The change is on disk when
 // SetPaused returns. The first Commit whose configurations do not contain the sink ends the pause.
 func (s *Store) SetPaused(sink string, since time.Time) error {
-	return s.note(func(r *storeRecord) {
-		if r.Paused == nil {
-			r.Paused = map[string]time.Time{}
-		}
-		if r.Paused[sink] = since.UTC().Round(0); since.IsZero() {
-			delete(r.Paused, sink)
-		}
-	})
+	return s.note(func(r *storeRecord) { setTime(&r.Paused, sink, since) })
+}
+
+// SetLost stores when it was found that events of a sink are lost, because a file or a value is damaged, or, if at is
+// zero, that the sink has been sent this. The change is on disk when SetLost returns. The first Commit whose
+// configurations do not contain the sink ends this, too.
+func (s *Store) SetLost(sink string, at time.Time) error {
+	return s.note(func(r *storeRecord) { setTime(&r.Lost, sink, at) })
+}
+
+// setTime sets the time of a sink, or removes it if it is zero.
+func setTime(times *map[string]time.Time, sink string, at time.Time) {
+	if *times == nil {
+		*times = map[string]time.Time{}
+	}
+	if (*times)[sink] = at.UTC().Round(0); at.IsZero() {
+		delete(*times, sink)
+	}
 }
 
 // AddPositions replaces the positions of parts of the sinks' destinations. They are on disk when AddPositions returns.

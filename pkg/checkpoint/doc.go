@@ -72,8 +72,8 @@
 // checkpoint.db is one bbolt file with three buckets, a fourth one if it has had events, and a fifth one while it is
 // ahead of the log:
 //
-//	deltabridge   format -> "1"; store -> JSON: cluster, sinks, their positions in their destinations and their
-//	              pauses, sources, privacy, `watch`, epoch and installation (see storeRecord)
+//	deltabridge   format -> "1"; store -> JSON: cluster, sinks, their positions in their destinations, their
+//	              pauses and losses, sources, privacy, `watch`, epoch and installation (see storeRecord)
 //	              point -> JSON: the point in the log
 //	sources       name -> JSON: the source, its watermarks, number of rows and sum of their checksums
 //	rows          name -> bucket: "namespace/name" or "name" -> row

@@ -68,6 +68,8 @@ type storeRecord struct {
 	Positions map[string]sinks.Positions `json:"positions,omitempty"`
 	// Paused contains, by sink, when the sink was paused.
 	Paused map[string]time.Time `json:"paused,omitempty"`
+	// Lost contains, by sink, when events of the sink were found to be lost, until the sink was sent that they are.
+	Lost map[string]time.Time `json:"lost,omitempty"`
 	// Point is the point of the log that the content of the file corresponds to. It is not part of the content.
 	Point statelog.Point `json:"-"`
 }
@@ -75,7 +77,7 @@ type storeRecord struct {
 // clone returns a copy. The copy shares only maps that are replaced but never modified.
 func (r storeRecord) clone() storeRecord {
 	r.Sources, r.Destinations = slices.Clone(r.Sources), maps.Clone(r.Destinations)
-	r.Positions, r.Paused = maps.Clone(r.Positions), maps.Clone(r.Paused)
+	r.Positions, r.Paused, r.Lost = maps.Clone(r.Positions), maps.Clone(r.Paused), maps.Clone(r.Lost)
 	return r
 }
 

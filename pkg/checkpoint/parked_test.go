@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
@@ -130,6 +131,34 @@ func TestParkingMuch(t *testing.T) {
 	p = openParked(t, l.Store)
 	wantParked(t, p, 0, 39)
 	wantParkedBytes(p)
+}
+
+// That events are lost is in the state log until the sink was sent that, or is removed.
+func TestALossIsTakenOver(t *testing.T) {
+	l := newLeader(t, Options{})
+	commit(t, l.Store, map[string]string{"x": "f", "y": "f"})
+	at := time.Now()
+	for _, sink := range []string{"x", "y"} {
+		if err := l.SetLost(sink, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.SetLost("y", time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	next := l.another(Options{})
+	if !next.read() {
+		t.Fatal("the copy is not complete")
+	}
+	if x, y := next.LostAt("x"), next.LostAt("y"); !x.Equal(at) || !y.IsZero() {
+		t.Errorf("lost at %v and %v", x, y)
+	}
+	next.lead()
+	commit(t, next.Store, map[string]string{"y": "f"})
+	commit(t, next.Store, map[string]string{"x": "f"})
+	if at := next.LostAt("x"); !at.IsZero() {
+		t.Errorf("a sink that was removed and added lost events at %v", at)
+	}
 }
 
 // damageParked damages the first parked event.

@@ -207,6 +207,9 @@ func (s *Store) AllPositions() map[string]sinks.Positions { return s.noted().Pos
 // PausedSince returns when SetPaused stored that a sink was paused. It returns the zero time if the sink is not paused.
 func (s *Store) PausedSince(sink string) time.Time { return s.noted().Paused[sink] }
 
+// LostAt returns when events of a sink were found to be lost, or the zero time if the sink was sent that, or none are.
+func (s *Store) LostAt(sink string) time.Time { return s.noted().Lost[sink] }
+
 // Stats returns the statistics of the store. It does not wait for transactions.
 func (s *Store) Stats() Stats {
 	s.mu.Lock()
