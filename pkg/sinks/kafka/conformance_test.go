@@ -65,7 +65,8 @@ func (d *destination) NewSink(t testing.TB) sinks.Sink {
 	}
 	s, err := New(Config{
 		Brokers: []string{d.broker.Addr()}, Topic: topic, RequestTimeout: 30 * time.Second,
-		Compression: "none", // the suite's oversize events shrink to almost nothing
+		Key:         "{resource}/{namespace}/{name}", // that of sinktest.Message
+		Compression: "none",                          // the suite's oversize events shrink to almost nothing
 		Logger:      slog.New(slog.NewTextHandler(t.Output(), nil)),
 		dial:        d.dial,
 		control:     d.apart,

@@ -62,7 +62,8 @@
 //
 // If the topic or key template uses a variable whose value can change during an object's lifetime ({operation}, {uid},
 // {version}), the object's events go to several partitions. The sink then waits for the acknowledgement of an event
-// before it sends the object's next event to another partition. The cost is a larger number of smaller requests.
+// before it sends the object's next event to another partition. The cost is a larger number of smaller requests. The
+// same applies to events that an earlier process has left on disk with the keys of another template.
 //
 // # Acknowledgement
 //

@@ -66,6 +66,9 @@ func newSink(t testing.TB, cfg Config) *Sink {
 	if cfg.Topic == "" {
 		cfg.Topic = "events"
 	}
+	if cfg.Key == "" {
+		cfg.Key = "/{resource}/{namespace}/{name}" // that of change
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -71,7 +71,8 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 	s.fences.with((*sinks.Found).Mark)
 	positions := make(sinks.Positions)
 	for _, t := range s.topics {
-		t.resized = t.resized && slices.ContainsFunc(parked, func(part string) bool { return sinks.Overlap(part, t.name) })
+		t.undivided = t.undivided &&
+			slices.ContainsFunc(parked, func(part string) bool { return sinks.Overlap(part, t.name) })
 		for _, p := range t.partitions {
 			if p.fenced && !slices.ContainsFunc(parked, func(part string) bool { return sinks.Overlap(part, p.name) }) {
 				positions[s.partName(p)] = sinks.Position{Next: p.next, Producer: p.producer.id, Partitions: len(t.partitions)}

@@ -64,12 +64,16 @@ func (s *Sink) send(ctx context.Context, batch []*event.Message, results []error
 // route sets s.routes to the partition of each message, or to topic.unroutable if the topic's partitions are unknown.
 func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 	now := time.Now()
+	s.rekeyed = false
 	var due []*topic
 	topics := make([]*topic, len(batch))
 	for i, m := range batch {
 		s.buf = s.appendTopic(s.buf[:0], m)
 		t := s.topic(s.buf)
 		t.control = s.control.isApart(m)
+		if s.isRekeyed(m) {
+			t.undivided, s.rekeyed = true, true
+		}
 		if (t.stale || now.Sub(t.fetched) >= MetadataMaxAge) && !slices.Contains(due, t) {
 			due = append(due, t)
 		}
@@ -84,6 +88,12 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 		s.buf = append(s.buf[:0], m.PartitionKey...)
 		s.routes = append(s.routes, topics[i].partitionOf(&s.balancer, s.buf))
 	}
+}
+
+// isRekeyed reports whether an earlier process has left m on disk with a key of another template. Later events of its
+// object can then have another partition.
+func (s *Sink) isRekeyed(m *event.Message) bool {
+	return m.Origin.Seq == 0 && !m.Type.IsControl() && s.key.Expand(m) != m.PartitionKey
 }
 
 // tombstone reports whether a record without a value must follow the message. This is the case for a deletion, and for
@@ -127,7 +137,7 @@ func (t *topic) partitionOf(balancer *kafkago.Murmur2Balancer, key []byte) *part
 
 // endOfRound returns the end of the longest run of messages from start in which each object has only one partition.
 func (s *Sink) endOfRound(batch []*event.Message, start int) (end int) {
-	if !s.volatile {
+	if !s.volatile && !s.rekeyed {
 		return len(batch)
 	}
 	seen := make(map[event.Key]*partition)

@@ -22,10 +22,11 @@ type Sink struct {
 	kafkaread.Names
 
 	cfg      Config
-	template *event.Template
-	volatile bool // reports whether an object's events may go to several partitions
-	single   bool // reports whether all objects go to one topic
-	parts    bool // reports whether all events of an object go to one topic
+	template *event.Template // of topics
+	key      *event.Template // of message.PartitionKey
+	volatile bool            // reports whether an object's events may go to several partitions
+	single   bool            // reports whether all objects go to one topic
+	parts    bool            // reports whether all events of an object go to one topic
 	codec    compress.Codec
 	client   *wire.Client
 	create   *wire.NewTopic // If it is nil, missing topics are not created.
@@ -42,8 +43,9 @@ type Sink struct {
 	batches  sync.Pool // a pool of *batch
 
 	// Every Send reuses these buffers.
-	buf    []byte
-	routes []*partition
+	buf     []byte
+	routes  []*partition
+	rekeyed bool // reports whether isRekeyed is true of one of the messages
 }
 
 var _ sinks.Resumer = (*Sink)(nil)
@@ -58,7 +60,7 @@ func New(cfg Config) (*Sink, error) {
 	}
 	template, key := cfg.Place(), cfg.KeyTemplate()
 	s := &Sink{
-		cfg: cfg, template: template, codec: codecOf(cfg.Compression), producer: -1, create: cfg.newTopics(),
+		cfg: cfg, template: template, key: key, codec: codecOf(cfg.Compression), producer: -1, create: cfg.newTopics(),
 		topics:   make(map[string]*topic),
 		balancer: kafkago.Murmur2Balancer{Consistent: true}, // Messages with an empty key also go to a single partition.
 		batches:  sync.Pool{New: func() any { return new(batch) }},
@@ -146,7 +148,11 @@ func (s *Sink) Part(m *event.Message) string {
 	}
 	s.buf = s.appendTopic(s.buf[:0], m)
 	t := s.topics[string(s.buf)]
-	if t == nil || len(t.ids) == 0 || s.volatile || t.resized {
+	if s.isRekeyed(m) {
+		t = s.topic(s.buf)
+		t.undivided = true
+	}
+	if t == nil || len(t.ids) == 0 || s.volatile || t.undivided {
 		return string(s.buf)
 	}
 	s.buf = append(s.buf[:0], m.PartitionKey...)

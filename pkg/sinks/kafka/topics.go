@@ -38,9 +38,10 @@ type topic struct {
 	unnamed error   // why schema is not known although values have one, or nil
 
 	readFor int // the number of partitions for which unread is known to be empty
-	// resized reports whether events may be parked that belong to another partition now, because the number of partitions
-	// has changed. The topic is then not divided into parts, so that later events of their objects wait for them.
-	resized    bool
+	// undivided reports whether events may be parked that have another partition than later events of their objects,
+	// because the number of partitions or the key template has changed. The topic is then not divided into parts, so
+	// that the later events wait for them.
+	undivided  bool
 	unroutable partition
 }
 
@@ -99,7 +100,7 @@ func (s *Sink) partUnavailable(p *partition, err error) error {
 	switch {
 	case s.volatile || p.id < 0:
 		return s.unavailable(p.topic, err)
-	case p.topic.resized:
+	case p.topic.undivided:
 		return sinks.Unavailable(p.topic.name, err)
 	}
 	return sinks.Unavailable(p.name, err)
@@ -207,9 +208,9 @@ func (s *Sink) learn(t *topic, leaders []string) {
 			p.batchBytes = defaultBatchBytes
 		}
 		stored, known := s.fences.earlier[s.partName(p)]
-		t.resized = t.resized || before == 0 && known && stored.Partitions != len(leaders)
+		t.undivided = t.undivided || before == 0 && known && stored.Partitions != len(leaders)
 	}
 	// Without Resume, the order of events means nothing.
-	t.resized = t.resized || s.fences.resume != nil && before > 0 && before != len(leaders)
+	t.undivided = t.undivided || s.fences.resume != nil && before > 0 && before != len(leaders)
 	t.err, t.stale, t.fetched = nil, len(leaders) == 0 || slices.Contains(leaders, ""), time.Now()
 }
