@@ -50,3 +50,37 @@ func TestAnotherTopicWhileEventsAreParked(t *testing.T) {
 		_ = stop()
 	})
 }
+
+// whole is a destination without parts, and its failures are those of the whole destination.
+type whole struct{ *scriptSink }
+
+func (whole) Part(*event.Message) string { return "" }
+
+// The configuration is changed while events are parked, so that the destination has no parts any more. The parked events
+// are sent before all newer events of their objects, however many they are.
+func TestADestinationWithoutPartsWhileEventsAreParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, store := newRouted(), noneParked(t)
+		before.down["configmaps"] = errNoTopic
+		var want []string
+		q := queueOf(t)
+		stop := running(t, &sinks.Drain{Sink: before, Queue: q, Logger: toTest(t), Parked: store})
+		for i := range 20 {
+			m := message("a", i+1)
+			want = append(want, m.ID)
+			_ = q.Push(t.Context(), m)
+		}
+		time.Sleep(time.Minute)
+		_ = stop()
+
+		sink := whole{&scriptSink{}}
+		q = queueOf(t, message("a", 21), of("services", message("b", 1)))
+		want = append(want, "a.21")
+		stop = running(t, &sinks.Drain{Sink: sink, Queue: q, MaxBatch: 2, Logger: toTest(t), Parked: store})
+		time.Sleep(time.Minute)
+		_ = stop()
+		if diff := cmp.Diff(want, sequences(sink.broker)["a"]); diff != "" || !store.Empty() {
+			t.Errorf("parked: %+v (-want +got):\n%s", store.Queues(), diff)
+		}
+	})
+}

@@ -103,9 +103,6 @@ func (d *Drain) parkedPart(m *event.Message) string {
 		return ""
 	}
 	part := d.Sink.Part(m)
-	if part == "" {
-		return ""
-	}
 	inside := "" // if the larger part has a queue too, that queue contains all newer events
 	for _, q := range d.Parked.Queues() {
 		switch {
@@ -115,7 +112,7 @@ func (d *Drain) parkedPart(m *event.Message) string {
 			inside = part
 		case inside == "" && (m.Type.IsControl() || d.isMoved(q.Destination)) &&
 			slices.Contains(q.Resources, m.Resource.GroupResource().String()):
-			inside = part
+			inside = cmp.Or(part, q.Destination) // without parts, m follows in the queue of the older events
 		}
 	}
 	return inside
