@@ -11,7 +11,8 @@
 //
 // The file is created when the first event is parked, and removed when no parked events are left. If the file cannot be
 // read, it is quarantined (internal/boltfile) and the store starts with an empty file. If an event cannot be read back,
-// it is skipped. In both cases, the loss is logged, counted and reported to Options.OnLost.
+// it is skipped, and so is anything in a [Storage] that is not an event. In all cases, the loss is logged, counted and
+// reported to Options.OnLost.
 //
 // If an event cannot be parked, it may still be stored. The next change of the storage, or Close, removes it. If the
 // process is killed before that, the next one delivers the event, although its source may bring it again.

@@ -133,6 +133,15 @@ func keyOf(destination string, number uint64) string {
 	return string(binary.BigEndian.AppendUint64(append([]byte(destination), 0), number))
 }
 
+// destinationOf returns the destination in the key of an event. It returns false if key is not one.
+func destinationOf(key string) (destination string, ok bool) {
+	end := len(key) - 1 - numberBytes
+	if end < 0 || key[end] != 0 {
+		return "", false
+	}
+	return key[:end], true
+}
+
 func numberOf(key string) uint64 { return binary.BigEndian.Uint64([]byte(key[len(key)-numberBytes:])) }
 
 // isOf reports whether key is the key of an event of the destination.

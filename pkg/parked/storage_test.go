@@ -179,3 +179,33 @@ func TestSlowStorage(t *testing.T) {
 		}
 	})
 }
+
+// Values with unknown keys are removed and reported as lost. The events are kept.
+func TestUnknownKeysInAStorage(t *testing.T) {
+	storage := &memory{values: map[string][]byte{}}
+	s := newStore(t, Options{Storage: storage})
+	if err := s.Park([]Parking{{"a", message("pods", "p1", 10)}, {"b", message("pods", "p2", 10)}}); err != nil {
+		t.Fatal(err)
+	}
+	storage.values["a key without zero byte"], storage.values["c"] = []byte("value"), nil
+	lost := 0
+	opts := Options{Storage: storage, Logger: slog.New(slog.DiscardHandler), OnLost: func() {
+		if lost++; len(storage.values) != 4 {
+			t.Errorf("reported after the values were removed: %d left", len(storage.values))
+		}
+	}}
+	for range 2 {
+		s, err := Open(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"p1"}, first(idsOf(t, s, "a", 10))); diff != "" || !s.Holds("b") || s.Holds("c") {
+			t.Errorf("%+v (-want +got):\n%s", s.Queues(), diff)
+		}
+	}
+	if lost != 1 {
+		t.Errorf("the loss was reported %d times", lost)
+	}
+}
+
+func first[T, U any](a T, _ U) T { return a }

@@ -89,7 +89,11 @@ func Open(opts Options) (*Store, error) {
 	}
 	s := &Store{opts: opts, storage: opts.Storage, queues: map[string]*Queue{}}
 	if s.storage != nil {
-		if err := s.load(); err != nil {
+		err := s.load()
+		if errors.Is(err, boltfile.ErrDamaged) {
+			err = s.removeUnknown()
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read the parked events: %w", err)
 		}
 		return s, nil
@@ -120,13 +124,13 @@ func Open(opts Options) (*Store, error) {
 func (s *Store) load() (err error) {
 	queues := map[string]*Queue{}
 	readErr := s.storage.Each("", func(key string, value []byte) bool {
-		end := len(key) - 1 - numberBytes
-		if end < 0 || key[end] != 0 {
+		destination, known := destinationOf(key)
+		if !known {
 			err = fmt.Errorf("%w: unknown key %q", boltfile.ErrDamaged, key)
 			return false
 		}
 		m, _ := parse(value) // if the event is damaged, Head skips it later
-		s.count(queues, key[:end], numberOf(key), len(value), m)
+		s.count(queues, destination, numberOf(key), len(value), m)
 		return true
 	})
 	if err = errors.Join(err, readErr); err == nil {
@@ -135,6 +139,29 @@ func (s *Store) load() (err error) {
 		s.queues = queues
 	}
 	return err
+}
+
+// removeUnknown removes the values whose keys are not those of events, and reads the events. A Storage cannot be
+// quarantined, and it can contain other events.
+func (s *Store) removeUnknown() error {
+	var unknown []string
+	err := s.storage.Each("", func(key string, _ []byte) bool {
+		if _, known := destinationOf(key); !known {
+			unknown = append(unknown, key)
+		}
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if len(unknown) > 0 {
+		s.lose(len(unknown))
+		s.opts.Logger.Error("parked events have unknown keys and are lost", "events", len(unknown), "key", unknown[0])
+		if _, _, err := s.storage.Update(nil, unknown); err != nil {
+			return err
+		}
+	}
+	return s.load()
 }
 
 // update changes the storage, and calls count if it succeeds. After an Update that failed, it counts all events
