@@ -73,12 +73,15 @@ func ParseStored(data []byte) (*Message, error) {
 	}
 	end := 4 + int(binary.BigEndian.Uint32(data))
 	var s stored
-	if s.parse(data[4:end]) {
-		return s.message(data[end:]), nil
+	if !s.parse(data[4:end]) {
+		var rare stored // not s, which would then never be on the stack
+		if err := json.Unmarshal(data[4:end], &rare); err != nil {
+			return nil, fmt.Errorf("%w: %w", errStored, err)
+		}
+		s = rare
 	}
-	var rare stored // not s, which would then never be on the stack
-	if err := json.Unmarshal(data[4:end], &rare); err != nil {
-		return nil, fmt.Errorf("%w: %w", errStored, err)
+	if s.Type > lastType {
+		return nil, fmt.Errorf("%w: unknown type %d", errStored, s.Type)
 	}
-	return rare.message(data[end:]), nil
+	return s.message(data[end:]), nil
 }

@@ -213,3 +213,18 @@ func BenchmarkStored(b *testing.B) {
 		}
 	}
 }
+
+// An event of a type that only a newer version knows can't be read, because it would be sent as something else.
+func TestAStoredEventOfAnUnknownType(t *testing.T) {
+	for _, name := range []string{"plain", `an escaped "name"`} {
+		m := &Message{Type: lastType + 1, ID: "a.1"}
+		m.Identity.Name = name
+		stored, err := m.AppendStored(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ParseStored(stored); err == nil {
+			t.Errorf("it is read as %s", got.Type.CloudEventsType())
+		}
+	}
+}
