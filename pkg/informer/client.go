@@ -2,6 +2,7 @@ package informer
 
 import (
 	"fmt"
+	"net/http"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,7 +14,8 @@ import (
 // types of pkg/object; see object.NegotiatedSerializer. It requests JSON only. It has no rate limit, because the API
 // server applies its own (API Priority and Fairness), and a client-side limit would delay lists but not watches.
 //
-// NewClient does not change config. It ignores Timeout, which would end every watch.
+// NewClient does not change config. It ignores Timeout, which would end every watch. A request whose response does not
+// begin within answerTimeout ends.
 func NewClient(config *rest.Config) (rest.Interface, error) {
 	c := rest.CopyConfig(config)
 	c.AcceptContentTypes, c.ContentType = runtime.ContentTypeJSON, runtime.ContentTypeJSON
@@ -28,6 +30,7 @@ func NewClient(config *rest.Config) (rest.Interface, error) {
 		c.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
 	c.Dial = buffered(c.Dial)
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return timed{next} })
 	client, err := rest.UnversionedRESTClientFor(c)
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", config.Host, err)
