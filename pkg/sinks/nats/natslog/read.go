@@ -75,12 +75,13 @@ type reader struct {
 }
 
 // read reads the messages from next to last. If they are few, it requests them one by one, because creating a consumer
-// involves all servers of a cluster.
+// involves all servers of a cluster. It also requests the first one by itself, because the caller may require no other,
+// and the server sends a consumer many.
 func (r *reader) read(ctx context.Context) error {
-	if r.next+few <= r.last {
-		return r.readMany(ctx)
-	}
-	for r.next <= r.last {
+	for first := true; r.next <= r.last; first = false {
+		if !first && r.next+few <= r.last {
+			return r.readMany(ctx)
+		}
 		m, err := r.get(ctx, server.JSApiMsgGetRequest{Seq: r.next, NextFor: ">"})
 		if err != nil {
 			return err
