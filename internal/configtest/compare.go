@@ -14,9 +14,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// operationLeft is the operation of a leave, a deletion of an object that still exists.
-const operationLeft = "left"
-
 // difference is a value that is not the expected one. An empty want or got means that there is no such value.
 type difference struct{ path, want, got string }
 

@@ -140,11 +140,8 @@ func (p *player) assemble() (*engine.Rehearsal, error) {
 // note records a message that a sink was sent.
 func (p *player) note(sink string, previewer diagnose.Previewer, m *event.Message) {
 	e := &sent{
-		change: p.change, operation: m.Type.String(), about: m.Subject(), id: m.ID,
+		change: p.change, operation: m.Operation(), about: m.Subject(), id: m.ID,
 		attributes: maps.Collect(m.Attributes), headers: map[string]string{},
-	}
-	if m.LeftFilter {
-		e.operation = operationLeft
 	}
 	if err := utiljson.Unmarshal(m.Data, &e.data); err != nil && p.err == nil {
 		p.err = fmt.Errorf("sink %s: the data of event %s is not JSON: %w", sink, m.ID, err)

@@ -43,17 +43,13 @@ func (p *printer) print(sink string, m *event.Message) {
 	if m.Type == event.Synced && !isResync(m) {
 		return
 	}
-	operation := m.Type.String()
-	if m.LeftFilter {
-		operation = "left"
-	}
 	if !m.Type.IsControl() {
 		what += " " + m.Identity.Key()
 	}
 	if place := p.places[sink]; place != nil {
 		where += ": " + place.Expand(m)
 	}
-	p.line(m, operation, what, where)
+	p.line(m, m.Operation(), what, where)
 }
 
 // line must be called with mu held.

@@ -169,10 +169,7 @@ func (e *explainer) explainSink(ctx context.Context, part engine.Sink, c *config
 		out.Error = m.GapInfo.Message
 		return out, nil
 	}
-	out.Sent = s.Watched
-	if out.Operation = m.Type.String(); m.LeftFilter {
-		out.Operation = "left"
-	}
+	out.Sent, out.Operation = s.Watched, m.Operation()
 	out.Message = &Message{ID: m.ID, Attributes: maps.Collect(m.Attributes)}
 	previewer, ok := part.Destination.(diagnose.Previewer)
 	if !ok {

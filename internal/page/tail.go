@@ -123,11 +123,8 @@ func newRow(sink, resource string, m *event.Message) *row {
 	body := m.Body()
 	shown := min(len(body), tailBytes)
 	r := &row{
-		Time: m.Time, Operation: m.Type.String(), Resource: resource, Sink: sink, ID: m.ID,
+		Time: m.Time, Operation: m.Operation(), Resource: resource, Sink: sink, ID: m.ID,
 		Bytes: int64(len(body)), Body: bytes.Clone(body[:shown]), Complete: shown == len(body),
-	}
-	if m.LeftFilter {
-		r.Operation = "left"
 	}
 	if !m.Type.IsControl() {
 		r.Name = strings.Clone(m.Identity.Key())

@@ -127,6 +127,15 @@ func (m *Message) Key() Key {
 	return Key{m.Resource.Group, m.Resource.Resource, m.Identity.Namespace, m.Identity.Name}
 }
 
+// Operation returns what has happened, for people: the name of the type, or left for a leave. The attribute operation
+// of a leave is deleted.
+func (m *Message) Operation() string {
+	if m.LeftFilter {
+		return "left"
+	}
+	return m.Type.String()
+}
+
 // Since returns since when the message is on its way through the process.
 func (m *Message) Since() time.Time {
 	if m.Read.IsZero() {
