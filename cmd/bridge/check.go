@@ -38,7 +38,7 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 		r.MissingFiles, r.Variables, r.Warnings = notes.MissingFiles, notes.Variables, notes.Warnings
 		if err == nil {
 			r.Valid = true
-		} else if r.Mistakes = mistakes(err); r.Mistakes == nil {
+		} else if r.Mistakes = strictyaml.Mistakes(err); r.Mistakes == nil {
 			r.Error = err.Error()
 		}
 		return errors.Join(err, out.print(&r))
@@ -78,23 +78,6 @@ func (r *checkReport) WriteTable(w io.Writer, _ console.Style) error {
 	}
 	_, err := fmt.Fprintf(w, "%s%s: ok\n", text.String(), r.File)
 	return err
-}
-
-// mistakes returns the mistakes that an error joins.
-func mistakes(err error) (all []*strictyaml.Mistake) {
-	joined, ok := errors.AsType[interface {
-		error
-		Unwrap() []error
-	}](err)
-	if !ok {
-		return nil
-	}
-	for _, err := range joined.Unwrap() {
-		if m, ok := errors.AsType[*strictyaml.Mistake](err); ok {
-			all = append(all, m)
-		}
-	}
-	return all
 }
 
 // orphanedEvents returns an error if the state directory contains events of sinks that are not in the configuration.

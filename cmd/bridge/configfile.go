@@ -99,7 +99,7 @@ func (c *configFile) completion(values func(*config.Config) []string) cobra.Comp
 func (c *configFile) addSink(cmd *cobra.Command, flags *pflag.FlagSet, sink *string, usage string) {
 	flags.StringVar(sink, "sink", "", usage)
 	_ = cmd.RegisterFlagCompletionFunc("sink", c.completion(func(cfg *config.Config) []string { // the flag exists
-		return sinkNames(cfg.Sinks)
+		return config.SinkNames(cfg.Sinks)
 	}))
 }
 
@@ -108,19 +108,12 @@ func selectSinks(cfg *config.Config, name string) ([]config.Sink, error) {
 	if name == "" {
 		return cfg.Sinks, nil
 	}
-	n := slices.IndexFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name })
-	if n < 0 {
-		names := strings.Join(sinkNames(cfg.Sinks), ", ")
+	s := cfg.Sink(name)
+	if s == nil {
+		names := strings.Join(config.SinkNames(cfg.Sinks), ", ")
 		return nil, usageError(fmt.Errorf("--sink %s: there is no such sink; use one of %s", name, names))
 	}
-	return cfg.Sinks[n : n+1], nil
-}
-
-func sinkNames(sinks []config.Sink) (names []string) {
-	for n := range sinks {
-		names = append(names, sinks[n].Name)
-	}
-	return names
+	return []config.Sink{*s}, nil
 }
 
 // watchedResources returns the resources that `watch` names without wildcards.

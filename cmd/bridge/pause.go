@@ -32,7 +32,7 @@ func newResumeCommand(stdout io.Writer) *cobra.Command {
 func pauseCommand(stdout io.Writer, paused bool, cmd *cobra.Command) *cobra.Command {
 	file := newConfigFile(cmd.Flags())
 	cmd.Args = cobra.MinimumNArgs(1)
-	cmd.ValidArgsFunction = file.completion(func(cfg *config.Config) []string { return sinkNames(cfg.Sinks) })
+	cmd.ValidArgsFunction = file.completion(func(cfg *config.Config) []string { return config.SinkNames(cfg.Sinks) })
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		cfg, _, err := file.read(true)
 		if err != nil {

@@ -111,7 +111,7 @@ func (o *tailOptions) sinkConfig() (*config.Sink, error) {
 	case len(found) == 0:
 		return nil, errors.New("no sink delivers to a broker: there is nothing to read")
 	case len(found) > 1:
-		names := strings.Join(sinkNames(found), ", ")
+		names := strings.Join(config.SinkNames(found), ", ")
 		return nil, usageError(fmt.Errorf("there are several sinks: choose one with --sink (%s)", names))
 	}
 	return &found[0], nil

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
@@ -21,14 +20,9 @@ func (c *Config) Effective() ([]byte, error) {
 		if _, err = again.checked(at); err == nil {
 			return text, nil
 		}
-		joined, _ := errors.AsType[interface {
-			error
-			Unwrap() []error
-		}](err)
-		for _, err := range joined.Unwrap() {
-			m, ok := errors.AsType[*strictyaml.Mistake](err)
-			if !ok || omitted[m.Path] {
-				return nil, fmt.Errorf("the effective configuration is not valid: %w", err)
+		for _, m := range strictyaml.Mistakes(err) {
+			if omitted[m.Path] {
+				return nil, fmt.Errorf("the effective configuration is not valid: %w", m)
 			}
 			omitted[m.Path] = true
 		}

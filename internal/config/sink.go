@@ -2,6 +2,7 @@ package config
 
 import (
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
@@ -90,6 +91,23 @@ type Sink struct {
 	// The queue of the sink.
 	Buffer       Buffer `yaml:"buffer"`
 	Destinations `       yaml:",inline"`
+}
+
+// Sink returns the sink with a name, or nil.
+func (c *Config) Sink(name string) *Sink {
+	n := slices.IndexFunc(c.Sinks, func(s Sink) bool { return s.Name == name })
+	if n < 0 {
+		return nil
+	}
+	return &c.Sinks[n]
+}
+
+// SinkNames returns the names of sinks.
+func SinkNames(sinks []Sink) (names []string) {
+	for n := range sinks {
+		names = append(names, sinks[n].Name)
+	}
+	return names
 }
 
 // The valid values of Enrich.As.

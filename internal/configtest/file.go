@@ -3,7 +3,6 @@ package configtest
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 
 	"go.yaml.in/yaml/v4"
@@ -135,15 +134,11 @@ func (e *Event) validate(at *strictyaml.Section) {
 
 // check reports sinks that the configuration does not have.
 func (f *File) check(cfg *config.Config) error {
-	var sinks []string
-	for n := range cfg.Sinks {
-		sinks = append(sinks, cfg.Sinks[n].Name)
-	}
 	for n := range f.Tests {
 		for sink := range f.Tests[n].Expect {
-			if !slices.Contains(sinks, sink) {
+			if cfg.Sink(sink) == nil {
 				f.at.Report(fmt.Sprintf("tests[%d].expect[%q]", n, sink), "the configuration has no sink with this name",
-					"write "+strictyaml.OrList(sinks))
+					"write "+strictyaml.OrList(config.SinkNames(cfg.Sinks)))
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package reload
 
 import (
 	"reflect"
-	"slices"
 
 	"github.com/deltabridge/deltabridge/internal/config"
 )
@@ -16,11 +15,11 @@ func keepsDelivery(before, after *config.Config, sink string) bool {
 
 // deliveryOf returns the part of a sink's configuration that is about delivery, or nil if there is no such sink.
 func deliveryOf(cfg *config.Config, sink string) *config.Sink {
-	n := slices.IndexFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == sink })
-	if n < 0 {
+	found := cfg.Sink(sink)
+	if found == nil {
 		return nil
 	}
-	s := cfg.Sinks[n]
+	s := *found
 	s.Filters, s.Resync, s.Progress, s.Enrich = nil, 0, 0, config.Enrich{}
 	s.Actor = false
 	s.Payload, s.Patch, s.Content, s.Secrets = "", "", "", ""

@@ -155,7 +155,7 @@ func (r *Reloader) accepted() *Loaded {
 func removedWithEvents(waiting map[string]int64, cfg *config.Config) error {
 	var errs []error
 	for sink, events := range waiting {
-		if events > 0 && !hasSink(cfg, sink) {
+		if events > 0 && cfg.Sink(sink) == nil {
 			errs = append(errs, fmt.Errorf("%d events wait for the sink %s, which is not in the configuration: restore the "+
 				"sink with its old name until they are delivered", events, sink))
 		}
@@ -168,14 +168,10 @@ func removedWithEvents(waiting map[string]int64, cfg *config.Config) error {
 // sinks that are not in the configuration.
 func OrphanedEvents(store *checkpoint.Store, cfg *config.Config) error {
 	waiting, err := store.Waiting()
-	removed := slices.DeleteFunc(waiting, func(sink string) bool { return hasSink(cfg, sink) })
+	removed := slices.DeleteFunc(waiting, func(sink string) bool { return cfg.Sink(sink) != nil })
 	if len(removed) > 0 {
 		err = fmt.Errorf("the checkpoint contains events for sinks that are not in the configuration: %s; restore these "+
 			"sinks with their old names until their events are delivered", strings.Join(removed, ", "))
 	}
 	return err
-}
-
-func hasSink(cfg *config.Config, name string) bool {
-	return slices.ContainsFunc(cfg.Sinks, func(s config.Sink) bool { return s.Name == name })
 }

@@ -153,7 +153,7 @@ func TestRunEngines(t *testing.T) {
 				if len(e.started) != c.engines || e.builds != c.builds || first.keeps != c.kept {
 					t.Errorf("%d engines, built %d times, kept %q", len(e.started), e.builds, first.keeps)
 				}
-				if hasSink(last.cfg, "b") != c.lastHasB || last.cfg != e.InUse().Config {
+				if (last.cfg.Sink("b") != nil) != c.lastHasB || last.cfg != e.InUse().Config {
 					t.Errorf("the last engine has %+v", last.cfg.Sinks)
 				}
 				if len(e.started) > 1 && last.options.Kept != first.kept {
@@ -222,7 +222,7 @@ func TestRunEnginesFails(t *testing.T) {
 				e, _ := runEngines(t, twoSinks, nil)
 				fail(e)
 				e.load(oneSink)
-				if err := <-e.ended; !errors.Is(err, failure) || len(e.started) != 1 || hasSink(e.InUse().Config, "b") {
+				if err := <-e.ended; !errors.Is(err, failure) || len(e.started) != 1 || e.InUse().Sink("b") != nil {
 					t.Errorf("%v, %d engines, in use: %+v", err, len(e.started), e.InUse().Sinks)
 				}
 			})

@@ -40,3 +40,21 @@ func joined(mistakes []*Mistake) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Mistakes returns the mistakes that an error of this package joins. It returns nil for another error.
+func Mistakes(err error) []*Mistake {
+	joined, ok := errors.AsType[interface {
+		error
+		Unwrap() []error
+	}](err)
+	if !ok {
+		return nil
+	}
+	var mistakes []*Mistake
+	for _, err := range joined.Unwrap() {
+		if m, ok := errors.AsType[*Mistake](err); ok {
+			mistakes = append(mistakes, m)
+		}
+	}
+	return mistakes
+}
