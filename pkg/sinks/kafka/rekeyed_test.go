@@ -96,7 +96,7 @@ func TestKeyChangedWhileSpilled(t *testing.T) {
 	down := fake.Fault(kfake.Fault{Keys: keysProduce, Partitions: []int32{0}, Err: kerr.NotEnoughReplicas, Count: -1})
 	name := rekeyed()
 	left, next := keyed("old/", name, 1), keyed("new/", name, 2)
-	left.Origin.Seq = 0
+	left.Origin.Left = true
 	if diff := cmp.Diff([]string{"retry", "not attempted"}, describe(send(t, s, left, next))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -93,7 +93,7 @@ func (s *Sink) route(ctx context.Context, batch []*event.Message) {
 // isRekeyed reports whether an earlier process has left m on disk with a key of another template. Later events of its
 // object can then have another partition.
 func (s *Sink) isRekeyed(m *event.Message) bool {
-	return m.Origin.Seq == 0 && !m.Type.IsControl() && s.key.Expand(m) != m.PartitionKey
+	return m.Origin.Left && !m.Type.IsControl() && s.key.Expand(m) != m.PartitionKey
 }
 
 // tombstone reports whether a record without a value must follow the message. This is the case for a deletion, and for
