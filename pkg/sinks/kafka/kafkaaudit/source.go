@@ -25,6 +25,8 @@ const (
 	fetchBytes = 1 << 20 // the maximum size of a response for one partition, unless the first batch is larger
 	batchBytes = 4 << 20 // the size of the events after which Read returns
 	pollEvery  = 100 * time.Millisecond
+	// recently is the time between two reads of a partition in which a topic is not deleted, created again and filled.
+	recently = pollEvery / 2
 	// lookEvery is how often the reader looks for new partitions and leaders, and whether the topic is still the same.
 	lookEvery = 10 * time.Second
 	// partitionRetry is the pause after a failed attempt to read a partition, or longer if the attempt took longer.
@@ -47,17 +49,23 @@ type Source struct {
 // place is where a partition continues. The places of all partitions are a position.
 type place struct {
 	Next int64 `json:"next"` // the offset of the next record, or -1 to begin with the oldest one
+	// First is the offset that the partition began with. If it begins with a lower one, the topic was created again.
+	First int64 `json:"first,omitempty"`
 	// Last and Sum are the offset of a record that was read, and the checksum of its value. If the partition has another
 	// record there, the topic was created again. Sum is empty if nothing was read.
 	Last int64  `json:"last,omitempty"`
 	Sum  string `json:"sum,omitempty"`
 }
 
+// begin returns the place of a partition that is read from its first record on.
+func begin(first int64) place { return place{Next: first, First: first} }
+
 // partition is a partition that exists.
 type partition struct {
 	wire.Partition
 	*place
-	checked bool // the place belongs to this topic
+	checked bool      // the place belongs to this topic
+	fetched time.Time // when the partition was read last
 
 	err   error // of the last attempt to read it
 	retry time.Time
@@ -210,7 +218,7 @@ func (s *Source) read(ctx context.Context, p *partition, batch *audit.Batch) err
 		if err := s.check(ctx, p, batch); err != nil {
 			return err
 		}
-		p.checked = true
+		p.checked, p.fetched = true, time.Now()
 	}
 	found, err := p.Fetch(ctx, s.client, p.Next, fetchBytes, 0)
 	switch {
@@ -218,7 +226,13 @@ func (s *Source) read(ctx context.Context, p *partition, batch *audit.Batch) err
 		return s.skip(ctx, p, batch)
 	case err != nil:
 		return err
+	case found.HighWatermark > p.Next && time.Since(p.fetched) > recently:
+		before := *p.place
+		if err := s.check(ctx, p, batch); err != nil || *p.place != before {
+			return err // the records can be those in the middle of a new topic
+		}
 	}
+	p.fetched = time.Now()
 	return s.take(p, found, batch)
 }
 
@@ -228,11 +242,17 @@ func (s *Source) check(ctx context.Context, p *partition, batch *audit.Batch) er
 	case p.Next < 0:
 		first, err := p.Offset(ctx, s.client, wire.Earliest)
 		if err == nil {
-			p.Next = first
+			*p.place = begin(first)
 		}
 		return err
 	case p.Sum == "":
-		return nil
+		first, err := p.Offset(ctx, s.client, wire.Earliest)
+		if err == nil && first < p.First {
+			batch.Lose(0, fmt.Sprintf("%s begins with offset %d, and began with offset %d earlier: the topic was created again",
+				p, first, p.First))
+			*p.place = begin(first)
+		}
+		return err
 	}
 	found, err := p.Fetch(ctx, s.client, p.Last, 1, 0) // a broker sends at least one batch
 	switch {
@@ -254,7 +274,7 @@ func (s *Source) check(ctx context.Context, p *partition, batch *audit.Batch) er
 			fmt.Sprintf("%s has another record at offset %d than the one that was read: the topic was created again",
 				p, p.Last),
 		)
-		*p.place = place{Next: first}
+		*p.place = begin(first)
 		return nil
 	}
 	return err
@@ -273,7 +293,7 @@ func (s *Source) skip(ctx context.Context, p *partition, batch *audit.Batch) err
 		batch.Lose(0, fmt.Sprintf("%s ends before offset %d, up to which it was read: the topic was created again, or Kafka "+
 			"has lost records", p, p.Next))
 	}
-	*p.place = place{Next: first}
+	*p.place = begin(first)
 	return nil
 }
 

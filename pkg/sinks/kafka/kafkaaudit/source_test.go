@@ -179,6 +179,7 @@ func testTopic(t *testing.T, addr string) {
 	k.expect(k.restart())
 
 	testNewPartition(t, addr)
+	testCreatedAgainBeforeTheFirstRecord(t, addr)
 	testUnusable(t, addr)
 }
 
@@ -198,6 +199,46 @@ func testNewPartition(t *testing.T, addr string) {
 	k.write(1, audittest.Event("e"))
 	k.expect(k.restart(), "e",
 		"0 lost: Kafka has deleted the records from offset 0 to 1 of partition 1 of topic T before they were read")
+}
+
+// testCreatedAgainBeforeTheFirstRecord checks that nothing of a new topic is skipped if the earlier one had no records
+// any more when it was read for the first time.
+func testCreatedAgainBeforeTheFirstRecord(t *testing.T, addr string) {
+	t.Helper()
+	k := newTopic(t, addr, 1)
+	k.write(0, audittest.Event("a"), audittest.Event("b"))
+	kafka.Purge(t, addr, k.name)
+	for range 2 { // it is still the same
+		s := k.restart()
+		s.idle = time.Millisecond // it returns a position although there is nothing
+		k.expect(s)
+	}
+	k.create(1)
+	k.write(0, audittest.Event("c"), audittest.Event("d"), audittest.Event("e"))
+	k.expect(k.restart(), "c", "d", "e",
+		"0 lost: partition 0 of topic T begins with offset 0, and began with offset 2 earlier: the topic was created again")
+	k.expect(k.restart())
+}
+
+// TestCreatedAgainBetweenTwoReads checks that nothing of a new topic is skipped if it has the next record already when
+// that is requested.
+func TestCreatedAgainBetweenTwoReads(t *testing.T) {
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(fake.Close)
+	k := newTopic(t, fake.ListenAddrs()[0], 1)
+	s := k.restart()
+	k.write(0, audittest.Event("a"), audittest.Event("b"))
+	k.expect(s, "a", "b")
+	k.create(1)
+	k.write(0, audittest.Event("c"), audittest.Event("d"), audittest.Event("e"))
+	s.partitions[0].fetched = time.Time{} // as after 0.1 seconds
+	const recreated = "0 lost: partition 0 of topic T has another record at offset 1 than the one that was read: the topic " +
+		"was created again"
+	k.expect(s, "c", "d", "e", recreated)
+	k.expect(k.restart())
 }
 
 // A partition that cannot be read is an error, and does not hold up the others. A source that can be read says so, even

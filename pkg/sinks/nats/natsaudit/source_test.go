@@ -3,6 +3,7 @@ package natsaudit
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -146,6 +147,35 @@ func TestCreatedAgainMeanwhile(t *testing.T) {
 		t.Errorf("got a batch: %t, %v", batch != nil, err)
 	}
 	s.Expect(source, "0 lost: stream AUDIT was created again after it was read up to message 2", "k", "l", "m")
+}
+
+// If the stream is created again while the source reads it, nothing of the new stream is skipped.
+func TestCreatedAgainWhileReading(t *testing.T) {
+	s := newStream(t)
+	s.create()
+	source := s.restart()
+	s.publish(audittest.Event("a"), audittest.Event("b"))
+	s.Expect(source, "a", "b")
+	if err := s.js.DeleteStream(t.Context(), "AUDIT"); err != nil {
+		t.Fatal(err)
+	}
+	s.create()
+	s.publish(audittest.Event("k"), audittest.Event("l"), audittest.Event("m"))
+	var got []string
+	for deadline := time.Now().Add(2 * time.Minute); len(got) < 4; {
+		batch, err := source.Read(t.Context(), s.At)
+		if err == nil { // otherwise the consumer is gone
+			got, s.At = append(got, audittest.Items(t, batch)...), batch.Position
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("got %q, %v", got, err)
+		}
+	}
+	want := []string{"0 lost: stream AUDIT was created again after it was read up to message 2", "k", "l", "m"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	s.Expect(source)
 }
 
 // The source reads on when the server is back, and loses and repeats nothing.
