@@ -96,12 +96,16 @@ func (r *Reloader) replace(ctx context.Context, e Engine, cfg *config.Config) *L
 }
 
 // switchTo is called between two engines. It records that the configuration is in use, unless removed sinks could not
-// deliver all events. Then the next engine has the same configuration as the last one.
+// deliver all events, or the state log has become unavailable: see awaitPeers. Then the next engine has the same
+// configuration as the last one.
 func (r *Reloader) switchTo(
 	ctx context.Context, last Engine, next *Loaded, change func(*config.Config) error,
 ) error {
 	if err := removedWithEvents(last.Undelivered(), next.Config); err != nil {
 		r.refuse(err, next.Hash)
+		return nil
+	}
+	if !r.reachesLog(ctx) {
 		return nil
 	}
 	if err := change(next.Config); err != nil {

@@ -3,7 +3,9 @@ package reload
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,6 +84,42 @@ func (d detached) Reach(context.Context) error {
 		return errors.New("not available")
 	}
 	return nil
+}
+
+// flapping is a copy whose state log is not available when it is asked first.
+type flapping struct {
+	Copy
+
+	asked *atomic.Int32
+}
+
+func (f flapping) Reach(context.Context) error {
+	if f.asked.Add(1) == 1 {
+		return errors.New("not available")
+	}
+	return nil
+}
+
+func (flapping) SetConfiguration(context.Context, string) error { return nil }
+
+// The state log becomes unavailable while the engine ends: the next one has the earlier configuration, until the log is
+// available again.
+func TestTheLogIsUnavailableMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, end := runEngines(t, twoSinks, nil)
+		e.Follow(flapping{asked: new(atomic.Int32)})
+		e.load(oneSink)
+		var sinks []int
+		for _, started := range e.started {
+			sinks = append(sinks, len(started.cfg.Sinks))
+		}
+		if want := []int{2, 2, 1}; !slices.Equal(sinks, want) {
+			t.Errorf("engines with %v sinks, want %v", sinks, want)
+		}
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A file that changes while the leader asks the other replicas is not hidden by what the earlier one waits for.
