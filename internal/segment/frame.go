@@ -108,7 +108,7 @@ func (b *Batch) Add(
 	return true, nil
 }
 
-// frame is a record in a file. The byte slices are valid until the scanner is used again.
+// frame is a record in a file. Unless scanner.keep is set, the byte slices are valid until the scanner is used again.
 type frame struct {
 	number           uint64
 	source, position []byte
@@ -130,6 +130,8 @@ type scanner struct {
 
 	window []byte
 	begin  int64 // offset of window in the file
+	// keep means that windows are not reused, so that records need not be copied. A record keeps its window in memory.
+	keep bool
 }
 
 // next returns the next record with a number up to high, and skips damaged bytes before it. ok is false if there is no
@@ -172,7 +174,7 @@ func (s *scanner) here(high uint64) (f frame, ok bool) {
 func (s *scanner) bytes(off int64, n int) []byte {
 	if off < s.begin || off+int64(n) > s.begin+int64(len(s.window)) {
 		size := int(min(s.end-off, int64(max(n, windowBytes))))
-		if cap(s.window) < size || cap(s.window) > 4*windowBytes && size <= windowBytes {
+		if s.keep || cap(s.window) < size || cap(s.window) > 4*windowBytes && size <= windowBytes {
 			s.window = make([]byte, size)
 		}
 		s.window, s.begin = s.window[:size], off

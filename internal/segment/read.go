@@ -13,7 +13,8 @@ var (
 	errMissing = errors.New("records are missing or damaged")
 )
 
-// Record is a record that was read or, if Err is set, a range of consecutive records that could not be read.
+// Record is a record that was read or, if Err is set, a range of consecutive records that could not be read. Data shares
+// memory with the records next to it, up to 256 KiB.
 type Record struct {
 	First, Last uint64
 	Data        []byte
@@ -53,7 +54,7 @@ func (l *Log) Read(number uint64) (Record, error) {
 		case ok && f.number < number:
 			continue
 		case ok && f.number == number && f.err == nil:
-			return Record{First: number, Last: number, Data: append([]byte{}, f.data...)}, nil
+			return Record{First: number, Last: number, Data: slices.Clip(f.data)}, nil
 		case ok && f.number == number:
 			lost.Last, lost.Err = number, f.err
 		case ok:
@@ -82,7 +83,7 @@ func (l *Log) seek(number uint64) (s *segment, last uint64, err error) {
 			return s, last, err
 		}
 		r.close()
-		*r = reader{segment: s, file: file, scanner: scanner{file: file, seed: l.seed, low: s.first}, lastLow: s.first}
+		*r = reader{segment: s, file: file, scanner: scanner{file: file, seed: l.seed, low: s.first, keep: true}, lastLow: s.first}
 	}
 	if number < r.low {
 		r.low, r.off = r.lastLow, r.lastOff
