@@ -73,18 +73,25 @@ func (f *frontend) handler() http.Handler {
 		case pages != nil:
 			pages.ServeHTTP(w, r)
 		case r.URL.Path == "/healthz":
-			_, _ = io.WriteString(w, "ok\n")
+			healthy(w, r)
 		default:
 			http.Error(w, "not ready:\n- starting", http.StatusServiceUnavailable)
 		}
 	})
-	mux.HandleFunc("GET "+control.StatusPath, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(f.status()) // fails if the client has disconnected
-	})
+	mux.Handle("GET "+control.StatusPath, serveStatus(f.status))
 	mux.Handle("/api/", f.guard.Protect(f.commands()))
 	f.page.Register(mux)
 	return mux
+}
+
+func healthy(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") }
+
+// serveStatus returns a handler that answers with a status.
+func serveStatus(status func() control.Status) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(status()) // fails if the client has disconnected
+	}
 }
 
 // commands returns the handler of commands. The caller decides which requests it is given.

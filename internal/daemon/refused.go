@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -97,13 +95,12 @@ func (r *refusal) handler(cfg *config.Config) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "not ready:\n- "+reason, http.StatusServiceUnavailable)
 	})
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	mux.HandleFunc("GET "+control.StatusPath, func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /healthz", healthy)
+	mux.Handle("GET "+control.StatusPath, serveStatus(func() control.Status {
 		s := status
 		s.At = time.Now()
 		s.Judge()
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(s) // fails if the client has disconnected
-	})
+		return s
+	}))
 	return mux
 }
