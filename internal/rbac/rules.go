@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -111,7 +110,7 @@ func (e *entry) grant(w *config.Watch, scopes map[string]grants) error {
 			strings.Join(w.Namespaces, ", "))
 	}
 	e.secrets = slices.ContainsFunc(e.Resources, func(p pattern.Resource) bool {
-		return p.Resource == secrets && matches(p.Group, "") && !e.excludes("", p.Version, secrets)
+		return p.Resource == secrets && p.MatchesGroup("") && !e.excludes("", p.Version, secrets)
 	})
 	for _, namespace := range namespaces {
 		if scopes[namespace] == nil {
@@ -183,14 +182,14 @@ func (e *entry) served(p pattern.Resource, namespace string) (found []schema.Gro
 func (e *entry) groups(names ...string) (all []schema.GroupResource) {
 	for _, group := range names {
 		excluded := func(p pattern.Resource) bool {
-			return p.Resource == "*" && p.Version == "" && matches(p.Group, group)
+			return p.Resource == "*" && p.Version == "" && p.MatchesGroup(group)
 		}
 		if slices.ContainsFunc(e.Exclude, excluded) {
 			continue
 		}
 		all = append(all, schema.GroupResource{Group: group, Resource: "*"})
 		for _, p := range e.Exclude {
-			if group == "*" || matches(p.Group, group) {
+			if group == "*" || p.MatchesGroup(group) {
 				e.note("exclude: the rules grant %q anyway, because RBAC has no exclusions; use --discover to leave it out",
 					p.String())
 			}
@@ -331,8 +330,3 @@ func reviews() []rbacv1.PolicyRule {
 
 // isPart reports whether a glob contains wildcards within a name. RBAC cannot express such globs.
 func isPart(glob string) bool { return strings.ContainsAny(glob, `*?[`) && glob != "*" }
-
-func matches(glob, name string) bool {
-	matched, err := path.Match(glob, name)
-	return err == nil && matched
-}

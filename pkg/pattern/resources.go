@@ -60,8 +60,11 @@ func ParseResource(text string) (Resource, error) {
 // Matches reports whether the pattern matches a resource.
 func (p Resource) Matches(gvr schema.GroupVersionResource) bool {
 	return (p.Version == "" || p.Version == gvr.Version) &&
-		matchGlob(p.Resource, gvr.Resource) && matchGlob(p.Group, gvr.Group)
+		matchGlob(p.Resource, gvr.Resource) && p.MatchesGroup(gvr.Group)
 }
+
+// MatchesGroup reports whether the pattern can match resources of an API group.
+func (p Resource) MatchesGroup(group string) bool { return matchGlob(p.Group, group) }
 
 // Wildcard reports whether the pattern has wildcards. Such a pattern can match resources that do not exist yet.
 func (p Resource) Wildcard() bool { return hasMeta(p.Resource) || hasMeta(p.Group) }
