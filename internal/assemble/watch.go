@@ -28,9 +28,7 @@ func Kubeconfig(path string) (*rest.Config, error) {
 			return nil, fmt.Errorf("in-cluster configuration: %w", err)
 		}
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = path
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	cfg, err := loadKubeconfig(path).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
 		return nil, errors.New(
 			"not in a Pod, and there is no kubeconfig (set kubeconfig in the configuration, or KUBECONFIG, or create ~/.kube/config)",
@@ -54,12 +52,17 @@ func Lease(cfg *config.Config) (config.Lease, error) {
 	return lease, err
 }
 
+// loadKubeconfig returns what kubectl would read. The path may be empty.
+func loadKubeconfig(path string) clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+}
+
 // CurrentContext returns the name that the kubeconfig has for its cluster, and its namespace. In a Pod without a
 // kubeconfig, the name is empty, and the namespace is that of the Pod.
 func CurrentContext(path string) (cluster, namespace string, err error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = path
-	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
+	kubeconfig := loadKubeconfig(path)
 	raw, err := kubeconfig.RawConfig()
 	if current := raw.Contexts[raw.CurrentContext]; err == nil && current != nil {
 		cluster = current.Cluster
