@@ -9,6 +9,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // reasonDebounce is the reason for which an update is suppressed that a later one replaces while it waits.
@@ -153,16 +154,7 @@ const debounceTick = 100 * time.Millisecond
 
 // followDebounce sends the updates that wait when they are due, until ctx ends. It sends them earlier if hurry is set.
 func (p *pipeline) followDebounce(ctx context.Context) {
-	ticker := time.NewTicker(debounceTick)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			p.pushDue(p.hurry.Swap(false))
-		}
-	}
+	wait.UntilWithContext(ctx, func(context.Context) { p.pushDue(p.hurry.Swap(false)) }, debounceTick)
 }
 
 // pushDue sends the updates of all listeners that are due, or all that wait.
