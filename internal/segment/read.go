@@ -83,7 +83,12 @@ func (l *Log) seek(number uint64) (s *segment, last uint64, err error) {
 			return s, last, err
 		}
 		r.close()
-		*r = reader{segment: s, file: file, scanner: scanner{file: file, seed: l.seed, low: s.first, keep: true}, lastLow: s.first}
+		*r = reader{
+			segment: s,
+			file:    file,
+			scanner: scanner{file: file, seed: l.seed, low: s.first, keep: true},
+			lastLow: s.first,
+		}
 	}
 	if number < r.low {
 		r.low, r.off = r.lastLow, r.lastOff

@@ -117,8 +117,10 @@ func (m *mortal) open() (queue *fifo.Queue[change], next [changeSources]int) {
 		Encode: func(dst []byte, c change) ([]byte, error) {
 			return binary.BigEndian.AppendUint32(append(dst, byte(c.source)), uint32(c.number)), nil
 		},
-		Decode: func(b []byte, _ bool) (change, error) { return change{int(b[0]), int(binary.BigEndian.Uint32(b[1:]))}, nil },
-		Mark:   func(c change) (source, position string) { return fmt.Sprint(c.source), strconv.Itoa(c.number) },
+		Decode: func(b []byte, _ bool) (change, error) {
+			return change{int(b[0]), int(binary.BigEndian.Uint32(b[1:]))}, nil
+		},
+		Mark: func(c change) (source, position string) { return fmt.Sprint(c.source), strconv.Itoa(c.number) },
 		OnSettled: func(changes []change) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
