@@ -13,8 +13,8 @@ var (
 	errMissing = errors.New("records are missing or damaged")
 )
 
-// Record is a record that was read or, if Err is set, a range of consecutive records that could not be read. Data shares
-// memory with the records next to it, up to 256 KiB.
+// Record is a record that was read or, if Err is set, a range of consecutive records that could not be read. Data
+// shares memory with the records next to it, up to 256 KiB.
 type Record struct {
 	First, Last uint64
 	Data        []byte
