@@ -315,6 +315,7 @@ func TestDoubtOutlastsTheWindow(t *testing.T) {
 	in.edit = func(c *nats.Config) { shortWindow(c); c.AckTimeout = 200 * time.Millisecond }
 	sink := in.start(t)
 	gap := sinktest.Gap()
+	gap.Origin.Left = true // an earlier process has left it on disk, so it can come again
 	send(t, sink, sinktest.Message("a", 1, 100), gap)
 	conn := in.js(t).Conn()
 	stored, err := conn.SubscribeSync("k8s.>")
