@@ -111,6 +111,7 @@ func TestHub(t *testing.T) {
 			}
 			h.leave(b)
 			h.leave(c)
+			synctest.Wait() // it may be rendering
 			before = h.rendered.Load()
 			time.Sleep(time.Hour)
 			if n := h.rendered.Load() - before; n > 0 {
@@ -125,6 +126,7 @@ func TestSlowViewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newTestHub(t)
 		defer h.close()
+		h.page.Store(any("0")) // the page is rendered as soon as a viewer joins
 		slow, fast := h.join(audience{}), h.join(audience{})
 		for n := range 5 {
 			h.page.Store(any(fmt.Sprint(n)))
