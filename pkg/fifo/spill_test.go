@@ -690,7 +690,7 @@ func TestSpillFileInUse(t *testing.T) {
 	})
 }
 
-// Decode is told which items are from before: those of an earlier process, and those that were pushed before Restore.
+// Decode learns whether an item is left: an earlier process has pushed it, or it was pushed before Restore.
 func TestSpillTellsWhatWasLeft(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
 		left := map[int]bool{} // by item, of those that were read from disk

@@ -122,7 +122,7 @@ func (i *Informer) first() bool { return i.position == "" && !i.HasSynced() }
 // released returns o without its bytes, which can be fetched. If they cannot, it returns o without its managedFields.
 func (i *Informer) released(o *object.Object) *object.Object {
 	switch {
-	case i.config.Record == nil || o.Name == "":
+	case !i.canFetch(o):
 		return o.WithoutManagedFields()
 	case o.IsReleased():
 		return o

@@ -16,16 +16,18 @@ func newIndex() cache.Store {
 	return cache.NewStore(func(e any) (string, error) { return e.(*entry).Key(), nil })
 }
 
-// enter stores o in the index. If the informer has a Record and o has a name, the entry does not contain the bytes,
-// which can be fetched. Otherwise, it contains o without its managedFields.
+// enter stores o in the index. If the bytes of o cannot be fetched, the entry contains o without its managedFields.
 func (i *Informer) enter(o *object.Object) *entry {
 	e := &entry{Compact: o.Compact()}
-	if i.config.Record == nil || o.Name == "" {
+	if !i.canFetch(o) {
 		e.whole = o.WithoutManagedFields()
 	}
 	_ = i.index.Update(e) // the key function never fails
 	return e
 }
+
+// canFetch reports whether the bytes of o can be fetched.
+func (i *Informer) canFetch(o *object.Object) bool { return i.config.Record != nil && o.Name != "" }
 
 // decide stores the decisions about o in its entry, after the handlers have been called with o.
 func (e *entry) decide(o *object.Object) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
@@ -202,4 +203,26 @@ func soonInOneRound(t *testing.T, limit time.Duration, f func(round int)) {
 			return
 		}
 	}
+}
+
+// running runs a drain until stop is called.
+func running(t *testing.T, d *sinks.Drain) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	return func() {
+		cancel()
+		<-done //nolint:errcheck // canceled
+	}
+}
+
+// pushAndWait pushes a message and waits until the drain has sent or parked it.
+func pushAndWait(t *testing.T, queue *fifo.Queue[*event.Message], m *event.Message) {
+	t.Helper()
+	acked := queue.Stats().Acked
+	if err := queue.Push(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	waitUntil(t, func() bool { return queue.Stats().Acked > acked })
 }

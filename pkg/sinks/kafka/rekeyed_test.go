@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -47,22 +46,9 @@ func TestKeyChangedWhileParked(t *testing.T) {
 			Sink: process(t, Config{Brokers: fake.ListenAddrs(), Key: key}, &at), Queue: queue, Parked: store,
 			Logger: slog.New(slog.DiscardHandler), ReadsBack: true,
 		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- d.Run(ctx) }()
-		return func() {
-			cancel()
-			<-done //nolint:errcheck // canceled
-		}
+		return running(t, d)
 	}
-	push := func(m *event.Message) {
-		t.Helper()
-		acked := queue.Stats().Acked
-		if err := queue.Push(t.Context(), m); err != nil {
-			t.Fatal(err)
-		}
-		waitUntil(t, func() bool { return queue.Stats().Acked > acked })
-	}
+	push := func(m *event.Message) { pushAndWait(t, queue, m) }
 	name := rekeyed()
 	down := fake.Fault(kfake.Fault{Keys: keysProduce, Partitions: []int32{0}, Err: kerr.NotEnoughReplicas, Count: -1})
 	stop := run(oldKey)

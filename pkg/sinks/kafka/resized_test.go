@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -49,22 +48,9 @@ func TestPartitionsAddedWhileParked(t *testing.T) {
 						}
 					}},
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- d.Run(ctx) }()
-				return func() {
-					cancel()
-					<-done //nolint:errcheck // canceled
-				}
+				return running(t, d)
 			}
-			push := func(m *event.Message) {
-				t.Helper()
-				acked := queue.Stats().Acked
-				if err := queue.Push(t.Context(), m); err != nil {
-					t.Fatal(err)
-				}
-				waitUntil(t, func() bool { return queue.Stats().Acked > acked })
-			}
+			push := func(m *event.Message) { pushAndWait(t, queue, m) }
 			stop := run()
 			in, moved := namesIn(2), movedBy()
 			push(change(event.Added, in[0], 1))
