@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/test/freeport"
 )
 
 // peer is the HTTP port of a replica.
@@ -48,12 +50,11 @@ func (p *peer) start(t *testing.T) (address string) {
 // silent returns an address at which nobody listens.
 func silent(t *testing.T) string {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	ports, err := freeport.Reserve(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = listener.Close()
-	return listener.Addr().String()
+	return freeport.Address(ports[0])
 }
 
 // The leader of the newest term is the first, and what does not answer is the last. A replica with several addresses is

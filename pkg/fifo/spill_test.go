@@ -556,8 +556,9 @@ func TestSpillEncodeFails(t *testing.T) {
 // the positions stay for what is written next.
 func TestSpillGivesRoomBack(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {
+		const disk, segment = 4 << 20, 4 << 20 / segmentPart
 		big := strings.Repeat("x", 20000)
-		s := openSpill(t, path, func(o *Options[item]) { o.MaxDiskBytes = 4 << 20 }).start()
+		s := openSpill(t, path, func(o *Options[item]) { o.MaxDiskBytes = disk }).start()
 		s.push(1, 1)
 		s.takeIDs(1)
 		for id := 2; id <= 101; id++ {
@@ -573,7 +574,9 @@ func TestSpillGivesRoomBack(t *testing.T) {
 		s.takeIDs(50)
 		time.Sleep(time.Second)
 		after := s.SpillStats().FileBytes
-		if segments := segmentsOf(t, path); before < 2000000 || half > before*6/10 || after > 5000 || len(segments) > 0 {
+		if segments := segmentsOf(t, path); before < 2000000 ||
+			half > before/2+2*segment || // a segment is removed as a whole, and may be larger by one event
+			after > 5000 || len(segments) > 0 {
 			t.Errorf("on disk were %d bytes, then %d, then %d: %v", before, half, after, segments)
 		}
 		info, err := os.Stat(path)
