@@ -1,6 +1,7 @@
 package replica
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -28,6 +29,9 @@ type journal struct {
 	ended    chan struct{} // closed when the term has ended by itself; replaced by Lead
 	appended func()        // called when a commit is in the log
 	detached func()        // called when the checkpoint is detached
+	// unsaid is the name of changes that the log has received, if no claim says so yet. If the checkpoint is detached
+	// again before that, the next changes get the same name, so that the next claim is about both.
+	unsaid string
 }
 
 // Sync implements checkpoint.Log.
@@ -61,7 +65,7 @@ func (j *journal) Append(pairs []statelog.Pair) (statelog.Point, error) {
 			"changes, and another one that takes over reads it from the API server again", "err", err)
 		j.detached()
 		at, err = before, nil
-		at.Unsent = rand.Text()
+		at.Unsent = cmp.Or(j.unsaid, rand.Text())
 	}
 	return at, err
 }

@@ -23,7 +23,7 @@ func (c *Copy) Lead(ctx context.Context, acceptLoss bool) error {
 	err := c.store.Exclusively(func() error {
 		err := w.Claim(ctx, acceptLoss)
 		if err == nil {
-			c.journal.writer, c.journal.over, c.journal.ended = w, nil, make(chan struct{})
+			c.journal.writer, c.journal.over, c.journal.ended, c.journal.unsaid = w, nil, make(chan struct{}), ""
 		}
 		return err
 	})
@@ -97,6 +97,7 @@ func (c *Copy) rename(ctx context.Context) error {
 	if before.Configuration == claim.Configuration && before.Sent == claim.Sent {
 		return nil
 	}
+	c.journal.unsaid = "" // even after an error, the log may have the claim
 	err := c.journal.call(ctx, func(ctx context.Context) error {
 		return c.journal.writer.Rename(ctx, claim.Configuration, claim.Sent)
 	})
@@ -222,7 +223,7 @@ func (c *Copy) noteSent(at statelog.Point) error {
 			return err
 		}
 		if c.noteCommit(); !c.isDetached() {
-			c.claim.Sent = before.Unsent // the next step says so in the log
+			c.claim.Sent, c.journal.unsaid = before.Unsent, before.Unsent // the next step says so in the log
 			c.logger.Info("state log has all changes again")
 		}
 	}

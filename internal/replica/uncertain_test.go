@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -63,8 +62,8 @@ func TestLostWhileSendingEvents(t *testing.T) {
 // A directory is restored from a backup that was made while the leader went on without the log. The log has these
 // changes since then, and later ones, which replace what the backup has.
 func TestBackupOfUnsentChanges(t *testing.T) {
-	for _, again := range []bool{false, true} {
-		t.Run(fmt.Sprint("another process sends them ", again), func(t *testing.T) {
+	for _, name := range []string{"", "another process sends them", "the leader detaches again before the log says so"} {
+		t.Run(name, func(t *testing.T) {
 			b := logtest.NewBroker(true)
 			p := start(t, b.Open(), "").lead()
 			p.mustPut("a", 1)
@@ -75,15 +74,25 @@ func TestBackupOfUnsentChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.log.down.Store(false)
-			if again {
+			switch name {
+			case "another process sends them":
 				p.close()
 				p = start(t, b.Open(), p.dir).lead()
+			case "the leader detaches again before the log says so":
+				for p.isDetached() {
+					if _, err := p.step(t.Context(), false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				p.log.down.Store(true)
+				p.mustPut("a", 3)
+				p.log.down.Store(false)
 			}
 			stop, _ := p.run(p.Maintain)
 			eventually(t, "the log has everything", func() bool { return p.Store().Copy().Point().Claim.Sent != "" })
 			stopped(t, stop)
-			p.mustPut("a", 3)
-			p.mustPut("b", 4)
+			p.mustPut("a", 4)
+			p.mustPut("b", 5)
 			want := p.content()
 			p.close()
 			p = start(t, b.Open(), backup).lead()
