@@ -219,9 +219,10 @@ func (c *Copy) refuse() {
 }
 
 // acceptsLoss reports whether this process should lead even if the log has lost commits. A process whose copy was up to
-// date writes it to the log at once. Any other process lets others try first.
+// date, or has changes that the log did not have, writes its copy to the log at once. Any other process lets others try
+// first.
 func (c *Copy) acceptsLoss() bool {
-	if c.wasUpToDate() {
+	if c.wasUpToDate() || c.isDetached() {
 		return true
 	}
 	c.mu.Lock()

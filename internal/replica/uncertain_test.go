@@ -152,6 +152,37 @@ func TestEligibleWithUnsentChanges(t *testing.T) {
 	}
 }
 
+// The log is lost while its broker is unavailable, and the leader, which goes on without it, is killed. The next process
+// with its directory does not let a standby lead first, which lacks these changes.
+func TestUnsentChangesAndNoLog(t *testing.T) {
+	b := logtest.NewBroker(true)
+	p, standby := start(t, b.Open(), "").lead(), start(t, b.Open(), "")
+	stop, _ := standby.run(standby.Follow)
+	standby.caughtUp(p)
+	standby.log.down.Store(true)
+	p.mustPut("a", 1) // so the standby tries to read
+	eventually(t, "the standby cannot read the log", standby.missed.Load)
+	p.log.down.Store(true)
+	p.mustPut("a", 2)
+	want := p.content()
+	p.close()
+	b.Recreate()
+	standby.log.down.Store(false)
+	eventually(t, "the standby has noticed the loss", standby.incomplete.Load)
+	stopped(t, stop)
+	p = start(t, b.Open(), p.dir)
+	if !p.acceptsLoss() || standby.acceptsLoss() {
+		t.Fatalf("with unsent changes: %t, without: %t", p.acceptsLoss(), standby.acceptsLoss())
+	}
+	if err := p.Lead(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	p.expect(want)
+	stop, _ = p.run(p.Maintain)
+	expectLog(t, b.Open(), want)
+	stopped(t, stop)
+}
+
 // Reach finds out whether the log can be written, also if nothing has changed since the broker became unavailable.
 func TestReach(t *testing.T) {
 	b := logtest.NewBroker(true)
