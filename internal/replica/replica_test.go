@@ -167,9 +167,15 @@ func TestLogCreatedAgain(t *testing.T) {
 	if err := p.Lead(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
+	if p.NotReady() == nil {
+		t.Error("the new log has everything before a pass is complete")
+	}
 	stop, _ := p.run(p.Maintain)
 	expectLog(t, b.Open(), want)
 	stopped(t, stop)
+	if err := p.NotReady(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A process does not use the log of another cluster, or one that a newer version writes.

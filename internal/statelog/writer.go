@@ -82,6 +82,7 @@ func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
 		first, problem, err := w.examine(ctx)
 		if problem != nil && acceptLoss {
 			w.accepted, problem = problem, w.discard()
+			w.reader.point.Pass = Pass{} // until the one that begins now is complete
 		}
 		if err := errors.Join(err, problem); err != nil {
 			return err
