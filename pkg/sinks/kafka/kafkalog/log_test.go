@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -247,6 +248,36 @@ func TestTopics(t *testing.T) {
 				t.Errorf("%d partitions: %v, want %q", c.partitions, err, c.want)
 			}
 		}
+	}
+}
+
+// TestReadOnlyTheFirstRecord: a caller that requires only the first record does not cause a large response, even if
+// earlier records were removed. A caller that reads everything gets large responses.
+func TestReadOnlyTheFirstRecord(t *testing.T) {
+	fake := newFake(t, kfake.NumBrokers(1))
+	l := open(t, fake.ListenAddrs(), "state")
+	at := mustAppend(t, l, mustFence(t, l), strings.Repeat("1", maxRecord))
+	if err := l.Truncate(t.Context(), at); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		at = mustAppend(t, l, at, strings.Repeat("2", maxRecord))
+	}
+	var largest atomic.Int32
+	fake.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		fake.KeepControl()
+		largest.Store(max(largest.Load(), r.(*kmsg.FetchRequest).MaxBytes))
+		return nil, nil, false
+	})
+	enough := errors.New("enough")
+	if _, err := l.Read(t.Context(), 0, func(int64, []byte) error { return enough }); !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	if n := largest.Load(); n > 1<<20 {
+		t.Errorf("responses of up to %d bytes", n)
+	}
+	if n := len(records(t.Context(), t, l)); n != 4 || largest.Load() != fetchBytes {
+		t.Errorf("%d records, in responses of up to %d bytes", n, largest.Load())
 	}
 }
 

@@ -19,8 +19,11 @@ import (
 )
 
 const (
-	acksAll    = -1
-	fetchBytes = 4 << 20 // the maximum size of a fetch response; a single batch may be larger
+	acksAll = -1
+	// firstBytes is the maximum size of the first fetch response of a Read, whose caller may require only one record. Each
+	// further response can be four times as large, up to fetchBytes. A single batch may be larger.
+	firstBytes = 64 << 10
+	fetchBytes = 4 << 20
 	fetchWait  = 10 * time.Second
 )
 
@@ -88,8 +91,9 @@ func (l *Log) Read(ctx context.Context, from int64, each func(position int64, re
 	if err != nil {
 		return 0, err
 	}
-	for next := from; next < end; {
-		found, err := l.fetch(ctx, &next, fetchBytes)
+	maxBytes := int32(firstBytes)
+	for next := from; next < end; maxBytes = min(4*maxBytes, fetchBytes) {
+		found, err := l.fetch(ctx, &next, maxBytes)
 		if err != nil {
 			return 0, err
 		}
