@@ -208,4 +208,41 @@ func TestUnknownKeysInAStorage(t *testing.T) {
 	}
 }
 
+// full is a Storage that cannot remove values at first.
+type full struct {
+	memory
+	failures int
+}
+
+func (f *full) Update(put map[string][]byte, remove []string) (events int, bytes int64, err error) {
+	if len(remove) > 0 && f.failures > 0 {
+		f.failures--
+		return 0, 0, errStorage
+	}
+	return f.memory.Update(put, remove)
+}
+
+// The loss of a damaged event is reported once, although the event cannot be removed at first.
+func TestADamagedEventThatStays(t *testing.T) {
+	storage := &full{memory: memory{values: map[string][]byte{}}}
+	losses := 0
+	s := newStore(t, Options{Storage: storage, OnLost: func() { losses++ }})
+	if err := s.Park([]Parking{{"a", message("pods", "p1", 10)}, {"a", message("pods", "p2", 10)}}); err != nil {
+		t.Fatal(err)
+	}
+	storage.values[keyOf("a", 1)], storage.failures = nil, 5
+	if found, _ := idsOf(t, s, "a", 10); !cmp.Equal([]string{"p2"}, found) {
+		t.Errorf("%v", found)
+	}
+	if _, lost := s.Bytes(); lost != 1 || losses != 1 || storage.failures > 0 || len(storage.values) != 1 {
+		t.Errorf(
+			"%d lost, reported %d times, %d failures left, %d values",
+			lost,
+			losses,
+			storage.failures,
+			len(storage.values),
+		)
+	}
+}
+
 func first[T, U any](a T, _ U) T { return a }

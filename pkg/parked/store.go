@@ -57,6 +57,8 @@ type Store struct {
 	// may lack others that do.
 	failed bool
 	stale  []string
+	// reported contains the keys of the damaged events whose loss was reported.
+	reported map[string]bool
 
 	mu     sync.Mutex        // never held while waiting for the storage
 	queues map[string]*Queue // changed only while both locks are held
@@ -87,7 +89,7 @@ func Open(opts Options) (*Store, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	s := &Store{opts: opts, storage: opts.Storage, queues: map[string]*Queue{}}
+	s := &Store{opts: opts, storage: opts.Storage, queues: map[string]*Queue{}, reported: map[string]bool{}}
 	if s.storage != nil {
 		err := s.load()
 		if errors.Is(err, boltfile.ErrDamaged) {
@@ -340,14 +342,26 @@ func (s *Store) Head(destination string, limit int, maxBytes int64) ([]Entry, er
 	if err != nil {
 		return nil, fmt.Errorf("read parked events: %w", err)
 	}
-	if len(damaged) > 0 {
-		s.lose(len(damaged))
-		s.opts.Logger.Error("parked events are damaged and lost", "destination", destination, "events", len(damaged))
-		if err := s.remove(destination, damaged); err != nil {
-			return nil, err
-		}
+	s.report(destination, damaged)
+	if err := s.remove(destination, damaged); err != nil {
+		return nil, err
 	}
 	return out, nil
+}
+
+// report reports damaged events as lost, except those that were reported before and could not be removed.
+func (s *Store) report(destination string, damaged []uint64) {
+	events := 0
+	for _, number := range damaged {
+		if key := keyOf(destination, number); !s.reported[key] {
+			s.reported[key] = true
+			events++
+		}
+	}
+	if events > 0 {
+		s.lose(events)
+		s.opts.Logger.Error("parked events are damaged and lost", "destination", destination, "events", events)
+	}
 }
 
 // Remove removes events from a queue. It removes the queue if no events are left.
