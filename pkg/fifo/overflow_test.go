@@ -113,6 +113,32 @@ func TestDropsWhenTheDiskIsFull(t *testing.T) {
 	})
 }
 
+// Everything is settled when the queue is empty, although Last returned a higher number before the policy dropped items.
+func TestSettledAfterDrops(t *testing.T) {
+	bubble(t, func(t *testing.T, path string) {
+		s := openSpill(t, path, func(o *Options[item]) {
+			o.MaxBytes, o.MaxDiskBytes = 8, 1000
+			setPolicy(o, dropOldest)
+		}).start()
+		s.pushKeys(1, 100, 1)
+		passTime(time.Minute)
+		last := s.Last()
+		if err := s.Push(t.Context(), newItem(101, 0, 3)); err != nil {
+			t.Fatal(err)
+		}
+		if s.Last() >= last || s.IsSettled(last) {
+			t.Fatalf("last item %d, before %d; settled: %t", s.Last(), last, s.IsSettled(last))
+		}
+		takeAll(t, s.Queue)
+		if !s.IsSettled(last) {
+			t.Error("not settled, although the queue is empty")
+		}
+		if err := s.end(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // Items that can be merged are merged, and otherwise pushes wait. Both end when there is room on disk.
 func TestMergesWhenTheDiskIsFull(t *testing.T) {
 	bubble(t, func(t *testing.T, path string) {

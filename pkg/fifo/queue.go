@@ -375,10 +375,12 @@ func (q *Queue[T]) Taken() uint64 {
 	return q.headEnd
 }
 
-// IsSettled reports whether all items up to this number are acknowledged or on disk.
+// IsSettled reports whether all items up to this number are acknowledged or on disk. If the overflow policy has dropped
+// or merged items, so that no item has this number, these are all items.
 func (q *Queue[T]) IsSettled(number uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	number = min(number, q.tail())
 	return q.ackedUpTo() >= number || q.spilling && q.durable >= number
 }
 
