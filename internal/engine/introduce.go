@@ -96,10 +96,12 @@ func (p *pipeline) leave(name string) (delivery string, err error) {
 	if begun {
 		return delivery, nil
 	}
-	p.Log.Warn("destination has changed, sending it the queued events and then an initial list of all objects",
-		"before", before, "now", name, "waiting", p.Queue.Stats().Items)
 	delivery = randomName()
-	return delivery, p.tracker.SetDestination(p.Name, partOf+name+inDelivery+delivery)
+	if err = p.tracker.SetDestination(p.Name, partOf+name+inDelivery+delivery); err == nil {
+		p.Log.Warn("destination has changed, sending it the queued events and then an initial list of all objects",
+			"before", before, "now", name, "waiting", p.Queue.Stats().Items)
+	}
+	return delivery, err
 }
 
 // introduce sends a sink all objects as an initial list, under the name delivery. It returns when all of them are

@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"regexp"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -223,6 +226,33 @@ func TestADestinationThatCannotBeStored(t *testing.T) {
 		endEngine(t, e)
 		<-ended
 	})
+}
+
+// While it cannot be stored that the destination has changed, the sink tries again and again. The log says once that it
+// has changed.
+func TestAChangedDestinationIsLoggedOnce(t *testing.T) {
+	log, dir := &unwritable{}, t.TempDir()
+	store, err := checkpoint.Open(checkpoint.Options{Path: dir, NoSync: true, Log: log})
+	if err == nil {
+		err = errors.Join(store.TakeOver(), store.BeginCluster("c"), store.SetDestination("test", "stream A"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := engineOf(t, store, dir, map[string]sinks.Sink{"test": stdout.New(io.Discard)})
+	defer endEngine(t, e)
+	p := e.pipelines[0]
+	var logged bytes.Buffer
+	p.Log = slog.New(slog.NewTextHandler(&logged, nil))
+	for n := range 4 {
+		log.fails.Store(n < 3)
+		if delivery, err := p.leave("stream B"); (err == nil) != (n == 3) || delivery == "" {
+			t.Errorf("attempt %d: delivery %q, %v", n, delivery, err)
+		}
+	}
+	if n := strings.Count(logged.String(), "destination has changed"); n != 1 {
+		t.Errorf("logged %d times", n)
+	}
 }
 
 // somewhere is a sink whose destination has a name. It calls onSend for each message.
