@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,13 +19,15 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// failing is an API server with one object. Its first watch ends after one change. Then it answers watches with an
-// error for a while, in which the object changes twice. It still has these changes.
+// failing is an API server with one object. Its first watch ends after one change. Then it answers a watch with an
+// error, cannot be reached for a while, and answers watches with the error for another one. Meanwhile the object changes
+// twice. The API server still has these changes.
 type failing struct {
-	t     *testing.T
-	err   error
-	until time.Time
-	began bool
+	t           *testing.T
+	err         error
+	gone, until time.Time
+	began       bool
+	failed      bool
 }
 
 func (f *failing) list(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -43,6 +46,11 @@ func (f *failing) watch(_ context.Context, o metav1.ListOptions) (watch.Interfac
 		f.began = true
 		w.Add(state(f.t, "ns", "a", "u", 11))
 		w.Stop()
+	case !f.failed:
+		f.failed = true
+		return nil, f.err
+	case time.Now().Before(f.gone):
+		return nil, syscall.ECONNREFUSED
 	case time.Now().Before(f.until):
 		return nil, f.err
 	case o.ResourceVersion == "11":
@@ -63,23 +71,26 @@ func TestWatchContinuesAfterErrors(t *testing.T) {
 	for _, tt := range []struct {
 		err     error
 		away    time.Duration
-		resumes bool // it continues from a checkpoint
+		resumes bool          // it continues from a checkpoint
+		gone    time.Duration // before the error
 		want    []string
 	}{
-		{apierrors.NewServiceUnavailable("no backend"), time.Minute, false, continued},
-		{apierrors.NewGenericServerResponse(http.StatusBadGateway, "get", resource, "", "", 0, true), time.Minute, false, continued},
-		{apierrors.NewTimeoutError("upstream request timeout", 0), time.Minute, false, continued},
-		{apierrors.NewInternalError(errors.New("the authorizer is not available")), time.Minute, false, continued},
-		{apierrors.NewUnauthorized("the token has expired"), time.Minute, false, continued},
-		{forbidden, time.Minute, false, continued},
-		{forbidden, time.Hour, false, listed},
-		{apierrors.NewResourceExpired("too old"), time.Minute, false, listed},
-		{apierrors.NewNotFound(resource, ""), time.Minute, false, listed},
-		{forbidden, time.Minute, true, continued[2:]},
+		{apierrors.NewServiceUnavailable("no backend"), time.Minute, false, 0, continued},
+		{apierrors.NewServiceUnavailable("starting"), time.Minute, false, 2 * continuePatience, continued},
+		{apierrors.NewGenericServerResponse(http.StatusBadGateway, "get", resource, "", "", 0, true), time.Minute, false, 0, continued},
+		{apierrors.NewTimeoutError("upstream request timeout", 0), time.Minute, false, 0, continued},
+		{apierrors.NewInternalError(errors.New("the authorizer is not available")), time.Minute, false, 0, continued},
+		{apierrors.NewUnauthorized("the token has expired"), time.Minute, false, 0, continued},
+		{forbidden, time.Minute, false, 0, continued},
+		{forbidden, time.Hour, false, 0, listed},
+		{apierrors.NewResourceExpired("too old"), time.Minute, false, 0, listed},
+		{apierrors.NewNotFound(resource, ""), time.Minute, false, 0, listed},
+		{forbidden, time.Minute, true, 0, continued[2:]},
 	} {
 		t.Run(tt.err.Error(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				api := &failing{t: t, err: tt.err, until: time.Now().Add(tt.away)}
+				gone := time.Now().Add(tt.gone)
+				api := &failing{t: t, err: tt.err, gone: gone, until: gone.Add(tt.away)}
 				c := Config{Source: Source{Resource: configMaps}, NoWatchList: true, ListWatch: &cache.ListWatch{
 					ListWithContextFunc: api.list, WatchFuncWithContext: api.watch,
 				}}
@@ -91,7 +102,7 @@ func TestWatchContinuesAfterErrors(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
 				go func() { ended <- i.Run(ctx) }()
-				time.Sleep(continuePatience + time.Minute)
+				time.Sleep(tt.gone + continuePatience + time.Minute)
 				cancel()
 				do(t, <-ended)
 				expect(t, j, tt.want...)

@@ -29,6 +29,7 @@ type observedListWatch struct {
 	resumeAt  string          // see resume; empty once the first list has begun
 	notBefore time.Time       // earliest time of the next request, from Retry-After
 	watched   bool            // a watch was opened, so RBAC allows watches, unless it has changed
+	failing   time.Time       // since when the responses to watches are errors: see mayContinue; zero if they are not
 }
 
 // errListInstead makes the Reflector send a LIST when it has requested a watch-list.
@@ -103,6 +104,9 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 		if err == nil {
 			w, err = l.informer.config.ListWatch.WatchWithContext(ctx, options)
 		}
+		if unreachable(err) {
+			l.failing = time.Time{} // this is not a response
+		}
 		return err
 	})
 	switch {
@@ -111,7 +115,7 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 	case !list && l.mayContinue(err):
 		return nil, apierrors.NewTooManyRequests(err.Error(), 0) // the Reflector requests this watch again, and does not list
 	case err == nil:
-		l.watched = true
+		l.watched, l.failing = true, time.Time{}
 		l.informer.note(l.runCtx, verbWatch, nil)
 		if !list {
 			w = l.informer.watchOpened(ctx, w)
@@ -125,8 +129,8 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 	return w, err
 }
 
-// continuePatience is how long a watch is requested again after errors that say nothing about its position. Then the
-// informer lists, because lists may still succeed.
+// continuePatience is how long a watch is requested again while the response is an error that says nothing about its
+// position. Then the informer lists, because lists may still succeed.
 const continuePatience = 5 * time.Minute
 
 // mayContinue reports whether the watch may be possible at the same position after this error: RBAC forbids it at the
@@ -140,8 +144,10 @@ func (l *observedListWatch) mayContinue(err error) bool {
 	switch answer.Status().Code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError, http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		status := l.informer.Status()
-		return (l.watched || status.Resumed) && time.Since(status.FailingSince) < continuePatience
+		if l.failing.IsZero() {
+			l.failing = time.Now()
+		}
+		return (l.watched || l.informer.Status().Resumed) && time.Since(l.failing) < continuePatience
 	default:
 		return false
 	}
