@@ -74,7 +74,7 @@ type Source struct {
 	Objects     int       `json:"objects"`              // objects that exist
 	Changes     int64     `json:"changes"`              // changes that were read since the process started
 	Rate        float64   `json:"rate"`                 // changes per second in the last minute
-	LastContact time.Time `json:"lastContact,omitzero"` // when the API server last sent something
+	LastContact time.Time `json:"lastContact,omitzero"` // when the API server last sent something, or audit events were last read
 	Relists     int64     `json:"relists"`              // lists after the initial one, because the watch could not be continued
 	Problem     *Problem  `json:"problem,omitempty"`    // why it is not read
 }

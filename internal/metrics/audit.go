@@ -40,7 +40,7 @@ func NewAuditIntake(journal func() audit.JournalStatus) *AuditIntake {
 		}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: Namespace, Name: "audit_lost_events_total",
-			Help: "Audit events in files or topics that could not be read, or were removed before, at least.",
+			Help: "Audit events in files, topics or streams that could not be read, or were removed before, at least.",
 		}),
 	}
 	a.requests.WithLabelValues(acceptedRequest)

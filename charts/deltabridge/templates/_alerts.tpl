@@ -167,7 +167,7 @@ has reported it.
     or (deltabridge_audit_lost_events_total{ {{- $of -}} } > 0 unless deltabridge_audit_lost_events_total{ {{- $of -}} } offset 10m)
   severity: critical
   summary: Audit events are lost.
-  description: 'Files or topics had audit events that were removed before they were read, or that cannot be read. A gap event was sent.'
+  description: 'Files, topics or streams had audit events that were removed before they were read, or that cannot be read. A gap event was sent.'
 - alert: DeltabridgeAuditSourceFailing
   expr: deltabridge_audit_source_failing{ {{- $of -}} } == 1
   for: 5m
