@@ -1,6 +1,7 @@
 package object
 
 import (
+	"slices"
 	"unique"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -10,24 +11,33 @@ import (
 // Compact contains what a released object contains, in half of the memory. Any goroutine may call its methods.
 type Compact struct {
 	decisions
-	text   string // namespace, slash, name, uid, resourceVersion and manager
-	ends   [4]uint32
+	text   string // namespace, slash, name, uid, resourceVersion, manager and owners
+	ends   [5]uint32
+	hidden bool // here, it needs no memory
 	gvk    unique.Handle[schema.GroupVersionKind]
 	owners []types.UID
-	hidden bool
 }
 
-// Compact returns the compact form of the object, which shares only Owners with it.
+// Compact returns the compact form of the object, which shares no memory with it.
 func (o *Object) Compact() Compact {
 	var buffer [textSize]byte
-	c := Compact{gvk: o.gvk, owners: o.Owners, hidden: o.Hidden}
+	c := Compact{gvk: o.gvk, owners: slices.Clone(o.Owners), hidden: o.Hidden}
 	text := append(append(append(buffer[:0], o.Namespace...), '/'), o.Name...)
 	c.ends[0], c.ends[1] = uint32(len(o.Namespace)), uint32(len(text))
 	text = append(text, o.UID...)
 	c.ends[2] = uint32(len(text))
 	text = append(text, o.ResourceVersion...)
 	c.ends[3] = uint32(len(text))
-	c.text = string(append(text, o.Manager...))
+	text = append(text, o.Manager...)
+	c.ends[4] = uint32(len(text))
+	for _, uid := range o.Owners {
+		text = append(text, uid...)
+	}
+	c.text = string(text)
+	for i, rest := 0, c.text[c.ends[4]:]; i < len(c.owners); i++ {
+		n := len(c.owners[i])
+		c.owners[i], rest = types.UID(rest[:n]), rest[n:]
+	}
 	c.InheritDecisions(o)
 	return c
 }
@@ -38,7 +48,7 @@ func (c *Compact) Object(keeper Keeper) *Object {
 	o.key = c.text[:c.ends[1]]
 	o.Namespace, o.Name = o.key[:c.ends[0]], o.key[c.ends[0]+1:]
 	o.UID, o.ResourceVersion = types.UID(c.text[c.ends[1]:c.ends[2]]), c.ResourceVersion()
-	o.Manager, o.gvk = c.text[c.ends[3]:], c.gvk
+	o.Manager, o.gvk = c.text[c.ends[3]:c.ends[4]], c.gvk
 	o.inherit(&c.decisions)
 	return o
 }

@@ -51,4 +51,10 @@ func TestCompactIsSmall(t *testing.T) {
 	if c, o := unsafe.Sizeof(Compact{}), unsafe.Sizeof(Object{}); c > o/2 {
 		t.Errorf("%d bytes, and an Object has %d", c, o)
 	}
+	// A string of the object would keep all its strings in memory.
+	o := mustNew(t, read(t, "pod.json"))
+	c := o.Compact()
+	if len(o.Owners) == 0 || unsafe.StringData(string(c.owners[0])) == unsafe.StringData(string(o.Owners[0])) {
+		t.Errorf("the owners share memory with those of the object: %v", o.Owners)
+	}
 }
