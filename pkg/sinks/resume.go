@@ -54,6 +54,8 @@ type Position struct {
 	Producer int64 `json:"producer,omitempty"`
 	// Partitions is the number of partitions of the Kafka topic to which the records from Next on were written.
 	Partitions int `json:"partitions,omitempty"`
+	// Key is the template of the keys of these Kafka records.
+	Key string `json:"key,omitempty"`
 	// Journal is the identity of the journal in which Next is a number, for a sink that is sent audit events. Such a
 	// position is not one in the destination.
 	Journal string `json:"journal,omitempty"`

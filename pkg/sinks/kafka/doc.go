@@ -38,8 +38,9 @@
 //     a second at most, and then returns a [sinks.UnavailableError] for partitions that are not fenced yet.
 //   - Before the transactional id of a partition is used for the first time, the end of the partition is stored as its
 //     position ([sinks.Resume]).
-//   - If partitions were added since the last position was stored, an object's events can be in another partition than
-//     before. Nothing is written to the topic before all partitions with a position are read back.
+//   - If partitions were added, or the key template was changed, since the last position was stored, an object's events
+//     can be in another partition than before. Nothing is written to the topic before all partitions with a position
+//     are read back.
 //   - A fence is renewed every few hours, because Kafka forgets producers that do not write.
 //   - Another transactional id, deltabridge.<writer>, is the arbiter between processes: the last process that has
 //     claimed it may fence partitions. An older process, which hung for example, stops writing to all partitions when

@@ -163,7 +163,8 @@ func (f *fence) begin(ctx context.Context) error {
 		return f.readError(err)
 	}
 	if !f.renewal {
-		if err := f.sink.fences.store(f.part, sinks.Position{Next: end, Partitions: f.count}); err != nil {
+		at := sinks.Position{Next: end, Partitions: f.count, Key: f.sink.key.String()}
+		if err := f.sink.fences.store(f.part, at); err != nil {
 			return err
 		}
 	}
@@ -184,7 +185,8 @@ func (f *fence) init(ctx context.Context) error {
 		return f.judge(err)
 	}
 	if f.unused && int(p.Epoch) > f.unanswered { // The state is from a backup from before the first use of the id.
-		if err := f.sink.fences.store(f.part, sinks.Position{Partitions: f.count}); err != nil {
+		at := sinks.Position{Partitions: f.count, Key: f.sink.key.String()}
+		if err := f.sink.fences.store(f.part, at); err != nil {
 			return err
 		}
 		f.next = 0

@@ -80,7 +80,8 @@ func (s *Sink) findUnread(t *topic) {
 	t.unread = nil
 	for _, p := range t.partitions {
 		stored, known := s.fences.earlier[s.partName(p)]
-		unread := known && !p.fenced && stored.Partitions != count
+		moved := stored.Partitions != count || stored.Key != s.key.String()
+		unread := known && !p.fenced && moved
 		inDoubt := p.unsettled || p.fenced && p.fence != nil && !p.fence.renewal
 		if (unread || inDoubt) && !s.isDenied(t) {
 			t.unread = append(t.unread, p)
@@ -306,7 +307,8 @@ func (p *partition) stopFence() {
 func (p *partition) notReady() error {
 	switch {
 	case p.isReady():
-		return fmt.Errorf("partitions were added to topic %s: %w", p.topic.name, p.topic.unread[0].notReady())
+		return fmt.Errorf("partitions were added to topic %s, or key was changed: %w", p.topic.name,
+			p.topic.unread[0].notReady())
 	case p.fence == nil:
 		return fmt.Errorf("%s: a batch was perhaps written, reading it back", p)
 	case p.fence.isDone() && errors.Is(p.fence.outcome, errFenced):

@@ -89,3 +89,40 @@ func TestKeyChangedWhileSpilled(t *testing.T) {
 	down.Remove()
 	mustSend(t, s, left, next)
 }
+
+// TestKeyChangedAfterAKill: the key template is changed after a kill. What the earlier process has written is found in
+// the partitions of the old keys.
+func TestKeyChangedAfterAKill(t *testing.T) {
+	name := rekeyed()
+	leave := keyed("new/", name, 2)
+	leave.ID += ".left.filter.1"
+	leave.Type, leave.LeftFilter, leave.IfFound = event.Deleted, true, true
+	for _, tt := range []struct {
+		name string
+		m    *event.Message
+		want string
+	}{
+		{"the same event", keyed("new/", name, 1), "stored"},
+		{"a leave of an object that only the destination knows", leave, "ok"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fake := newFake(t, kfake.NumBrokers(1), kfake.SeedTopics(2, "events"))
+			cfg := Config{Brokers: fake.ListenAddrs(), Key: oldKey}
+			var at stored
+			sendAll(t, process(t, cfg, &at), keyed("old/", name, 1))
+			cfg.Key = newKey
+			next := process(t, cfg, &at)
+			if got := sendAll(t, next, tt.m)[0]; got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+			if err := at.add(next.Positions(nil)); err != nil {
+				t.Fatal(err)
+			}
+			next = process(t, cfg, &at)
+			sendAll(t, next, keyed("new/", name, 3))
+			if positions := next.Positions(nil); len(positions) != 1 {
+				t.Errorf("fenced: %v", positions)
+			}
+		})
+	}
+}

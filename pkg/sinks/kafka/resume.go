@@ -75,7 +75,9 @@ func (s *Sink) Positions(parked []string) sinks.Positions {
 			slices.ContainsFunc(parked, func(part string) bool { return sinks.Overlap(part, t.name) })
 		for _, p := range t.partitions {
 			if p.fenced && !slices.ContainsFunc(parked, func(part string) bool { return sinks.Overlap(part, p.name) }) {
-				positions[s.partName(p)] = sinks.Position{Next: p.next, Producer: p.producer.id, Partitions: len(t.partitions)}
+				positions[s.partName(p)] = sinks.Position{
+					Next: p.next, Producer: p.producer.id, Partitions: len(t.partitions), Key: s.key.String(),
+				}
 			}
 		}
 	}

@@ -30,8 +30,8 @@ type topic struct {
 	// deniedUntil is until when the sink does not try to fence partitions, because it must not read the topic.
 	deniedUntil time.Time
 	// unread contains the partitions that must be read back before anything is written to the topic: partitions were
-	// added since an earlier process wrote to them, or since a batch is in doubt, so that many events go to another
-	// partition.
+	// added, or the key template was changed, since an earlier process wrote to them, or partitions were added since a
+	// batch is in doubt, so that many events go to another partition.
 	unread  []*partition
 	schema  string  // the encoded id of the schema of its values; empty if it is not known, or if they have none
 	naming  *naming // the request for schema that is running, or nil
