@@ -98,11 +98,12 @@ func (r *FoundRecord) Set(name, value string) {
 	}
 }
 
-// RecordOf returns the record of a message that a writer has sent, without its Part and Place.
+// RecordOf returns the record of a message that a writer has sent, without its Part and Place. The record shares no
+// memory with the message, whose strings can be parts of a larger one.
 func RecordOf(writer string, m *event.Message) FoundRecord {
 	return FoundRecord{
-		Mark: Mark(writer, m), ID: m.ID, UID: string(m.Identity.UID), Version: m.Identity.ResourceVersion,
-		Subject: m.Subject(), Unknown: m.FinalStateUnknown,
+		Mark: Mark(writer, m), ID: strings.Clone(m.ID), UID: strings.Clone(string(m.Identity.UID)),
+		Version: strings.Clone(m.Identity.ResourceVersion), Subject: m.Subject(), Unknown: m.FinalStateUnknown,
 	}
 }
 

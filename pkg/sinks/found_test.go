@@ -3,7 +3,6 @@ package sinks_test
 import (
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-	"github.com/deltabridge/deltabridge/test/scale"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -455,33 +453,4 @@ func TestFoundIsBounded(t *testing.T) {
 	if found.Has(leave, "") {
 		t.Error("the leave of an object that was not remembered is not sent")
 	}
-}
-
-// Found keeps only the part of a record that identifies the object and its state.
-func TestFoundMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("reads many records")
-	}
-	n := uint64(scale.Of(1<<16, 1<<18))
-	found := sinks.Found{Writer: writer}
-	heap := func() uint64 {
-		var stats runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&stats)
-		return stats.HeapAlloc
-	}
-	before := heap()
-	for i := range n {
-		uid := fmt.Sprintf("5d2c0d4e-%08x-8a94-0f1e2d3c4b5a", i)
-		found.Note(sinks.FoundRecord{
-			Part: "events/0", Mark: writer + fmt.Sprintf(" 1234567 m%07d", i%3), ID: uid + ".7", UID: uid, Version: "7",
-			Subject: "pods/" + uid,
-		})
-	}
-	each := (heap() - before) / n
-	t.Logf("%d bytes for each object", each)
-	if each > 240 {
-		t.Error("too much")
-	}
-	runtime.KeepAlive(&found)
 }
