@@ -80,7 +80,7 @@ func (a *arbiter) confirm(ctx context.Context, asOf time.Time) error {
 
 // request claims the id, or requests the epoch after that of the process.
 func (a *arbiter) request(ctx context.Context) error {
-	if _, err := a.txn.Find(ctx); err != nil {
+	if err := a.txn.Find(ctx); err != nil {
 		return err
 	}
 	began := time.Now()

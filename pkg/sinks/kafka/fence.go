@@ -253,7 +253,7 @@ func codeOf(err error) kafkago.Error {
 // ask calls do, which sends a request to the coordinator.
 func (f *fence) ask(ctx context.Context, do func(context.Context) error) (err error) {
 	if f.txn.Coordinator == "" {
-		f.request(ctx, "", func(ctx context.Context) { _, err = f.txn.Find(ctx) })
+		f.request(ctx, "", func(ctx context.Context) { err = f.txn.Find(ctx) })
 	}
 	if err == nil {
 		f.request(ctx, f.txn.Coordinator, func(ctx context.Context) { err = do(ctx) })

@@ -151,7 +151,7 @@ func TestUnansweredClaim(t *testing.T) {
 			var at stored
 			s := process(t, cfg, &at)
 			a := &s.fences.arbiter
-			if _, err := a.txn.Find(t.Context()); err != nil {
+			if err := a.txn.Find(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if away.Store(!sent); !sent {

@@ -16,11 +16,9 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-const acksAll = -1
-
 // request sends the batches of the partitions in one request and records the results.
 func (w *work) request(ctx context.Context, partitions []*partition) {
-	req := &rawproduce.Request{Acks: acksAll, Timeout: w.s.client.WriteTimeout()}
+	req := &rawproduce.Request{Acks: wire.AcksAll, Timeout: w.s.client.WriteTimeout()}
 	var sent []*partition
 	for _, p := range partitions {
 		set, err := p.batch.encode(w.s.codec, p.producer)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -150,18 +149,12 @@ func (f *fence) take(found *fetch.ResponsePartition, note func(*protocol.Record)
 			}
 			continue
 		}
-		for {
-			record, err := batch.ReadRecord()
-			if errors.Is(err, io.EOF) {
-				break
-			}
+		for record, err := range wire.Records(batch, f.next) {
 			if err != nil {
 				return false, fmt.Errorf("read %s: %w", &f.Partition, err)
 			}
-			if record.Offset >= f.next { // A batch can begin before the requested offset.
-				f.next = record.Offset + 1
-				note(record)
-			}
+			f.next = record.Offset + 1
+			note(record)
 		}
 	}
 	if f.next == before {

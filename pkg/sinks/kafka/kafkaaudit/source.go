@@ -7,9 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"iter"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -261,7 +259,14 @@ func (s *Source) check(ctx context.Context, p *partition, batch *audit.Batch) er
 	case err != nil:
 		return err
 	}
-	for record, value := range records(found, &err) {
+	for record, err := range wire.Records(found.RecordSet.Records, p.Last) {
+		var value []byte
+		if err == nil && record.Offset == p.Last {
+			value, err = protocol.ReadAll(record.Value)
+		}
+		if err != nil {
+			return err
+		}
 		if record.Offset != p.Last || checksum(value) == p.Sum {
 			continue
 		}
@@ -277,7 +282,7 @@ func (s *Source) check(ctx context.Context, p *partition, batch *audit.Batch) er
 		*p.place = begin(first)
 		return nil
 	}
-	return err
+	return nil
 }
 
 // skip continues with the first record of a partition that does not have the next one any more.
@@ -301,9 +306,13 @@ func (s *Source) skip(ctx context.Context, p *partition, batch *audit.Batch) err
 func (s *Source) take(p *partition, found *fetch.ResponsePartition, batch *audit.Batch) (err error) {
 	before := p.Next
 	var last []byte
-	for record, value := range records(found, &err) {
-		if record.Offset < p.Next { // The broker sends whole batches, which can begin before the requested offset.
-			continue
+	for record, failed := range wire.Records(found.RecordSet.Records, p.Next) {
+		var value []byte
+		if err = failed; err == nil {
+			value, err = protocol.ReadAll(record.Value)
+		}
+		if err != nil {
+			break
 		}
 		p.Last, p.Next, last = record.Offset, record.Offset+1, value
 		kind := ""
@@ -324,29 +333,6 @@ func (s *Source) take(p *partition, found *fetch.ResponsePartition, batch *audit
 		return fmt.Errorf("read %s: %w", p, err)
 	}
 	return nil
-}
-
-// records returns the records of a response, and their values. It sets err if the response cannot be read to its end.
-func records(found *fetch.ResponsePartition, err *error) iter.Seq2[*protocol.Record, []byte] {
-	return func(yield func(*protocol.Record, []byte) bool) {
-		for found.RecordSet.Records != nil {
-			record, failed := found.RecordSet.Records.ReadRecord()
-			if errors.Is(failed, io.EOF) {
-				return
-			}
-			var value []byte
-			if failed == nil {
-				value, failed = protocol.ReadAll(record.Value)
-			}
-			if failed != nil {
-				*err = failed
-				return
-			}
-			if !yield(record, value) {
-				return
-			}
-		}
-	}
 }
 
 func checksum(value []byte) string {

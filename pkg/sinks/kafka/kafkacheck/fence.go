@@ -17,7 +17,7 @@ import (
 func (c *Check) fence(ctx context.Context) []diagnose.Finding {
 	f := diagnose.Finding{Step: sinks.StepAuthorize, Target: "fence"}
 	t := wire.Transactions{Client: c.Client, ID: wire.TransactionPrefix}
-	_, err := t.Find(ctx)
+	err := t.Find(ctx)
 	switch {
 	case errors.Is(err, kafkago.TransactionalIDAuthorizationFailed):
 		f.Warn = true

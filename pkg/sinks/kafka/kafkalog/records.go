@@ -1,25 +1,21 @@
 package kafkalog
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/fetch"
 	"github.com/segmentio/kafka-go/protocol/produce"
-	"github.com/segmentio/kafka-go/protocol/rawproduce"
 
 	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
 const (
-	acksAll = -1
 	// firstBytes is the maximum size of the first fetch response of a Read, whose caller may require only one record. Each
 	// further response can be four times as large, up to fetchBytes. A single batch may be larger.
 	firstBytes = 64 << 10
@@ -41,18 +37,12 @@ func (l *Log) produce(ctx context.Context, record []byte) (base int64, err error
 		return -1, err
 	}
 	err = l.retry(ctx, func() error {
-		msg, err := l.part.Send(ctx, l.client, &rawproduce.Request{
-			Acks: acksAll, Timeout: l.client.WriteTimeout(), Topics: []rawproduce.RequestTopic{{
-				Topic: l.part.Topic, Partitions: []rawproduce.RequestPartition{{
-					Partition: l.part.ID, RecordSet: protocol.RawRecordSet{Reader: bytes.NewReader(set)},
-				}},
-			}},
-		})
+		answer, err := l.part.Produce(ctx, l.client, set)
 		if err != nil {
 			l.unclear = l.unclear || wire.Sent(err)
 			return err
 		}
-		base, err = l.answer(msg.(*produce.Response))
+		base, err = l.judge(answer)
 		return err
 	})
 	if err != nil {
@@ -61,13 +51,8 @@ func (l *Log) produce(ctx context.Context, record []byte) (base int64, err error
 	return base, err
 }
 
-// answer returns the offset in a response. Source of the codes: the Kafka protocol guide, "Error Codes".
-func (l *Log) answer(res *produce.Response) (base int64, err error) {
-	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
-		l.unclear = true
-		return -1, fmt.Errorf("kafka broker %s: the response does not contain %s", l.part.Leader, &l.part)
-	}
-	answer := &res.Topics[0].Partitions[0]
+// judge returns the offset in an answer. Source of the codes: the Kafka protocol guide, "Error Codes".
+func (l *Log) judge(answer *produce.ResponsePartition) (base int64, err error) {
 	switch code := kafkago.Error(answer.ErrorCode); {
 	case code == 0:
 		return answer.BaseOffset, nil
@@ -166,16 +151,9 @@ func take(
 		return next, nil
 	}
 	before := next
-	for {
-		record, err := records.ReadRecord()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	for record, err := range wire.Records(records, next) {
 		if err != nil {
 			return next, err
-		}
-		if record.Offset < next { // The broker sends whole batches, which can begin before the requested offset.
-			continue
 		}
 		if record.Offset >= end {
 			return end, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -72,16 +71,9 @@ func (p *partition) take(found *fetch.ResponsePartition) (came bool, err error) 
 		p.end = max(p.end, found.HighWatermark)
 	}
 	before := p.next
-	for found.RecordSet.Records != nil {
-		record, err := found.RecordSet.Records.ReadRecord()
-		if errors.Is(err, io.EOF) {
-			break
-		}
+	for record, err := range wire.Records(found.RecordSet.Records, p.next) {
 		if err != nil {
 			return false, fmt.Errorf("read topic %s: %w", p.Topic, err)
-		}
-		if record.Offset < p.next { // The broker sends whole batches, which can begin before the requested offset.
-			continue
 		}
 		if p.next = record.Offset + 1; record.Offset >= p.end {
 			continue

@@ -29,13 +29,16 @@ func TestRegisteredAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []protocol.Record{
-		n.record("prod-2", "zero", []byte(`{}`)), // another name that begins with the same letters
-		n.record("prod", "one", []byte(`no JSON`)),
-		n.record("prod", "two", []byte(`{"uid":"someone else"}`)),
-		n.record("prod", "one", []byte(`{}`)), // keeps its place
+	for _, r := range []struct{ cluster, uid, value string }{
+		{"prod-2", "zero", `{}`}, // another name that begins with the same letters
+		{"prod", "one", `no JSON`},
+		{"prod", "two", `{"uid":"someone else"}`},
+		{"prod", "one", `{}`}, // keeps its place
 	} {
-		if err := n.write(t.Context(), p, r); err != nil {
+		var b wire.Batch
+		b.Reset(time.Now())
+		b.Append(n.key(r.cluster, r.uid), []byte(r.value))
+		if err := n.write(t.Context(), p, &b); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -174,7 +177,7 @@ func TestReadNothing(t *testing.T) {
 	})
 	p := &partition{Partition: wire.Partition{Topic: "other", Leader: fake.ListenAddrs()[0]}, end: 1}
 	_, err = p.fetch(t.Context(), client)
-	if err == nil || !strings.Contains(err.Error(), "does not contain topic other") {
+	if err == nil || !strings.Contains(err.Error(), "does not contain partition 0 of topic other") {
 		t.Errorf("an empty response: %v", err)
 	}
 	p.Leader = ""

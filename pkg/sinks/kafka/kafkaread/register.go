@@ -11,8 +11,6 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/produce"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
@@ -65,11 +63,12 @@ func (n *Names) Register(ctx context.Context, owner sinks.Owner, replaced string
 		return err
 	}
 	// One batch, which Kafka writes atomically, removes the other registrations and adds the new one.
-	var records []protocol.Record
+	var b wire.Batch
+	b.Reset(time.Now())
 	for _, e := range entries {
-		records = append(records, n.record(e.Cluster, e.UID, nil))
+		b.AppendNull(n.key(e.Cluster, e.UID))
 	}
-	records = append(records, n.record(owner.Cluster, owner.UID, value))
+	b.Append(n.key(owner.Cluster, owner.UID), value)
 	p, err := n.partition(ctx)
 	if errors.Is(err, kafkago.UnknownTopicOrPartition) {
 		how := &wire.NewTopic{
@@ -83,14 +82,11 @@ func (n *Names) Register(ctx context.Context, owner sinks.Owner, replaced string
 	if err != nil {
 		return err
 	}
-	return n.write(ctx, p, records...)
+	return n.write(ctx, p, &b)
 }
 
-// record returns a record for a cluster. A record with a nil value removes the registration.
-func (n *Names) record(cluster, uid string, value []byte) protocol.Record {
-	key := n.Template + "/" + cluster + "/" + uid
-	return protocol.Record{Time: time.Now(), Key: protocol.NewBytes([]byte(key)), Value: protocol.NewBytes(value)}
-}
+// key returns the key of a cluster's record.
+func (n *Names) key(cluster, uid string) string { return n.Template + "/" + cluster + "/" + uid }
 
 // partition returns the partition of RegisterTopic. If the topic does not exist, the error wraps
 // kafkago.UnknownTopicOrPartition.
@@ -140,23 +136,16 @@ func (n *Names) entries(ctx context.Context, cluster string) (entries []entry, e
 	return entries, noRegister(cmp.Or(err, context.Cause(ctx)))
 }
 
-// write writes the records as one batch.
-func (n *Names) write(ctx context.Context, p *partition, records ...protocol.Record) error {
-	const acksAll = -1
-	msg, err := p.Send(ctx, n.Client, &produce.Request{
-		Acks: acksAll, Timeout: n.Client.WriteTimeout(),
-		Topics: []produce.RequestTopic{{Topic: p.Topic, Partitions: []produce.RequestPartition{{
-			Partition: p.ID, RecordSet: protocol.RecordSet{Version: 2, Records: protocol.NewRecordReader(records...)},
-		}}}},
-	})
+// write writes a batch, without a producer id.
+func (n *Names) write(ctx context.Context, p *partition, b *wire.Batch) error {
+	set, err := b.Encode(nil, wire.NoProducer(), -1)
 	if err != nil {
 		return err
 	}
-	res := msg.(*produce.Response)
-	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
-		return fmt.Errorf("kafka broker %s: the response does not contain topic %s", p.Leader, p.Topic)
+	answer, err := p.Produce(ctx, n.Client, set)
+	if err != nil {
+		return err
 	}
-	answer := res.Topics[0].Partitions[0]
 	if code := kafkago.Error(answer.ErrorCode); code != 0 {
 		return noRegister(n.Client.CodeError("topic "+p.Topic, code, answer.ErrorMessage))
 	}

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"fmt"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
@@ -60,7 +59,7 @@ func (p *Partition) DeleteBefore(ctx context.Context, c *Client, offset int64) e
 	}
 	res := msg.(*deleteRecordsResponse)
 	if len(res.Topics) != 1 || len(res.Topics[0].Partitions) != 1 {
-		return fmt.Errorf("kafka broker %s: the response does not contain %s", p.Leader, p)
+		return p.missing()
 	}
 	if code := kafkago.Error(res.Topics[0].Partitions[0].ErrorCode); code != 0 {
 		return c.CodeError("delete records of topic "+p.Topic, code, "")

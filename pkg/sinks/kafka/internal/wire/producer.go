@@ -9,6 +9,7 @@ import (
 	"time"
 
 	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/addpartitionstotxn"
 	"github.com/segmentio/kafka-go/protocol/endtxn"
 	"github.com/segmentio/kafka-go/protocol/findcoordinator"
@@ -74,22 +75,33 @@ func NoTransactions(err error) bool {
 	return errors.Is(err, kafkago.UnsupportedVersion) || errors.Is(err, kafkago.InvalidRequest)
 }
 
-// Find returns the address of the coordinator. It requires the permission Describe on the transactional id.
-func (t *Transactions) Find(ctx context.Context) (string, error) {
+// Find finds the coordinator, unless it is known. It requires the permission Describe on the transactional id.
+func (t *Transactions) Find(ctx context.Context) error {
 	if t.Coordinator != "" {
-		return t.Coordinator, nil
+		return nil
 	}
 	const transaction = 1 // the type of the key
 	msg, err := t.Client.Ask(ctx, &findcoordinator.Request{Key: t.ID, KeyType: transaction})
 	if err != nil {
-		return "", err
+		return err
 	}
 	res := msg.(*findcoordinator.Response)
-	if res.ErrorCode != 0 {
-		return "", t.error("find the coordinator", res.ErrorCode)
+	if res.ErrorCode == 0 {
+		t.Coordinator = net.JoinHostPort(res.Host, strconv.Itoa(int(res.Port)))
 	}
-	t.Coordinator = net.JoinHostPort(res.Host, strconv.Itoa(int(res.Port)))
-	return t.Coordinator, nil
+	return t.error("find the coordinator", res.ErrorCode)
+}
+
+// send sends a request to the coordinator, and forgets the coordinator if there is no response.
+func (t *Transactions) send(ctx context.Context, req protocol.Message) (protocol.Message, error) {
+	if err := t.Find(ctx); err != nil {
+		return nil, err
+	}
+	msg, err := t.Client.Send(ctx, t.Coordinator, req)
+	if err != nil {
+		t.Coordinator = ""
+	}
+	return msg, err
 }
 
 // error converts an error code, and forgets the coordinator if it may have changed.
@@ -109,17 +121,12 @@ func (t *Transactions) error(what string, code int16) error {
 // transaction. If own is not NoProducer, the request fails if another process has requested a producer since then. If
 // the timeout is longer than transaction.max.timeout.ms of the brokers, Init halves it.
 func (t *Transactions) Init(ctx context.Context, timeout time.Duration, own Producer) (Producer, error) {
-	addr, err := t.Find(ctx)
-	if err != nil {
-		return NoProducer(), err
-	}
 	for {
-		msg, err := t.Client.Send(ctx, addr, &initproducerid.Request{
+		msg, err := t.send(ctx, &initproducerid.Request{
 			TransactionalID: t.ID, TransactionTimeoutMs: int32(timeout.Milliseconds()),
 			ProducerID: own.ID, ProducerEpoch: own.Epoch,
 		})
 		if err != nil {
-			t.Coordinator = ""
 			return NoProducer(), err
 		}
 		res := msg.(*initproducerid.Response)
@@ -134,13 +141,8 @@ func (t *Transactions) Init(ctx context.Context, timeout time.Duration, own Prod
 // and fences no process: its request for a producer is invalid, which brokers notice after they have checked the
 // permission. The timeout is 0, and the producer has an id without an epoch.
 func (t *Transactions) Permitted(ctx context.Context) error {
-	addr, err := t.Find(ctx)
+	msg, err := t.send(ctx, &initproducerid.Request{TransactionalID: t.ID, ProducerEpoch: -1})
 	if err != nil {
-		return err
-	}
-	msg, err := t.Client.Send(ctx, addr, &initproducerid.Request{TransactionalID: t.ID, ProducerEpoch: -1})
-	if err != nil {
-		t.Coordinator = ""
 		return err
 	}
 	if code := msg.(*initproducerid.Response).ErrorCode; code == int16(kafkago.TransactionalIDAuthorizationFailed) {
@@ -151,16 +153,11 @@ func (t *Transactions) Permitted(ctx context.Context) error {
 
 // Add adds a partition to the transaction of p. It begins a transaction if none is open.
 func (t *Transactions) Add(ctx context.Context, p Producer, topic string, partition int32) error {
-	addr, err := t.Find(ctx)
-	if err != nil {
-		return err
-	}
-	msg, err := t.Client.Send(ctx, addr, &addpartitionstotxn.Request{
+	msg, err := t.send(ctx, &addpartitionstotxn.Request{
 		TransactionalID: t.ID, ProducerID: p.ID, ProducerEpoch: p.Epoch,
 		Topics: []addpartitionstotxn.RequestTopic{{Name: topic, Partitions: []int32{partition}}},
 	})
 	if err != nil {
-		t.Coordinator = ""
 		return err
 	}
 	results := msg.(*addpartitionstotxn.Response).Results
@@ -172,15 +169,10 @@ func (t *Transactions) Add(ctx context.Context, p Producer, topic string, partit
 
 // End aborts the transaction of p. The coordinator then writes a control batch to each of its partitions.
 func (t *Transactions) End(ctx context.Context, p Producer) error {
-	addr, err := t.Find(ctx)
-	if err != nil {
-		return err
-	}
-	msg, err := t.Client.Send(ctx, addr, &endtxn.Request{
+	msg, err := t.send(ctx, &endtxn.Request{
 		TransactionalID: t.ID, ProducerID: p.ID, ProducerEpoch: p.Epoch,
 	})
 	if err != nil {
-		t.Coordinator = ""
 		return err
 	}
 	return t.error("end the transaction", msg.(*endtxn.Response).ErrorCode)
