@@ -72,10 +72,10 @@ type partition struct {
 // New returns a source that is not connected. The configuration must be valid. New returns an error if a file that it
 // names exists but cannot be used.
 func New(cfg Config) (*Source, error) {
-	if err := cfg.wire().CheckFiles(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := cfg.CheckFiles(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return &Source{topic: cfg.Topic, client: wire.New(cfg.wire()), idle: audit.Idle}, nil
+	return &Source{topic: cfg.Topic, client: wire.New(&cfg.Config), idle: audit.Idle}, nil
 }
 
 // Name implements audit.Source.

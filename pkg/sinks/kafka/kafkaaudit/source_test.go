@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/deltabridge/deltabridge/pkg/audit/audittest"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -55,7 +56,7 @@ func (k *topic) write(partition int32, values ...string) {
 // restart returns a source that continues where the last read has ended.
 func (k *topic) restart() *Source {
 	k.t.Helper()
-	s, err := New(Config{Brokers: []string{k.addr}, Topic: k.name})
+	s, err := New(Config{Config: wire.Config{Brokers: []string{k.addr}}, Topic: k.name})
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -313,7 +314,7 @@ func TestPartitionFails(t *testing.T) {
 // testUnusable checks the errors for a topic that does not exist, and for one that the bridge is not allowed to read.
 func testUnusable(t *testing.T, addr string) {
 	t.Helper()
-	s, err := New(Config{Brokers: []string{addr}, Topic: "there-is-none"})
+	s, err := New(Config{Config: wire.Config{Brokers: []string{addr}}, Topic: "there-is-none"})
 	if err != nil {
 		t.Fatal(err)
 	}

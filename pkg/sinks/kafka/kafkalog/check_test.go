@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -119,7 +120,7 @@ func TestCheckWrite(t *testing.T) {
 		testkafka.Grant(t, broker.Addr(), id.Operations(step.grant))
 		cfg := leader.cfg
 		cfg.Brokers = []string{broker.SASLAddr()}
-		cfg.SASL = SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: file}
+		cfg.SASL = wire.SASL{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: file}
 		l, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/statelog"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -23,8 +24,8 @@ func TestFailover(t *testing.T) {
 	}
 	process := func() *Log {
 		l, err := New(Config{
-			Brokers: addrs, Topic: "state", CreateTopics: &CreateTopics{ReplicationFactor: 3}, RequestTimeout: 30 * time.Second,
-			Logger: slog.New(slog.DiscardHandler),
+			Config: wire.Config{Brokers: addrs, RequestTimeout: 30 * time.Second, Logger: slog.New(slog.DiscardHandler)},
+			Topic:  "state", CreateTopics: &CreateTopics{ReplicationFactor: 3},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -45,12 +45,11 @@ var _ statelog.Log = (*Log)(nil)
 // New returns a log that is not connected. The configuration must be valid. New returns an error if a file that it
 // names exists but cannot be used.
 func New(cfg Config) (*Log, error) {
-	cfg.fill()
 	// Connections read the files again, and report a file that is missing.
-	if err := cfg.wire().CheckFiles(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := cfg.CheckFiles(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	client := wire.New(cfg.wire())
+	client := wire.New(&cfg.Config)
 	return &Log{
 		cfg: cfg, client: client, part: wire.Partition{Topic: cfg.Topic}, producer: wire.NoProducer(),
 		txn: wire.Transactions{Client: client, ID: wire.TransactionPrefix + "state." + cfg.Topic},

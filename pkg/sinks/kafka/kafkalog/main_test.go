@@ -13,6 +13,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 	testkafka "github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -51,8 +52,8 @@ func newFake(t *testing.T, opts ...kfake.Opt) *kfake.Cluster {
 func open(t *testing.T, addrs []string, topic string) *Log {
 	t.Helper()
 	l, err := New(Config{
-		Brokers: addrs, Topic: topic, CreateTopics: &CreateTopics{ReplicationFactor: 1}, RequestTimeout: 5 * time.Second,
-		Logger: slog.New(slog.DiscardHandler),
+		Config: wire.Config{Brokers: addrs, RequestTimeout: 5 * time.Second, Logger: slog.New(slog.DiscardHandler)},
+		Topic:  topic, CreateTopics: &CreateTopics{ReplicationFactor: 1},
 	})
 	if err != nil {
 		t.Fatal(err)

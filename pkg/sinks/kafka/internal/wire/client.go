@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,16 +24,21 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/access"
 )
 
-// Config configures the connections to a Kafka cluster. Brokers, RequestTimeout and Logger are required.
+// Config configures the connections to a Kafka cluster. Brokers is required. New sets the defaults.
 type Config struct {
-	Brokers []string   // Each address is host:port. The client discovers the other brokers.
-	TLS     access.TLS // If it is not set, connections are plaintext.
-	SASL    SASL
-	// ClientID is sent with each request. If it is empty, it is "deltabridge".
-	ClientID string
-	// RequestTimeout is the time limit for opening a connection, and for each exchange.
-	RequestTimeout time.Duration
-	Logger         *slog.Logger
+	// The bootstrap brokers, each as `host:port`.
+	Brokers []string `yaml:"brokers" required:"true" minItems:"1" pattern:":[0-9]+$" example:"[kafka-0:9092, kafka-1:9092]"`
+	// The maximum duration of a request to a broker, including opening the connection.
+	RequestTimeout time.Duration `yaml:"requestTimeout" default:"15s" min:"100ms" max:"10m" example:"30s"`
+	// TLS settings. The bridge opens new connections when a certificate, key or password file changes.
+	TLS access.TLS `yaml:"tls"`
+	// Authentication. It is disabled if no key is set.
+	SASL SASL `yaml:"sasl"`
+	// The client id, which brokers use in logs, metrics and quotas. If it is empty, it is `deltabridge-<cluster>-state` for
+	// `state.log`, and `deltabridge-<cluster>-audit` for `audit`.
+	ClientID string `yaml:"clientId" example:"deltabridge"`
+
+	Logger *slog.Logger // If it is nil, slog.Default() is used.
 	// Prober detects when a broker is available again. If it is nil, New creates one.
 	Prober *reach.Prober
 	// If Dial is nil, it is reach.Dial.
@@ -91,6 +97,8 @@ type Client struct {
 
 // New returns a client that is not connected. It sets the defaults of cfg.
 func New(cfg *Config) *Client {
+	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, strictyaml.Default[Config]().RequestTimeout)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.Dial == nil {
 		cfg.Dial = reach.Dial
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/describeconfigs"
+
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 )
 
 // createdPoll is the interval at which CreateTopic checks whether the topic has leaders.
@@ -35,6 +37,16 @@ func (c *Client) TopicsLike(ctx context.Context, template string) ([]Topic, erro
 		matches, _ := path.Match(pattern, t.Name)
 		return !matches || t.IsInternal
 	}), err
+}
+
+// validTopic is not kept compiled, because that needs 0.2 MB.
+const validTopic = `^[a-zA-Z0-9._-]{1,249}$`
+
+// ValidateTopic reports a mistake if the value of the key topic is not the name of a topic.
+func ValidateTopic(at *strictyaml.Section, topic string) {
+	if !regexp.MustCompile(validTopic).MatchString(topic) && at.Fine("topic") {
+		at.Report("topic", strictyaml.Quote(topic)+" is not a valid topic name", "use letters, digits, '.', '_' and '-'")
+	}
 }
 
 // NewTopic configures new topics.
