@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 const (
@@ -86,12 +87,12 @@ func auditSituations() []situation {
 		},
 		{
 			"full disk", batch,
-			func(_ context.Context, m *auditing) error { return limitFiles(m.bridge.pid(), true) },
-			func(_ context.Context, m *auditing) error { return limitFiles(m.bridge.pid(), false) },
+			func(_ context.Context, m *auditing) error { return limitFiles(m.bridge.Pid, true) },
+			func(_ context.Context, m *auditing) error { return limitFiles(m.bridge.Pid, false) },
 		},
 		{
 			"bridge gone", batch,
-			func(_ context.Context, m *auditing) error { return m.bridge.kill() },
+			func(_ context.Context, m *auditing) error { return m.bridge.Kill() },
 			func(ctx context.Context, m *auditing) error { return m.restart(ctx) },
 		},
 	}
@@ -183,7 +184,7 @@ func (m *auditing) compare(ctx context.Context, s situation, span time.Duration)
 	err = m.phase(ctx, s.api(m), span, &c)
 	if after, cpuErr := m.bridge.cpu(); cpuErr == nil {
 		c.bridgeCPU = (after - cpu).Seconds() / c.with.seconds * 100
-		c.bridgeMemory, _, _ = memoryOf(m.bridge.pid())
+		c.bridgeMemory, _, _ = memoryOf(m.bridge.Pid)
 	}
 	if err = errors.Join(err, s.end(ctx, m)); err != nil {
 		return c, err
@@ -220,7 +221,7 @@ func (m *auditing) phase(ctx context.Context, api *apiServer, span time.Duration
 // they have dropped since the last call.
 func (m *auditing) caughtUp(ctx context.Context) (dropped float64, err error) {
 	before := m.dropped
-	err = poll(ctx, time.Second, loadTimeout, func() error {
+	err = poll.Until(ctx, time.Second, loadTimeout, func() error {
 		events := 0.0
 		m.dropped = 0
 		for _, api := range []*apiServer{m.batch, m.blocking} {

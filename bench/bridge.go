@@ -16,6 +16,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 // bridge is the program under test: the built binary with a checkpoint and default settings.
@@ -126,8 +128,8 @@ func get(ctx context.Context, url string) (int, string, error) {
 // ready waits until the bridge is ready: its sinks are connected, and their queues have got all existing objects.
 func (r *bridge) ready(ctx context.Context) error {
 	return until(ctx, startTimeout, func() error {
-		if r.ended() {
-			return permanent{r.failed(errors.New("exited unexpectedly"))}
+		if r.Ended() {
+			return poll.Permanent(r.failed(errors.New("exited unexpectedly")))
 		}
 		code, body, err := get(ctx, "http://"+r.http+"/readyz")
 		if err == nil && code != http.StatusOK {

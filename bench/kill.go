@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/bench/listwatch"
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 // quiet is the time without a message after which everything that a killed bridge sent has arrived.
@@ -129,7 +130,7 @@ func (b *bench) killOnce(
 	if err := a.await(ctx, load.Objects+load.Events*3/10); err != nil {
 		return s, err
 	}
-	if err := errors.Join(r.kill(), a.settle(ctx)); err != nil {
+	if err := errors.Join(r.Kill(), a.settle(ctx)); err != nil {
 		return s, err
 	}
 	before, _ := a.count()
@@ -191,8 +192,8 @@ func (a *arrivals) count() (states, messages int) {
 func (a *arrivals) await(ctx context.Context, states int) error {
 	return until(ctx, startTimeout, func() error {
 		count, _ := a.count()
-		if a.program.ended() {
-			return permanent{a.program.failed(errors.New("exited unexpectedly"))}
+		if a.program.Ended() {
+			return poll.Permanent(a.program.failed(errors.New("exited unexpectedly")))
 		}
 		if count < states {
 			return fmt.Errorf("%d of %d states have arrived", count, states)

@@ -157,7 +157,7 @@ func (b *bench) idle(
 		return i, err
 	}
 	i.cpu = 100 * (after - before).Seconds() / time.Since(began).Seconds()
-	resident, _, err := memoryOf(r.pid())
+	resident, _, err := memoryOf(r.Pid)
 	if err != nil {
 		return i, err
 	}
@@ -166,7 +166,7 @@ func (b *bench) idle(
 	if err != nil {
 		return i, err
 	}
-	connections, err := connectionsTo(r.pid(), address.Port())
+	connections, err := connectionsTo(r.Pid, address.Port())
 	if err != nil {
 		return i, err
 	}

@@ -60,7 +60,7 @@ func (r *bridge) use(ctx context.Context, span time.Duration) (used pageCost, er
 		return used, err
 	}
 	used.cpu = 100 * (after - before).Seconds() / time.Since(began).Seconds()
-	resident, _, err := memoryOf(r.pid())
+	resident, _, err := memoryOf(r.Pid)
 	used.resident = float64(resident)
 	return used, err
 }

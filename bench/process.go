@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,36 +8,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"github.com/deltabridge/deltabridge/test/observe"
+	"github.com/deltabridge/deltabridge/test/poll"
+	"github.com/deltabridge/deltabridge/test/process"
 )
 
 // program is a process: the one that is measured, or a server for it.
 type program struct {
+	*process.Process
+
 	name   string
-	cmd    *exec.Cmd
-	output output
-	done   chan struct{} // closed when the process has ended and err is set
-	err    error
-}
-
-// output collects what a program prints.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
+	output observe.LogBuffer
 }
 
 // start starts a program. The caller must call stop.
@@ -48,15 +31,13 @@ func start(binary string, args ...string) (*program, error) {
 
 // startWith starts a program with additional environment variables.
 func startWith(env []string, binary string, args ...string) (*program, error) {
-	p := &program{name: filepath.Base(binary), cmd: exec.Command(binary, args...), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), env...)
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
-	p.cmd.SysProcAttr = childAttr()
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	go func() { p.err = p.cmd.Wait(); close(p.done) }() // ends with the process
-	return p, nil
+	p := &program{name: filepath.Base(binary)}
+	cmd := exec.Command(binary, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = &p.output, &p.output
+	var err error
+	p.Process, err = process.Start(cmd)
+	return p, err
 }
 
 // startSelf starts this binary as one of its helpers.
@@ -77,27 +58,13 @@ const stopTimeout = 40 * time.Second
 
 // stop sends SIGTERM to the program and waits until it ends. It returns nil if the program has already ended.
 func (p *program) stop() error {
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	select {
-	case <-p.done:
-	case <-time.After(stopTimeout):
-		_ = p.cmd.Process.Kill() // reported below
-		<-p.done
+	if !p.Stop(context.Background(), stopTimeout) {
 		return p.failed(errors.New("did not end at SIGTERM"))
 	}
-	if p.err != nil && !endedBy(p.err, syscall.SIGTERM) {
-		return p.failed(p.err)
+	if err := p.Wait(); err != nil && !endedBy(err, syscall.SIGTERM) {
+		return p.failed(err)
 	}
 	return nil
-}
-
-// kill sends SIGKILL to the program and waits until it has ended.
-func (p *program) kill() error {
-	err := p.cmd.Process.Kill()
-	<-p.done
-	return err
 }
 
 func endedBy(err error, signal syscall.Signal) bool {
@@ -114,10 +81,8 @@ func (p *program) failed(err error) error {
 	return fmt.Errorf("%s: %w; its last words:\n%s", p.name, err, strings.Join(lines[max(0, len(lines)-15):], "\n"))
 }
 
-func (p *program) pid() int { return p.cmd.Process.Pid }
-
 // cpu returns the CPU time that the running program has used.
-func (p *program) cpu() (time.Duration, error) { return cpuOf(p.pid()) }
+func (p *program) cpu() (time.Duration, error) { return cpuOf(p.Pid) }
 
 // prints waits until find succeeds on the program's output.
 func (p *program) prints(ctx context.Context, find func(output string) bool) error {
@@ -125,21 +90,12 @@ func (p *program) prints(ctx context.Context, find func(output string) bool) err
 		switch {
 		case find(p.output.String()):
 			return nil
-		case p.ended():
-			return permanent{p.failed(errors.New("ended early"))}
+		case p.Ended():
+			return poll.Permanent(p.failed(errors.New("ended early")))
 		default:
 			return errors.New(p.name + " has not started")
 		}
 	})
-}
-
-func (p *program) ended() bool {
-	select {
-	case <-p.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // firstWord waits for the program's first line, which helpers print when they are ready.
@@ -159,41 +115,14 @@ const (
 	slowInterval = 200 * time.Millisecond
 )
 
-// permanent is an error at which until stops immediately.
-type permanent struct{ error }
-
 // until calls check until it returns nil, ctx ends or the limit has passed.
 func until(ctx context.Context, limit time.Duration, check func() error) error {
-	return poll(ctx, pollInterval, limit, check)
+	return poll.Until(ctx, pollInterval, limit, check)
 }
 
 // untilSlow is like until, with a longer pause: for checks that cost the measured program CPU, such as its metrics.
 func untilSlow(ctx context.Context, check func() error) error {
-	return poll(ctx, slowInterval, loadTimeout, check)
-}
-
-func poll(ctx context.Context, interval, limit time.Duration, check func() error) error {
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		err := check()
-		var lasting permanent
-		switch {
-		case err == nil:
-			return nil
-		case errors.As(err, &lasting):
-			return lasting.error
-		}
-		select {
-		case <-deadline.C:
-			return fmt.Errorf("after %s: %w", limit, err)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
+	return poll.Until(ctx, slowInterval, loadTimeout, check)
 }
 
 // pause waits until d has passed or ctx ends.

@@ -5,14 +5,10 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
-
-// childAttr makes the kernel end the child if this process dies.
-func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // cpuOf returns the user and system CPU time that a process has used so far.
 func cpuOf(pid int) (time.Duration, error) {

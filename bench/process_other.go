@@ -4,13 +4,10 @@ package main
 
 import (
 	"errors"
-	"syscall"
 	"time"
 )
 
 var errOnlyLinux = errors.New("the benchmarks run only on Linux")
-
-func childAttr() *syscall.SysProcAttr { return nil }
 
 func cpuOf(int) (time.Duration, error) { return 0, errOnlyLinux }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/bench/listwatch"
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 const (
@@ -307,8 +308,8 @@ func (s *sample) await(
 	progress, sum := time.Now(), int64(-1)
 	err := until(ctx, loadTimeout, func() error {
 		held, err := heldOf(ctx, to, destinations)
-		if p.ended() {
-			return permanent{p.failed(errors.New("exited unexpectedly"))}
+		if p.Ended() {
+			return poll.Permanent(p.failed(errors.New("exited unexpectedly")))
 		}
 		total := int64(0)
 		for n := range held {
@@ -321,7 +322,7 @@ func (s *sample) await(
 		case total != sum:
 			progress, sum = time.Now(), total
 		case time.Since(progress) > stalled:
-			err = permanent{p.failed(fmt.Errorf("no message for %s: %w", stalled, err))}
+			err = poll.Permanent(p.failed(fmt.Errorf("no message for %s: %w", stalled, err)))
 		}
 		return err
 	})
@@ -341,6 +342,6 @@ func (s *sample) finish(p *program) error {
 		return err
 	}
 	s.cpu = cpu - s.cpu
-	s.resident, s.peak, err = memoryOf(p.pid())
+	s.resident, s.peak, err = memoryOf(p.Pid)
 	return err
 }

@@ -211,6 +211,6 @@ func (r *bridge) leads(ctx context.Context) error {
 }
 
 func (r *bridge) memory() (now, peak float64, err error) {
-	resident, highest, err := memoryOf(r.pid())
+	resident, highest, err := memoryOf(r.Pid)
 	return float64(resident), float64(highest), err
 }

@@ -45,7 +45,7 @@ func (b *bench) startAgain(ctx context.Context, r *bridge, run string) (s sample
 	if s.cpu, err = r.cpu(); err != nil {
 		return s, err
 	}
-	if s.resident, s.peak, err = memoryOf(r.pid()); err != nil {
+	if s.resident, s.peak, err = memoryOf(r.Pid); err != nil {
 		return s, err
 	}
 	b.say("start: ready after %.2f s, %.2f s CPU, peak %.0f MB", s.seconds, s.cpu.Seconds(), megabytes(s.peak))

@@ -15,15 +15,17 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/deltabridge/deltabridge/test/poll"
+	"github.com/deltabridge/deltabridge/test/process"
 )
 
 // bridge is a process of the built binary.
 type bridge struct {
-	cmd   *exec.Cmd
-	log   string // the file
-	addr  string // of its HTTP server
-	done  chan struct{}
-	err   error        // how it ended, once done is closed
+	*process.Process
+
+	log   string       // the file
+	addr  string       // of its HTTP server
 	ready atomic.Int64 // the revision at which it had handed over its first lists; 0: not yet
 }
 
@@ -31,31 +33,27 @@ var httpAddress = regexp.MustCompile(`http=(\S+)`)
 
 // startBridge starts the binary and waits until it serves HTTP, or has ended.
 func startBridge(w *world, dir, config string, n int) (*bridge, error) {
-	b := &bridge{log: filepath.Join(dir, fmt.Sprintf("bridge-%d.log", n)), done: make(chan struct{})}
+	b := &bridge{log: filepath.Join(dir, fmt.Sprintf("bridge-%d.log", n))}
 	file, err := os.Create(b.log)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close() // the process has its own
-	b.cmd = exec.Command(w.binary, "run", "--config", config)
-	b.cmd.Env = append(os.Environ(), w.env...)
-	b.cmd.Stdout, b.cmd.Stderr = file, file
-	b.cmd.SysProcAttr = childAttr()
-	if err := b.cmd.Start(); err != nil {
+	cmd := exec.Command(w.binary, "run", "--config", config)
+	cmd.Env = append(os.Environ(), w.env...)
+	cmd.Stdout, cmd.Stderr = file, file
+	if b.Process, err = process.Start(cmd); err != nil {
 		return nil, err
 	}
-	go func() { b.err = b.cmd.Wait(); close(b.done) }() // ends with the process
-	err = poll(context.Background(), 4*time.Minute, func() error {
+	err = poll.Until(context.Background(), pollInterval, 4*time.Minute, func() error {
 		if match := httpAddress.FindStringSubmatch(b.text()); match != nil {
 			b.addr = match[1]
 			return nil
 		}
-		select {
-		case <-b.done:
+		if b.Ended() {
 			return nil
-		default:
-			return errors.New("the bridge has not named its address")
 		}
+		return errors.New("the bridge has not named its address")
 	})
 	if err == nil && b.addr != "" {
 		go b.watch(w) // ends with the process
@@ -70,7 +68,7 @@ func (b *bridge) watch(w *world) {
 	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for {
 		select {
-		case <-b.done:
+		case <-b.Done():
 			return
 		case <-tick.C:
 		}
@@ -115,43 +113,23 @@ func (b *bridge) text() string {
 }
 
 // tail is the end of its log.
-func (b *bridge) tail(lines int) string {
-	all := strings.Split(strings.TrimSpace(b.text()), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
-}
-
-func (b *bridge) ended() bool {
-	select {
-	case <-b.done:
-		return true
-	default:
-		return false
-	}
-}
-
-func (b *bridge) kill() {
-	_ = b.cmd.Process.Kill() // if it has ended, that is as well
-	<-b.done
-}
+func (b *bridge) tail(lines int) string { return process.Tail(b.log, lines) }
 
 // stopTimeout is how long a SIGTERM may take: shutdownTimeout is two seconds.
 const stopTimeout = 90 * time.Second
 
 // term ends the bridge in order.
 func (b *bridge) term() error {
-	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := b.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
-	timer := time.NewTimer(stopTimeout)
-	defer timer.Stop()
 	select {
-	case <-b.done:
-		return b.err
-	case <-timer.C:
-		_ = b.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines are in the log
+	case <-b.Done():
+		return b.Wait()
+	case <-time.After(stopTimeout):
+		_ = b.Signal(syscall.SIGQUIT) // its goroutines are in the log
 		pause(context.Background(), time.Second)
-		b.kill()
-		return fmt.Errorf("it did not end within %s", stopTimeout)
+		return errors.Join(fmt.Errorf("it did not end within %s", stopTimeout), b.Kill())
 	}
 }
 

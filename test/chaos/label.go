@@ -8,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 // selectionGrace is how long after its start the bridge may leave its filters as they are.
@@ -33,7 +35,7 @@ func (r *run) label(ctx context.Context, s Step) error {
 	r.config.Zones[s.Namespace] = s.Zone
 	r.used = r.used.Clone()
 	r.used.Zones = r.config.Zones
-	if r.bridge == nil || r.bridge.ended() {
+	if r.bridge == nil || r.bridge.Ended() {
 		return nil
 	}
 	now, err := r.w.cluster.Revision(ctx)
@@ -56,7 +58,7 @@ func (w *world) label(ctx context.Context, namespace, zone string) error {
 	if err != nil {
 		return err
 	}
-	return poll(ctx, 2*time.Minute, func() error {
+	return poll.Until(ctx, pollInterval, 2*time.Minute, func() error {
 		_, err := w.api.Resource(resourceOf("namespaces")).
 			Patch(ctx, namespace, types.MergePatchType, patch, metav1.PatchOptions{})
 		return err

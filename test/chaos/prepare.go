@@ -121,7 +121,7 @@ func CanMount() bool {
 // clear ends what is left of the run, and removes its files unless it failed.
 func (r *run) clear(failed bool) {
 	if r.bridge != nil {
-		r.bridge.kill()
+		_ = r.bridge.Kill()
 	}
 	r.background.Wait()
 	r.api.close()

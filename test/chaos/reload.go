@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 // stopsReading is what the bridge logs when it stops to read in order to use another configuration, and inUse when it
@@ -26,7 +28,7 @@ const inUse = `msg="changed configuration is in use"`
 // the start of another one. A configuration that the bridge refuses because events wait for a sink is given up.
 func (r *run) reload(ctx context.Context) error {
 	file := filepath.Join(r.dir, "bridge.yaml")
-	if r.bridge == nil || r.bridge.ended() {
+	if r.bridge == nil || r.bridge.Ended() {
 		return nil
 	}
 	before, err := os.ReadFile(file)
@@ -41,12 +43,12 @@ func (r *run) reload(ctx context.Context) error {
 	if err := replaceFile(file, r.yaml(r.config)); err != nil {
 		return err
 	}
-	if err := r.bridge.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+	if err := r.bridge.Signal(syscall.SIGHUP); err != nil {
 		return err
 	}
 	refused := ""
-	late := poll(ctx, 4*time.Minute, func() error {
-		if r.bridge.ended() || strings.Count(r.bridge.text(), inUse) > used {
+	late := poll.Until(ctx, pollInterval, 4*time.Minute, func() error {
+		if r.bridge.Ended() || strings.Count(r.bridge.text(), inUse) > used {
 			return nil
 		}
 		var err error
@@ -56,7 +58,7 @@ func (r *run) reload(ctx context.Context) error {
 		return err
 	})
 	switch {
-	case r.bridge.ended():
+	case r.bridge.Ended():
 		return nil // start reports it
 	case late != nil:
 		r.violation("reload: %v\n%s", late, r.bridge.tail(20))

@@ -185,8 +185,8 @@ func (r *run) settle(ctx context.Context) error {
 			r.timeline.Settled = append(r.timeline.Settled, Settled{time.Now(), now})
 			r.note("settled at %d after %s", now, time.Since(began).Round(time.Millisecond))
 			return nil
-		case r.bridge.ended():
-			r.violation("the bridge ended by itself: %v\n%s", r.bridge.err, r.bridge.tail(20))
+		case r.bridge.Ended():
+			r.violation("the bridge ended by itself: %v\n%s", r.bridge.Wait(), r.bridge.tail(20))
 			r.stopped = true
 			return nil
 		case time.Since(news) > r.w.quiet, time.Since(began) > settleLimit:
@@ -207,11 +207,11 @@ func (r *run) settle(ctx context.Context) error {
 // start starts the bridge, unless it runs. A configuration that it refuses because of what the one before has left is
 // given up.
 func (r *run) start(ctx context.Context) error {
-	if r.bridge != nil && !r.bridge.ended() {
+	if r.bridge != nil && !r.bridge.Ended() {
 		return nil
 	}
 	if r.bridge != nil {
-		r.violation("the bridge ended by itself: %v\n%s", r.bridge.err, r.bridge.tail(20))
+		r.violation("the bridge ended by itself: %v\n%s", r.bridge.Wait(), r.bridge.tail(20))
 		r.over("")
 	}
 	file := filepath.Join(r.dir, "bridge.yaml")
@@ -251,7 +251,7 @@ func (r *run) refused(ctx context.Context, b *bridge) error {
 		r.config = r.used
 		return r.start(ctx)
 	}
-	r.violation("the bridge does not start: %v\n%s\n%s", b.err, text, r.yaml(r.config))
+	r.violation("the bridge does not start: %v\n%s\n%s", b.Wait(), text, r.yaml(r.config))
 	r.stopped = true
 	return nil
 }
@@ -264,10 +264,10 @@ func (r *run) end(how Action) {
 		return
 	}
 	r.timeline.Processes[len(r.timeline.Processes)-1].Asked = time.Now()
-	if r.bridge.ended() {
-		r.violation("the bridge ended by itself: %v\n%s", r.bridge.err, r.bridge.tail(20))
+	if r.bridge.Ended() {
+		r.violation("the bridge ended by itself: %v\n%s", r.bridge.Wait(), r.bridge.tail(20))
 	} else if how == Kill {
-		r.bridge.kill()
+		_ = r.bridge.Kill()
 	} else if err := r.bridge.term(); err != nil && r.fault(FillDisk, "") == nil {
 		r.violation("SIGTERM: %v\n%s", err, r.bridge.tail(20))
 	}

@@ -208,7 +208,7 @@ func (r *run) command(ctx context.Context, name, sink string) error {
 	cmd := exec.CommandContext(ctx, r.w.binary, name, sink, "--config", filepath.Join(r.dir, "bridge.yaml"))
 	cmd.Env = append(os.Environ(), r.w.env...)
 	out, err := cmd.CombinedOutput()
-	if err != nil && r.fault(FillDisk, "") == nil && !r.bridge.ended() {
+	if err != nil && r.fault(FillDisk, "") == nil && !r.bridge.Ended() {
 		r.violation("bridge %s %s: %v\n%s", name, sink, err, out)
 	}
 	return ctx.Err()

@@ -27,7 +27,11 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/poll"
 )
+
+// pollInterval is the time between two looks at something.
+const pollInterval = 50 * time.Millisecond
 
 const (
 	teamLabel = "team"
@@ -177,29 +181,10 @@ func (w *world) define() error {
 	if _, err := w.api.Resource(definitions).Create(ctx, crd, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	return poll(ctx, 2*time.Minute, func() error {
+	return poll.Until(ctx, pollInterval, 2*time.Minute, func() error {
 		_, err := w.api.Resource(gvr).List(ctx, metav1.ListOptions{})
 		return err
 	})
-}
-
-// poll asks until there is no error.
-func poll(ctx context.Context, limit time.Duration, check func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("after %s: %w", limit, err)
-		case <-tick.C:
-		}
-	}
 }
 
 func resourceOf(name string) schema.GroupVersionResource {
@@ -271,7 +256,7 @@ func (w *world) history(ctx context.Context, names map[string]string) (*History,
 		return nil, 0, err
 	}
 	var revs []*Rev
-	err = poll(ctx, 2*time.Minute, func() error {
+	err = poll.Until(ctx, pollInterval, 2*time.Minute, func() error {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.reach < now {
@@ -303,7 +288,7 @@ func (w *world) begin(ctx context.Context) (run string, names map[string]string,
 		ns := &unstructured.Unstructured{
 			Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}},
 		}
-		err := poll(ctx, 2*time.Minute, func() error {
+		err := poll.Until(ctx, pollInterval, 2*time.Minute, func() error {
 			_, err := w.api.Resource(resourceOf("namespaces")).Create(ctx, ns, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
 				err = nil

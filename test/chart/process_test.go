@@ -12,45 +12,45 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/deltabridge/deltabridge/test/poll"
+	"github.com/deltabridge/deltabridge/test/process"
 )
 
-// process is a running bridge.
-type process struct {
-	cmd   *exec.Cmd
-	log   string
-	ended chan error
+// bridge is a running bridge.
+type bridge struct {
+	*process.Process
+
+	log string // path
 }
 
-func startBridge(t *testing.T, env []corev1.EnvVar, args []string) *process {
+func startBridge(t *testing.T, env []corev1.EnvVar, args []string) bridge {
 	t.Helper()
-	p := &process{log: filepath.Join(t.TempDir(), "log"), ended: make(chan error, 1)}
-	log, err := os.Create(p.log)
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	p.cmd = exec.Command(tools.bridge, args...)
-	p.cmd.Stderr = log
-	p.cmd.SysProcAttr = childAttr()
+	cmd := exec.Command(tools.bridge, args...)
+	cmd.Stderr = log
 	for _, e := range env {
-		p.cmd.Env = append(p.cmd.Env, e.Name+"="+e.Value)
+		cmd.Env = append(cmd.Env, e.Name+"="+e.Value)
 	}
-	if err := p.cmd.Start(); err != nil {
+	p, err := process.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { p.ended <- p.cmd.Wait(); close(p.ended) }()
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // if it has not ended by itself
-		<-p.ended                //nolint:errcheck // it was told to end
+		_ = p.Kill() // if it has not ended by itself
 		if t.Failed() {
-			text, _ := os.ReadFile(p.log)
+			text, _ := os.ReadFile(log.Name())
 			t.Logf("the bridge's log:\n%s", text)
 		}
 	})
-	return p
+	return bridge{p, log.Name()}
 }
 
-func (p *process) waitReady(t *testing.T, address string) {
+func (p bridge) waitReady(t *testing.T, address string) {
 	t.Helper()
 	eventually(t, func() error {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/readyz", nil)
@@ -71,12 +71,12 @@ func (p *process) waitReady(t *testing.T, address string) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func (p *process) stop(t *testing.T) {
+func (p bridge) stop(t *testing.T) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-p.ended; err != nil {
+	if err := p.Wait(); err != nil {
 		t.Errorf("the bridge ended with %v", err)
 	}
 }
@@ -84,19 +84,7 @@ func (p *process) stop(t *testing.T) {
 // eventually calls check until it returns nil, for at most three minutes.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	const limit = 3 * time.Minute
-	deadline, tick := time.NewTimer(limit), time.NewTicker(100*time.Millisecond)
-	defer deadline.Stop()
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("after %s: %v", limit, err)
-		case <-tick.C:
-		}
+	if err := poll.Until(t.Context(), 100*time.Millisecond, 3*time.Minute, check); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -373,7 +373,7 @@ config:
 	})
 	other.waitReady(t, second)
 	other.stop(t)
-	for _, p := range []*process{first, other} {
+	for _, p := range []bridge{first, other} {
 		if log, err := os.ReadFile(p.log); err != nil || strings.Contains(string(log), "right to use the lease") {
 			t.Errorf("%v, a right is missing:\n%s", err, log)
 		}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/deltabridge/deltabridge/test/freeport"
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 const (
@@ -57,7 +58,7 @@ type Cluster struct {
 	gateway           *http.Client // to etcd
 
 	mu                sync.Mutex // guards what follows
-	etcd, api, ctlmgr process
+	etcd, api, ctlmgr program
 	config            *rest.Config // nil before the API server was ready once
 }
 
@@ -87,7 +88,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 // onFreePort calls start, and again with another port if another process has
 // taken the port.
 func (c *Cluster) onFreePort(
-	ctx context.Context, p *process, port *int, start func(context.Context) error,
+	ctx context.Context, p *program, port *int, start func(context.Context) error,
 ) error {
 	const attempts = 3
 	err := start(ctx)
@@ -132,8 +133,8 @@ func newCluster(ctx context.Context, opts Options) (*Cluster, error) {
 		return nil, err
 	}
 	c.etcdPort, c.apiPort = found[0], found[1]
-	for p, name := range map[*process]string{&c.etcd: "etcd", &c.api: "apiserver", &c.ctlmgr: "controller-manager"} {
-		*p = process{name: name, log: filepath.Join(opts.Dir, name+".log")}
+	for p, name := range map[*program]string{&c.etcd: "etcd", &c.api: "apiserver", &c.ctlmgr: "controller-manager"} {
+		*p = program{name: name, log: filepath.Join(opts.Dir, name+".log")}
 	}
 	return c, nil
 }
@@ -276,25 +277,23 @@ func (c *Cluster) StopControllerManager(ctx context.Context) error {
 
 // wait asks again and again until ready returns no error. It gives up when ctx
 // ends, after readyTimeout, or when the process ends.
-func (c *Cluster) wait(ctx context.Context, p *process, ready func(context.Context) error) error {
+func (c *Cluster) wait(ctx context.Context, p *program, ready func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	poll := time.NewTicker(readyPoll)
-	defer poll.Stop()
-	for {
+	err := poll.Until(ctx, readyPoll, readyTimeout, func() error {
 		err := ready(ctx)
-		if err == nil {
-			return nil
+		if err != nil && p.run.Ended() {
+			return poll.Permanent(err)
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w (last answer: %w); the end of %s:\n%s",
-				p.name, ctx.Err(), err, p.log, p.tail())
-		case <-p.run.done:
-			return p.endedByItself(p.run)
-		case <-poll.C:
-		}
+		return err
+	})
+	switch {
+	case err == nil:
+		return nil
+	case p.run.Ended():
+		return p.endedByItself(p.run)
 	}
+	return fmt.Errorf("%s is not ready: %w; the end of %s:\n%s", p.name, err, p.log, p.tail())
 }
 
 // apiReady asks the API server with the kubeconfig that it wrote when it

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 func clientOf(t *testing.T, c *Cluster) *kubernetes.Clientset {
@@ -76,8 +79,8 @@ func TestProcessesRestartAlone(t *testing.T) {
 		name    string
 		stop    func(context.Context) error
 		start   func(context.Context) error
-		stopped *process
-		stays   *process
+		stopped *program
+		stays   *program
 	}{
 		{"stop API server", stopWithWatch, c.StartAPIServer, &c.api, &c.etcd},
 		{"kill API server", func(context.Context) error { return c.KillAPIServer() }, c.StartAPIServer, &c.api, &c.etcd},
@@ -86,7 +89,7 @@ func TestProcessesRestartAlone(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			old, other := tt.stopped.run.cmd.Process.Pid, tt.stays.run.cmd.Process.Pid
+			old, other := tt.stopped.run.Pid, tt.stays.run.Pid
 			if err := tt.stop(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -100,10 +103,10 @@ func TestProcessesRestartAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantConfigMap(t, c, before)
-			if now := tt.stopped.run.cmd.Process.Pid; now == old {
+			if now := tt.stopped.run.Pid; now == old {
 				t.Errorf("%s is still process %d", tt.stopped.name, old)
 			}
-			if now := tt.stays.run.cmd.Process.Pid; now != other {
+			if now := tt.stays.run.Pid; now != other {
 				t.Errorf("%s was process %d and is now %d", tt.stays.name, other, now)
 			}
 		})
@@ -153,20 +156,15 @@ func TestStartAgainOnTheSameFolder(t *testing.T) {
 // told to do every second.
 func waitForCompaction(t *testing.T, c *Cluster) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
-	defer cancel()
-	poll := time.NewTicker(readyPoll)
-	defer poll.Stop()
-	for {
-		_, err := c.History(ctx, "/registry/configmaps/", 1)
+	err := poll.Until(t.Context(), readyPoll, readyTimeout, func() error {
+		_, err := c.History(t.Context(), "/registry/configmaps/", 1)
 		if errors.Is(err, ErrCompacted) {
-			return
+			return nil
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("the history is not compacted; the last answer: %v", err)
-		case <-poll.C:
-		}
+		return fmt.Errorf("the history is not compacted; the last answer: %w", err)
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

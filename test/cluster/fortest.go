@@ -37,7 +37,7 @@ func ForTest(t testing.TB, change ...func(*Options)) *Cluster {
 
 // dumpLogs shows the ends of the logs that exist.
 func (c *Cluster) dumpLogs(t testing.TB) {
-	for _, p := range []*process{&c.etcd, &c.api, &c.ctlmgr} {
+	for _, p := range []*program{&c.etcd, &c.api, &c.ctlmgr} {
 		if _, err := os.Stat(p.log); !errors.Is(err, fs.ErrNotExist) {
 			t.Logf("the end of %s:\n%s", p.log, p.tail())
 		}

@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"bytes"
-	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 func TestStartReportsWhyItFailed(t *testing.T) {
@@ -37,10 +39,9 @@ func TestStopReportsACrash(t *testing.T) {
 	if err := c.StartEtcd(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.etcd.run.cmd.Process.Kill(); err != nil {
+	if err := c.etcd.run.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	<-c.etcd.run.done
 	if err := c.Stop(); err == nil || !strings.Contains(err.Error(), "etcd ended by itself (signal: killed)") {
 		t.Errorf("Stop after a crash: %v", err)
 	}
@@ -82,21 +83,14 @@ func TestProcessesDieWithTheParent(t *testing.T) {
 // kernel takes its time after a kill.
 func wantNoProcess(t *testing.T, dir string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for {
-		left := processesOf(t, dir)
-		if len(left) == 0 {
-			return
+	err := poll.Until(t.Context(), 10*time.Millisecond, time.Minute, func() error {
+		if left := processesOf(t, dir); len(left) > 0 {
+			return fmt.Errorf("processes left behind:\n%s", strings.Join(left, "\n"))
 		}
-		select {
-		case <-ctx.Done():
-			t.Errorf("processes left behind:\n%s", strings.Join(left, "\n"))
-			return
-		case <-poll.C:
-		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 const (
@@ -124,23 +127,15 @@ func waitForRules(ctx context.Context, path string, rules []rbacv1.PolicyRule) e
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	poll := time.NewTicker(readyPoll)
-	defer poll.Stop()
-	for {
+	return poll.Until(ctx, readyPoll, readyTimeout, func() error {
 		review, err := client.AuthorizationV1().SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
 			Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: restrictedNamespace},
 		}, metav1.CreateOptions{})
-		if err == nil && InForce(review.Status, rules) {
-			return nil
+		if err == nil && !InForce(review.Status, rules) {
+			err = errors.New("the rules are not in force")
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the rules are not in force: %w (last error: %w)", ctx.Err(), err)
-		case <-poll.C:
-		}
-	}
+		return err
+	})
 }
 
 // InForce reports whether the status names each of the rules. RBAC repeats them

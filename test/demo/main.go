@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/process"
 )
 
 func main() {
@@ -71,12 +72,12 @@ func run(ctx context.Context, bridge, dir string, out io.Writer) error {
 	cmd := exec.Command(bridge, "run", "--config", file, "--print")
 	cmd.Stdout, cmd.Stderr = out, os.Stderr
 	// A group of its own: Ctrl-C reaches this program, which then ends the bridge first and the control plane last.
-	cmd.SysProcAttr = childAttr()
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr = process.Attr()
+	cmd.SysProcAttr.Setpgid = true
+	running, err := process.Start(cmd)
+	if err != nil {
 		return fmt.Errorf("start the bridge: %w", err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }() // received below, on every path
 	introduce(out, config.Host, kubeconfig, addrs)
 
 	workCtx, stopWork := context.WithCancel(ctx)
@@ -86,10 +87,10 @@ func run(ctx context.Context, bridge, dir string, out io.Writer) error {
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(out, "\nstopping the bridge")
-		_ = cmd.Process.Signal(syscall.SIGTERM) // if it has just ended, that is as well
-		failure = <-ended
-	case failure = <-ended:
-		failure = errors.Join(errors.New("the bridge ended by itself"), failure)
+		_ = running.Signal(syscall.SIGTERM) // if it has just ended, that is as well
+		failure = running.Wait()
+	case <-running.Done():
+		failure = errors.Join(errors.New("the bridge ended by itself"), running.Wait())
 	}
 	stopWork()
 	if err := <-worked; err != nil && ctx.Err() == nil {

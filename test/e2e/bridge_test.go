@@ -21,6 +21,8 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/deltabridge/deltabridge/test/observe"
+	"github.com/deltabridge/deltabridge/test/poll"
+	"github.com/deltabridge/deltabridge/test/process"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
@@ -59,7 +61,7 @@ func startBridgeWith(t *testing.T, dir, kubeconfig, state, config string) *bridg
 	b := &bridge{t: t, log: &observe.LogBuffer{}, stdout: &observe.LogBuffer{}, ended: make(chan error, 1)}
 	b.cmd = exec.Command(bridgeBinary, "run", "--config", file)
 	b.cmd.Stdout, b.cmd.Stderr = b.stdout, b.log
-	b.cmd.SysProcAttr = childAttr()
+	b.cmd.SysProcAttr = process.Attr()
 	if err := b.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -251,23 +253,8 @@ func patience(limit time.Duration) time.Duration { return max(limit, scale.Of(4*
 // eventually calls check until it returns nil.
 func eventually(t *testing.T, limit time.Duration, check func() error) {
 	t.Helper()
-	limit = patience(limit)
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("after %s: %v", limit, err)
-		case <-t.Context().Done():
-			t.Fatal(t.Context().Err())
-		case <-tick.C:
-		}
+	if err := poll.Until(t.Context(), 100*time.Millisecond, patience(limit), check); err != nil {
+		t.Fatal(err)
 	}
 }
 

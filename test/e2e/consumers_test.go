@@ -28,6 +28,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/test/kafka"
 	"github.com/deltabridge/deltabridge/test/observe"
+	"github.com/deltabridge/deltabridge/test/process"
 )
 
 // exampleConsumer is a program of examples/consumers.
@@ -46,7 +47,7 @@ func (c *exampleConsumer) start() {
 	c.t.Helper()
 	c.out, c.ended = &observe.LogBuffer{}, make(chan error, 1)
 	c.cmd = exec.Command(c.args[0], c.args[1:]...)
-	c.cmd.Stdout, c.cmd.Stderr, c.cmd.SysProcAttr = c.out, c.out, childAttr()
+	c.cmd.Stdout, c.cmd.Stderr, c.cmd.SysProcAttr = c.out, c.out, process.Attr()
 	if err := c.cmd.Start(); err != nil {
 		c.t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/test/process"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
@@ -67,7 +68,7 @@ func (js *jetStream) start() {
 	// Less work for the garbage collector; and what a test sets for the bridge is not for the server.
 	js.process.Env = append(os.Environ(), "GOGC=400", "GODEBUG=")
 	js.process.Stderr = js.t.Output()
-	js.process.SysProcAttr = childAttr()
+	js.process.SysProcAttr = process.Attr()
 	if err := js.process.Start(); err != nil {
 		js.t.Fatal(err)
 	}

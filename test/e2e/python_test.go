@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/test/process"
 )
 
 const pythonExamples = "../../examples/consumers/python"
@@ -106,7 +108,7 @@ func TestPythonExamples(t *testing.T) {
 		t.Helper()
 		var errs bytes.Buffer
 		cmd := exec.Command(python, args...)
-		cmd.Dir, cmd.Stdin, cmd.Stderr, cmd.SysProcAttr = pythonExamples, bytes.NewReader(input), &errs, childAttr()
+		cmd.Dir, cmd.Stdin, cmd.Stderr, cmd.SysProcAttr = pythonExamples, bytes.NewReader(input), &errs, process.Attr()
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatalf("%v: %s", err, errs.String())

@@ -30,6 +30,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/deltabridge/deltabridge/test/cluster"
+	"github.com/deltabridge/deltabridge/test/process"
 )
 
 // runBridge runs a command of the binary to its end.
@@ -39,7 +40,7 @@ func runBridge(t *testing.T, args ...string) (stdout, stderr string, err error) 
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, bridgeBinary, args...)
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &out, &errs, childAttr()
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &out, &errs, process.Attr()
 	err = cmd.Run()
 	return out.String(), errs.String(), err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/test/maven"
+	"github.com/deltabridge/deltabridge/test/process"
 )
 
 // The archive of Debezium's JDBC sink. Maven cannot copy its jars, because one of them is not in Maven Central.
@@ -130,7 +131,7 @@ func startPostgres(t *testing.T, classes string) (address string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	attr := childAttr()
+	attr := process.Attr()
 	if os.Geteuid() == 0 {
 		const nobody = 65534
 		attr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}

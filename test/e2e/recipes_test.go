@@ -19,6 +19,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/kafka"
 	"github.com/deltabridge/deltabridge/test/maven"
+	"github.com/deltabridge/deltabridge/test/process"
 	"github.com/deltabridge/deltabridge/test/registry"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
@@ -122,7 +123,7 @@ func (r *recipe) jars(name string) string {
 // command is a program that runs in the recipe's folder.
 func (r *recipe) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(r.t.Context(), name, args...)
-	cmd.Dir, cmd.SysProcAttr = r.dir, childAttr()
+	cmd.Dir, cmd.SysProcAttr = r.dir, process.Attr()
 	cmd.Env = append(os.Environ(), "HOME="+r.dir, "FLINK_CONF_DIR="+r.dir)
 	return cmd
 }

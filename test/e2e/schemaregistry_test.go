@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/process"
 	"github.com/deltabridge/deltabridge/test/registry"
 )
 
@@ -74,7 +75,7 @@ func deserialized(t *testing.T, python, broker, url, topic string) (partitions [
 	t.Helper()
 	cmd := exec.Command(python, "testdata/schemaregistry/consumer.py", broker, url, topic)
 	var errs bytes.Buffer
-	cmd.Stderr, cmd.SysProcAttr = &errs, childAttr()
+	cmd.Stderr, cmd.SysProcAttr = &errs, process.Attr()
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, errs.String())

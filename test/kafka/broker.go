@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,6 +22,8 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/certs"
 	"github.com/deltabridge/deltabridge/test/freeport"
+	"github.com/deltabridge/deltabridge/test/poll"
+	"github.com/deltabridge/deltabridge/test/process"
 )
 
 // The user that the SASL listeners know.
@@ -49,14 +49,7 @@ type Broker struct {
 	behind     []string // the addresses of these listeners
 	ports      ports
 	tokenKey   *ecdsa.PrivateKey // signs access tokens
-	process    *process          // nil while it is down
-}
-
-// process is one life of the broker. done is closed when it has ended; err then says how.
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{}
-	err  error
+	process    *process.Process  // nil while it is down
 }
 
 // Start runs a broker on the data in dir, which it fills if it is empty, and returns when it answers.
@@ -178,14 +171,28 @@ func (b *Broker) PID() int {
 	if b.process == nil {
 		return 0
 	}
-	return b.process.cmd.Process.Pid
+	return b.process.Pid
 }
 
 // Stop ends the broker in good order. Stopping a stopped broker does nothing.
-func (b *Broker) Stop() error { return b.end(syscall.SIGTERM) }
+func (b *Broker) Stop() error {
+	p := b.process
+	b.process = nil
+	if p != nil && !p.Stop(context.Background(), stopTimeout) {
+		return fmt.Errorf("the Kafka broker did not end within %v and was killed; its log is %s", stopTimeout, b.LogFile())
+	}
+	return nil
+}
 
 // Kill ends the broker at once, as a crash would.
-func (b *Broker) Kill() error { return b.end(syscall.SIGKILL) }
+func (b *Broker) Kill() error {
+	p := b.process
+	b.process = nil
+	if p == nil {
+		return nil
+	}
+	return p.Kill()
+}
 
 // Restart stops the broker if it runs, and starts it on its data and its ports. It returns when the broker answers,
 // for which most nodes of its cluster must run.
@@ -212,26 +219,7 @@ func (b *Broker) signal(s syscall.Signal) error {
 	if b.process == nil {
 		return errors.New("the Kafka broker is not running")
 	}
-	return b.process.cmd.Process.Signal(s)
-}
-
-func (b *Broker) end(s syscall.Signal) error {
-	p := b.process
-	if p == nil {
-		return nil
-	}
-	b.process = nil
-	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("ending the Kafka broker: %w", err)
-	}
-	select {
-	case <-p.done:
-		return nil
-	case <-time.After(stopTimeout):
-		_ = p.cmd.Process.Kill() // reported below, with what made it necessary
-		<-p.done
-		return fmt.Errorf("the Kafka broker did not end within %v and was killed; its log is %s", stopTimeout, b.LogFile())
-	}
+	return b.process.Signal(s)
 }
 
 // java is the command line of a class of the broker's jars.
@@ -246,7 +234,7 @@ func (b *Broker) java(ctx context.Context, flags []string, class string, args ..
 		"-cp", filepath.Join(b.jars, "*"), class,
 	)
 	cmd := exec.CommandContext(ctx, "java", append(flags, args...)...)
-	cmd.SysProcAttr = dieWithParent()
+	cmd.SysProcAttr = process.Attr()
 	return cmd
 }
 
@@ -268,24 +256,9 @@ func (b *Broker) launch(flags ...string) error {
 	cmd := b.java(context.Background(), flags, "kafka.Kafka", filepath.Join(b.dir, "server.properties"))
 	cmd.Stdout, cmd.Stderr = log, log
 
-	p := &process{cmd: cmd, done: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		// The death signal is bound to the thread that starts the child, not to the process: this one must
-		// live as long as the child does.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = cmd.Wait()
-			close(p.done)
-		}
-	}()
-	if err := <-started; err != nil {
+	if b.process, err = process.Start(cmd); err != nil {
 		return fmt.Errorf("starting the Kafka broker: %w", err)
 	}
-	b.process = p
 	return nil
 }
 
@@ -293,21 +266,17 @@ func (b *Broker) launch(flags ...string) error {
 func (b *Broker) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	err := poll.Until(ctx, 50*time.Millisecond, startTimeout, func() error {
 		err := b.probe(ctx)
-		if err == nil {
-			return nil
+		if err != nil && b.process.Ended() {
+			return poll.Permanent(fmt.Errorf("it ended: %w", b.process.Wait()))
 		}
-		select {
-		case <-b.process.done:
-			return fmt.Errorf("the Kafka broker ended while it started (%w):\n%s", b.process.err, b.logTail())
-		case <-ctx.Done():
-			return fmt.Errorf("the Kafka broker is not ready (%w, last: %w):\n%s", ctx.Err(), err, b.logTail())
-		case <-tick.C:
-		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("the Kafka broker is not ready: %w\n%s", err, process.Tail(b.LogFile(), 30))
 	}
+	return nil
 }
 
 func (b *Broker) probe(ctx context.Context) error {
@@ -329,16 +298,6 @@ func (b *Broker) probe(ctx context.Context) error {
 		return err
 	}
 	return kerr.ErrorForCode(id.ErrorCode)
-}
-
-// logTail is the end of the log, for error messages.
-func (b *Broker) logTail() string {
-	text, err := os.ReadFile(b.LogFile())
-	if err != nil {
-		return err.Error()
-	}
-	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
-	return string(bytes.Join(lines[max(0, len(lines)-30):], []byte("\n")))
 }
 
 func (b *Broker) run(ctx context.Context, class string, args ...string) error {

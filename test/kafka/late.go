@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 // WriteLate writes a batch to the partition of a record, as the producer of the record does if it hangs after it has
@@ -24,18 +26,14 @@ func WriteLate(ctx context.Context, addr string, r *kgo.Record) error {
 		return err
 	}
 	defer client.Close()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for { // the partition may have another leader soon, or too few replicas
-		if err = writeOnce(ctx, client, r); !kerr.IsRetriable(err) {
-			return err
+	// The partition may have another leader soon, or too few replicas.
+	return poll.Until(ctx, 100*time.Millisecond, readTimeout, func() error {
+		err := writeOnce(ctx, client, r)
+		if err != nil && !kerr.IsRetriable(err) {
+			return poll.Permanent(err)
 		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-tick.C:
-		}
-	}
+		return err
+	})
 }
 
 func writeOnce(ctx context.Context, client *kgo.Client, r *kgo.Record) error {

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 const readTimeout = 3 * time.Minute // generous: the broker may have to elect leaders first
@@ -63,18 +65,8 @@ func listed(offsets kadm.ListedOffsets, err error) (kadm.ListedOffsets, error) {
 // has stood still for some seconds.
 func retry(ctx context.Context, t testing.TB, what string, try func() error) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
-		}
+	if err := poll.Until(ctx, 10*time.Millisecond, readTimeout, try); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 

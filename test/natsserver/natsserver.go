@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/test/freeport"
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 // variable names an environment variable with the path of a nats-server program: test/matrix. If it is set, a server is
@@ -116,17 +117,13 @@ func DeleteStream(t testing.TB, js jetstream.JetStream, name string) {
 // Repeat calls do until it succeeds. The servers of a cluster do not answer a request if they elect a leader.
 func Repeat(t testing.TB, what string, do func(context.Context) error) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	err := poll.Until(t.Context(), 20*time.Millisecond, patience, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		err := do(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", what, err)
-		}
-		<-time.After(20 * time.Millisecond)
+		defer cancel()
+		return do(ctx)
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 
@@ -198,18 +195,18 @@ func startProgram(t testing.TB, program string, opts *server.Options) (stop func
 		_ = stdin.Close()
 		_ = cmd.Wait() // the exit code of a server that was killed
 	}
-	for deadline := time.Now().Add(patience); ; {
+	err = poll.Until(t.Context(), 20*time.Millisecond, patience, func() error {
 		conn, err := natsgo.Connect(ClientURL(opts), natsgo.NoReconnect())
 		if err == nil {
 			conn.Close()
-			return stop
 		}
-		if time.Now().After(deadline) {
-			stop()
-			t.Fatalf("%s does not accept connections: %v", program, err)
-		}
-		<-time.After(20 * time.Millisecond)
+		return err
+	})
+	if err != nil {
+		stop()
+		t.Fatalf("%s does not accept connections: %v", program, err)
 	}
+	return stop
 }
 
 // ClientURL returns the URL of a server with a port that is set.

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/test/poll"
 )
 
 // Soon is how long a test waits for what should happen at once or within seconds. It is long for a machine that does
@@ -28,20 +30,8 @@ func Eventually(t testing.TB, check func() error) {
 // EventuallyWithin waits until check returns no error.
 func EventuallyWithin(t testing.TB, limit time.Duration, check func() error) {
 	t.Helper()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatalf("after %s: %v", limit, err)
-		}
+	if err := poll.Until(context.WithoutCancel(t.Context()), 5*time.Millisecond, limit, check); err != nil {
+		t.Fatal(err)
 	}
 }
 

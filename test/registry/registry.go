@@ -15,6 +15,8 @@ import (
 
 	"github.com/deltabridge/deltabridge/test/freeport"
 	"github.com/deltabridge/deltabridge/test/maven"
+	"github.com/deltabridge/deltabridge/test/poll"
+	"github.com/deltabridge/deltabridge/test/process"
 )
 
 // The archive of Apicurio Registry. 3.0 is the last version that runs with Java 17.
@@ -32,7 +34,7 @@ const (
 type Registry struct {
 	dir     string
 	address string
-	cmd     *exec.Cmd // nil if it does not run
+	process *process.Process // nil if it does not run
 	output  bytes.Buffer
 }
 
@@ -84,45 +86,40 @@ func (r *Registry) Start(t testing.TB) {
 	host, port, _ := net.SplitHostPort(r.address)
 	cmd := exec.Command("java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-jar", runners[0])
 	cmd.Env = append(os.Environ(), "QUARKUS_HTTP_HOST="+host, "QUARKUS_HTTP_PORT="+port)
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = r.dir, &r.output, &r.output, dieWithParent()
-	if err := cmd.Start(); err != nil {
+	cmd.Dir, cmd.Stdout, cmd.Stderr = r.dir, &r.output, &r.output
+	if r.process, err = process.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
-	r.cmd = cmd
 	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for !r.answers(ctx) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			r.Stop()
-			t.Fatalf("the schema registry does not answer:\n%s", r.output.String())
-		}
+	err = poll.Until(ctx, 100*time.Millisecond, startTimeout, func() error { return r.answers(ctx) })
+	if err != nil {
+		r.Stop()
+		t.Fatalf("the schema registry does not answer: %v\n%s", err, r.output.String())
 	}
 }
 
-func (r *Registry) answers(ctx context.Context) bool {
+func (r *Registry) answers(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL()+"/subjects", nil)
 	if err != nil {
-		return false
+		return err
 	}
 	req.Close = true
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return false
+		return err
 	}
 	_ = res.Body.Close() // nothing of it is read
-	return res.StatusCode == http.StatusOK
+	if res.StatusCode != http.StatusOK {
+		return errors.New(res.Status)
+	}
+	return nil
 }
 
 // Stop ends the registry, which loses its schemas. It does nothing if the registry does not run.
 func (r *Registry) Stop() {
-	if r.cmd == nil {
-		return
+	if r.process != nil {
+		_ = r.process.Kill()
+		r.process = nil
 	}
-	_ = r.cmd.Process.Kill()
-	_ = r.cmd.Wait() // it was killed
-	r.cmd = nil
 }
