@@ -80,34 +80,34 @@ func (r *run) yamlSink(b *strings.Builder, s Sink) {
 		fmt.Fprintf(
 			b,
 			"    kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 2, replicationFactor: 1}}\n",
-			d.proxy.addr(),
+			d.proxy.Addr(),
 			d.stream,
 		)
 	case CompactedTopic:
 		fmt.Fprintf(
 			b,
 			"    kafka: {brokers: [%q], topic: %q, tombstones: true, createTopics: {partitions: 2, replicationFactor: 1}}\n",
-			d.proxy.addr(),
+			d.proxy.Addr(),
 			d.stream,
 		)
 	case Bucket:
 		fmt.Fprintf(
 			b,
 			"    nats: {url: \"nats://%s\", ackTimeout: 3s, bucket: %s, stream: {create: true}}\n",
-			d.proxy.addr(),
+			d.proxy.Addr(),
 			d.stream,
 		)
 	case Latest:
 		fmt.Fprintf(
 			b,
 			"    nats: {url: \"nats://%s\", ackTimeout: 3s, subject: %q, stream: {name: %s, create: true, lastPerSubject: true}}\n",
-			d.proxy.addr(),
+			d.proxy.Addr(),
 			d.stream+".{group}.{resource}.{namespace}.{name}",
 			d.stream,
 		)
 	default:
 		fmt.Fprintf(b, "    nats: {url: \"nats://%s\", ackTimeout: 3s, subject: %q, stream: {name: %s}}\n",
-			d.proxy.addr(), d.stream+".{group}.{resource}.{namespace}.{name}", d.stream)
+			d.proxy.Addr(), d.stream+".{group}.{resource}.{namespace}.{name}", d.stream)
 	}
 }
 

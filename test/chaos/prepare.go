@@ -11,15 +11,16 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 )
 
 // prepare makes proxies, destinations and the place of the state.
 func (r *run) prepare(ctx context.Context) error {
 	var err error
-	if r.api, err = newProxy(strings.TrimPrefix(r.w.cluster.APIServerURL(), "https://")); err != nil {
-		return err
-	}
-	if r.kubeconfig, err = r.w.kubeconfig(r.dir, r.api.addr()); err != nil {
+	r.api = sinktest.NewProxy(r.w.t, strings.TrimPrefix(r.w.cluster.APIServerURL(), "https://"))
+	if r.kubeconfig, err = r.w.kubeconfig(r.dir, r.api.Addr()); err != nil {
 		return err
 	}
 	r.state = filepath.Join(r.dir, "state")
@@ -72,8 +73,9 @@ func (r *run) destination(ctx context.Context, s Sink) (err error) {
 		r.slots++
 		return nil
 	}
-	if d.proxy, err = newProxy(r.w.natsAddr()); err != nil || s.Kind != Stream {
-		return err
+	d.proxy = sinktest.NewProxy(r.w.t, strings.TrimPrefix(natsserver.ClientURL(r.w.nats), "nats://"))
+	if s.Kind != Stream {
+		return nil
 	}
 	window := 2 * time.Minute
 	if s.ShortWindow {
@@ -124,17 +126,17 @@ func (r *run) clear(failed bool) {
 		_ = r.bridge.Kill()
 	}
 	r.background.Wait()
-	r.api.close()
+	r.api.Close()
 	for _, d := range r.dests {
 		if d.proxy == nil {
 			continue
 		}
 		if d.kind.OnKafka() {
-			d.proxy.set(Cut)
-			d.proxy.set(Back) // for the next run
+			d.proxy.Cut()
+			d.proxy.Thaw() // for the next run
 			continue
 		}
-		d.proxy.close()
+		d.proxy.Close()
 		name := d.stream
 		if d.kind == Bucket {
 			name = "KV_" + name

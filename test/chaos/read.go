@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
@@ -19,7 +20,7 @@ import (
 type dest struct {
 	kind   Kind
 	stream string // or bucket, or topic
-	proxy  *proxy
+	proxy  *sinktest.Proxy
 	events []*Event
 	last   uint64 // sequence that was read
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 )
 
 // run plays one scenario.
@@ -22,7 +24,7 @@ type run struct {
 	dir   string
 	state string // where the bridge keeps it; a file system of its own if the disk is filled
 
-	api        *proxy // to the API server
+	api        *sinktest.Proxy // to the API server
 	kubeconfig string
 	dests      map[string]*dest
 	slots      int    // of the Kafka broker that are in use
@@ -322,7 +324,7 @@ func (r *run) heal() {
 	for name := range maps.Keys(r.dests) {
 		r.back(name)
 	}
-	r.api.set(Back)
+	r.api.Thaw()
 	r.finishes("", HangAPI)
 	r.freeDisk()
 }

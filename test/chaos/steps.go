@@ -41,11 +41,11 @@ func (r *run) do(ctx context.Context, s Step) error {
 		return r.forget(ctx, s.Action)
 	case HangAPI:
 		if r.fault(HangAPI, "") == nil {
-			r.api.set(Hang)
+			r.api.Freeze()
 			return r.begins(ctx, HangAPI, "")
 		}
 	case BackAPI:
-		r.api.set(Back)
+		r.api.Thaw()
 		r.finishes("", HangAPI)
 	case FillDisk:
 		return r.fillDisk(ctx)
@@ -75,22 +75,28 @@ func (r *run) disturb(ctx context.Context, sink string, a Action) error {
 	if d == nil {
 		return nil
 	}
-	if a == Cut {
-		err := r.begins(ctx, Cut, sink)
-		d.proxy.set(Cut)
-		r.finishes(sink, Cut)
-		return err
+	if a != Cut {
+		r.finishes(sink, Away, Hang, Late)
 	}
-	r.finishes(sink, Away, Hang, Late)
 	err := r.begins(ctx, a, sink)
-	d.proxy.set(a)
+	switch a {
+	case Cut:
+		d.proxy.Cut()
+		r.finishes(sink, Cut)
+	case Away:
+		d.proxy.Refuse()
+	case Hang:
+		d.proxy.Freeze()
+	default: // Late
+		d.proxy.Stall()
+	}
 	return err
 }
 
 // back ends the faults of a destination.
 func (r *run) back(sink string) {
 	if d := r.dests[sink]; d != nil {
-		d.proxy.set(Back)
+		d.proxy.Thaw()
 		r.finishes(sink, Away, Hang, Late)
 	}
 }

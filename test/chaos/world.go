@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
-	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,8 +23,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/deltabridge/deltabridge/pkg/sinks/sinktest"
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/kafka"
+	"github.com/deltabridge/deltabridge/test/natsserver"
 	"github.com/deltabridge/deltabridge/test/poll"
 )
 
@@ -51,11 +51,12 @@ type world struct {
 	quiet   time.Duration
 	cluster *cluster.Cluster
 	api     dynamic.Interface
-	nats    *server.Server
+	nats    *server.Options
 	js      jetstream.JetStream
 	kafka   *kafka.Broker // nil: none
-	slots   []*proxy      // to the broker, for a destination each: a Kafka broker advertises one address for each listener
-	runs    int
+	// slots are proxies to the broker, for a destination each: a Kafka broker advertises one address for each listener.
+	slots []*sinktest.Proxy
+	runs  int
 
 	mu    sync.Mutex
 	revs  map[string][]*Rev // by namespace
@@ -108,26 +109,12 @@ func cached(resource string) bool { return slices.Contains(Cached(), resource) }
 
 func (w *world) startNATS() {
 	w.t.Helper()
-	var err error
-	w.nats, err = server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: w.t.TempDir(), NoLog: true, NoSigs: true,
-	})
-	if err != nil {
-		w.t.Fatal(err)
+	w.nats = &server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: w.t.TempDir(), NoLog: true, NoSigs: true,
 	}
-	go w.nats.Start() // ends with the cleanup
-	w.t.Cleanup(func() { w.nats.Shutdown(); w.nats.WaitForShutdown() })
-	if !w.nats.ReadyForConnections(2 * time.Minute) {
-		w.t.Fatal("nats-server is not ready")
-	}
-	conn, err := natsgo.Connect(w.nats.ClientURL(), natsgo.Timeout(time.Minute))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(conn.Close)
-	if w.js, err = jetstream.New(conn, jetstream.WithDefaultTimeout(time.Minute)); err != nil {
-		w.t.Fatal(err)
-	}
+	_, stop := natsserver.Start(w.t, w.nats)
+	w.t.Cleanup(stop)
+	w.js = natsserver.Connect(w.t, natsserver.ClientURL(w.nats))
 }
 
 // kafkaSlots is how many topics a run can have.
@@ -138,16 +125,12 @@ func (w *world) startKafka() {
 	w.t.Helper()
 	var addrs []string
 	for range kafkaSlots {
-		p, err := newProxy("")
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		w.t.Cleanup(p.close)
-		w.slots, addrs = append(w.slots, p), append(addrs, p.addr())
+		p := sinktest.NewProxy(w.t, "")
+		w.slots, addrs = append(w.slots, p), append(addrs, p.Addr())
 	}
 	w.kafka = kafka.NewForTestBehind(w.t, addrs)
 	for n, addr := range w.kafka.Behind() {
-		w.slots[n].target = addr // nobody has its address yet
+		w.slots[n].SetTarget(addr)
 	}
 }
 
@@ -329,5 +312,3 @@ func (w *world) kubeconfig(dir, addr string) (string, error) {
 	path := filepath.Join(dir, "kubeconfig")
 	return path, os.WriteFile(path, []byte(strings.ReplaceAll(string(text), direct, addr)), 0o600)
 }
-
-func (w *world) natsAddr() string { return w.nats.Addr().(*net.TCPAddr).String() }

@@ -6,18 +6,31 @@ import (
 	"testing"
 )
 
-// Proxy is a TCP proxy on the loopback interface between a sink and its broker. While the proxy is frozen, it accepts
-// connections but forwards nothing. It is safe for concurrent use.
+// Proxy is a TCP proxy on the loopback interface between a sink and its broker. It forwards all connections until
+// Freeze, Stall or Refuse is called; each of them replaces the others, and Thaw ends them. It is safe for concurrent
+// use.
 type Proxy struct {
 	listener net.Listener
 	wg       sync.WaitGroup
 
-	mu     sync.Mutex
-	target string
-	thawed chan struct{}         // closed while the proxy is not frozen
-	conns  map[net.Conn]struct{} // both connections of every pair
-	closed bool
+	mu      sync.Mutex
+	changed sync.Cond
+	target  string
+	mode    mode
+	stalls  int                   // how often Stall was called
+	conns   map[net.Conn]struct{} // both connections of every pair
+	closed  bool
 }
+
+// mode is what a proxy does with connections.
+type mode int
+
+const (
+	open     mode = iota // all bytes pass
+	frozen               // no bytes pass
+	stalled              // no bytes pass on connections from before the last Stall
+	refusing             // new connections are closed
+)
 
 // NewProxy listens on a free port of 127.0.0.1 and forwards connections to target ("host:port"), which need not be
 // listening yet. The proxy is closed at the end of the test.
@@ -27,10 +40,10 @@ func NewProxy(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatalf("proxy: %v", err)
 	}
-	p := &Proxy{listener: l, target: target, thawed: make(chan struct{}), conns: make(map[net.Conn]struct{})}
-	close(p.thawed)
+	p := &Proxy{listener: l, target: target, conns: make(map[net.Conn]struct{})}
+	p.changed.L = &p.mu
 	p.wg.Go(p.accept)
-	t.Cleanup(p.close)
+	t.Cleanup(p.Close)
 	return p
 }
 
@@ -39,25 +52,28 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
 // Freeze stops all traffic in both directions until Thaw is called. Existing connections stay open, and new ones are
 // accepted.
-func (p *Proxy) Freeze() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-p.thawed:
-		p.thawed = make(chan struct{})
-	default:
-	}
+func (p *Proxy) Freeze() { p.set(frozen) }
+
+// Stall stops all traffic of the existing connections until Thaw is called. New connections work.
+func (p *Proxy) Stall() { p.set(stalled) }
+
+// Refuse closes all connections, existing and new ones, until Thaw is called.
+func (p *Proxy) Refuse() {
+	p.set(refusing)
+	p.Cut()
 }
 
-// Thaw ends a freeze. Bytes that were read before or during the freeze are then forwarded.
-func (p *Proxy) Thaw() {
+// Thaw ends what Freeze, Stall or Refuse began. Bytes that were read before or meanwhile are then forwarded.
+func (p *Proxy) Thaw() { p.set(open) }
+
+func (p *Proxy) set(m mode) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	select {
-	case <-p.thawed:
-	default:
-		close(p.thawed)
+	p.mode = m
+	if m == stalled {
+		p.stalls++
 	}
+	p.changed.Broadcast()
 }
 
 // SetTarget sets the target of future connections. A broker that advertises the proxy's address starts after it.
@@ -83,7 +99,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-func (p *Proxy) close() {
+// Close closes the proxy and all connections before the end of the test.
+func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.mu.Unlock()
@@ -109,29 +126,29 @@ func (p *Proxy) accept() {
 // appears unavailable through the proxy.
 func (p *Proxy) serve(in net.Conn) {
 	defer p.drop(in)
-	<-p.gate()
 	p.mu.Lock()
-	target := p.target
+	since := p.stalls
 	p.mu.Unlock()
+	target := p.wait(since)
 	out, err := net.Dial("tcp", target)
 	if err != nil || !p.hold(out) {
 		return
 	}
 	defer p.drop(out)
 	var wg sync.WaitGroup
-	wg.Go(func() { p.pass(out, in) })
-	wg.Go(func() { p.pass(in, out) })
+	wg.Go(func() { p.pass(out, in, since) })
+	wg.Go(func() { p.pass(in, out, since) })
 	wg.Wait()
 }
 
 // pass copies bytes from src to dst until src is closed. Then it closes both, so no connection is half closed. If dst
 // is closed, the other direction ends, after all bytes that dst had sent were forwarded.
-func (p *Proxy) pass(dst, src net.Conn) {
+func (p *Proxy) pass(dst, src net.Conn, since int) {
 	defer func() { _, _ = src.Close(), dst.Close() }()
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := src.Read(buf)
-		<-p.gate()
+		p.wait(since)
 		_, _ = dst.Write(buf[:n])
 		if err != nil {
 			return
@@ -139,17 +156,22 @@ func (p *Proxy) pass(dst, src net.Conn) {
 	}
 }
 
-func (p *Proxy) gate() <-chan struct{} {
+// wait waits until bytes of a connection may pass, and returns the target. since is the number of stalls at the time
+// when the connection began.
+func (p *Proxy) wait(since int) (target string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.thawed
+	for p.mode == frozen || p.mode == stalled && since < p.stalls {
+		p.changed.Wait()
+	}
+	return p.target
 }
 
-// hold registers c for Cut. If the proxy is closed, hold closes c and returns false.
+// hold registers c for Cut. If the proxy is closed or refuses connections, hold closes c and returns false.
 func (p *Proxy) hold(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed || p.mode == refusing {
 		_ = c.Close()
 		return false
 	}
