@@ -290,17 +290,9 @@ func (r *report) audit(situation string, all []auditSample) {
 	for _, c := range all {
 		p.floor, p.bridge = append(p.floor, c.without), append(p.bridge, c.with)
 	}
-	at := func(q float64) func(sample) float64 { return func(s sample) float64 { return s.latency(q) } }
-	of := func(value func(auditSample) float64) float64 {
-		var values []float64
-		for _, c := range all {
-			values = append(values, value(c))
-		}
-		return median(values)
-	}
 	bridge := "-"
-	if memory := of(func(c auditSample) float64 { return megabytes(c.bridgeMemory) }); memory > 0 {
-		bridge = fmt.Sprintf("%.1f %%, %.0f MB", of(func(c auditSample) float64 { return c.bridgeCPU }), memory)
+	if memory := of(all, func(c auditSample) float64 { return megabytes(c.bridgeMemory) }); memory > 0 {
+		bridge = fmt.Sprintf("%.1f %%, %.0f MB", of(all, func(c auditSample) float64 { return c.bridgeCPU }), memory)
 	}
 	t.row(
 		situation,
@@ -309,8 +301,8 @@ func (r *report) audit(situation string, all []auditSample) {
 		p.compared("%.1f", at(.99)),
 		p.compared("%.0f", sample.cpuPerEvent),
 		bridge,
-		fmt.Sprintf("%.0f of %.0f", of(func(c auditSample) float64 { return c.dropped }),
-			of(func(c auditSample) float64 { return c.events })),
-		fmt.Sprintf("%.0f", of(func(c auditSample) float64 { return c.memory / 1e6 })),
+		fmt.Sprintf("%.0f of %.0f", of(all, func(c auditSample) float64 { return c.dropped }),
+			of(all, func(c auditSample) float64 { return c.events })),
+		fmt.Sprintf("%.0f", of(all, func(c auditSample) float64 { return c.memory / 1e6 })),
 	)
 }

@@ -3,22 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 )
 
 // auditLoad sends requests for a time, and returns the sorted latencies of writes and the number of all requests.
@@ -75,12 +71,10 @@ func (a *apiServer) counters(ctx context.Context) (c apiCounters, err error) {
 	if err != nil {
 		return c, err
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	m, err := parseMetrics(string(text))
 	if err != nil {
 		return c, err
 	}
-	m := metrics(families)
 	return apiCounters{
 		cpu: m.sum("process_cpu_seconds_total"), memory: m.sum("process_resident_memory_bytes"),
 		events: m.sum("apiserver_audit_event_total"), dropped: m.sum("apiserver_audit_error_total"),
@@ -99,7 +93,7 @@ func (m *auditing) bursts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs, err := m.repeat(func(int) (sample, error) { return m.burst(ctx, to) })
+	runs, err := repeat(m.runs, func(int) (sample, error) { return m.burst(ctx, to) })
 	if err = errors.Join(err, to.close()); err != nil {
 		return err
 	}
@@ -117,10 +111,10 @@ func (m *auditing) bursts(ctx context.Context) error {
 	t.row(
 		m.brokerName,
 		fmt.Sprintf("%.2f", of(runs, func(s sample) float64 { return s.accepted })),
-		fmt.Sprintf("%.2f", of(runs, func(s sample) float64 { return s.seconds })),
+		fmt.Sprintf("%.2f", of(runs, sample.wallSeconds)),
 		fmt.Sprintf("%.1f", of(runs, sample.cpuPerEvent)),
-		fmt.Sprintf("%.0f", of(runs, func(s sample) float64 { return megabytes(s.peak) })),
-		fmt.Sprintf("%.0f", of(runs, func(s sample) float64 { return s.latency(1) })),
+		fmt.Sprintf("%.0f", of(runs, sample.peakMB)),
+		fmt.Sprintf("%.0f", of(runs, at(1))),
 	)
 	return nil
 }
@@ -204,17 +198,13 @@ func burstBody(n int) []byte {
 
 // auditClient returns a client with the certificate of the API server.
 func (m *auditing) auditClient() (*http.Client, error) {
-	pair, err := tls.LoadX509KeyPair(m.intake.ClientCertFile, m.intake.ClientKeyFile)
-	if err != nil {
+	config := &rest.Config{TLSClientConfig: rest.TLSClientConfig{
+		CAFile: m.intake.CAFile, CertFile: m.intake.ClientCertFile, KeyFile: m.intake.ClientKeyFile,
+	}}
+	if err := rest.LoadTLSFiles(config); err != nil { // files that it reads itself, it would watch
 		return nil, err
 	}
-	pem, err := os.ReadFile(m.intake.CAFile)
-	if err != nil {
-		return nil, err
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool(), Certificates: []tls.Certificate{pair}}
-	config.RootCAs.AppendCertsFromPEM(pem)
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}}, nil
+	return rest.HTTPClientFor(config)
 }
 
 func (m *auditing) post(ctx context.Context, client *http.Client, body []byte) error {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -131,12 +130,17 @@ func (r *bridge) ready(ctx context.Context) error {
 		if r.Ended() {
 			return poll.Permanent(r.failed(errors.New("exited unexpectedly")))
 		}
-		code, body, err := get(ctx, "http://"+r.http+"/readyz")
-		if err == nil && code != http.StatusOK {
-			err = errors.New(body)
-		}
-		return err
+		return r.readyz(ctx)
 	})
+}
+
+// readyz returns an error unless the bridge says that it is ready.
+func (r *bridge) readyz(ctx context.Context) error {
+	code, body, err := get(ctx, "http://"+r.http+"/readyz")
+	if err == nil && code != http.StatusOK {
+		err = errors.New(body)
+	}
+	return err
 }
 
 // metrics reads the bridge's metrics.
@@ -145,12 +149,16 @@ func (r *bridge) metrics(ctx context.Context) (metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	return parser.TextToMetricFamilies(bufio.NewReader(strings.NewReader(body)))
+	return parseMetrics(body)
 }
 
 // metrics are the samples of one scrape.
 type metrics map[string]*dto.MetricFamily
+
+func parseMetrics(text string) (metrics, error) {
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(strings.NewReader(text))
+}
 
 // sum returns the sum of a metric's samples.
 func (m metrics) sum(name string) (sum float64) {
@@ -183,13 +191,8 @@ func (r *bridge) idle(ctx context.Context, events int) error {
 	if err != nil {
 		return err
 	}
-	acknowledged, waiting := m.sum(
-		"deltabridge_events_acknowledged_total",
-	), m.sum(
-		"deltabridge_queue_events",
-	)+m.sum(
-		"deltabridge_spill_events",
-	)
+	acknowledged := m.sum("deltabridge_events_acknowledged_total")
+	waiting := m.sum("deltabridge_queue_events") + m.sum("deltabridge_spill_events")
 	if acknowledged < float64(events) || waiting > 0 {
 		return fmt.Errorf("%.0f of %d events are acknowledged, %.0f wait", acknowledged, events, waiting)
 	}

@@ -55,6 +55,29 @@ func (b *bench) startBroker(ctx context.Context, name string) (broker, error) {
 	return b.startJetStream(ctx)
 }
 
+// onEachBroker runs a scenario on one broker after the other.
+func (b *bench) onEachBroker(ctx context.Context, run func(to broker) error) error {
+	for _, name := range b.brokers {
+		to, err := b.startBroker(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(run(to), to.close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onFirstBroker runs a scenario that does not depend on the broker.
+func (b *bench) onFirstBroker(ctx context.Context, run func(to broker) error) error {
+	to, err := b.startBroker(ctx, b.brokers[0])
+	if err != nil {
+		return err
+	}
+	return errors.Join(run(to), to.close())
+}
+
 // jetStream is a nats-server.
 type jetStream struct {
 	*program

@@ -26,45 +26,27 @@ func churn(ctx context.Context, b *bench) error {
 		return err
 	}
 	err = api.createConfigMaps(ctx, churnObjects)
-	for _, name := range b.brokers {
-		if err != nil {
-			break
-		}
-		err = b.churnWith(ctx, api, name)
+	if err == nil {
+		err = b.onEachBroker(ctx, func(to broker) error { return b.churnWith(ctx, api, to) })
 	}
 	return errors.Join(err, api.Stop())
 }
 
-func (b *bench) churnWith(ctx context.Context, api *apiServer, brokerName string) error {
-	to, err := b.startBroker(ctx, brokerName)
-	if err != nil {
-		return err
-	}
+func (b *bench) churnWith(ctx context.Context, api *apiServer, to broker) error {
 	var p pairs
 	for n := range b.runs {
-		var floor, bridge sample
-		if floor, bridge, err = b.churnOnce(ctx, api, to, fmt.Sprintf("churn-%s-%d", brokerName, n)); err != nil {
-			break
+		floor, bridge, err := b.churnOnce(ctx, api, to, fmt.Sprintf("churn-%s-%d", to.name(), n))
+		if err != nil {
+			return err
 		}
-		b.say(
-			"churn, %s: %.0f commits/s; floor %.0f us CPU/event, p50 %.1f ms, p99 %.1f ms, max %.0f ms; bridge %.0f us, %.1f ms, %.1f ms, %.0f ms",
-			brokerName,
-			floor.rate(),
-			floor.cpuPerEvent(),
-			floor.latency(.5),
-			floor.latency(.99),
-			floor.latency(1),
-			bridge.cpuPerEvent(),
-			bridge.latency(.5),
-			bridge.latency(.99),
-			bridge.latency(1),
-		)
+		b.say("churn, %s: %.0f commits/s; floor %.0f us CPU/event, p50 %.1f ms, p99 %.1f ms, max %.0f ms; "+
+			"bridge %.0f us, %.1f ms, %.1f ms, %.0f ms", to.name(), floor.rate(),
+			floor.cpuPerEvent(), floor.latency(.5), floor.latency(.99), floor.latency(1),
+			bridge.cpuPerEvent(), bridge.latency(.5), bridge.latency(.99), bridge.latency(1))
 		p.floor, p.bridge = append(p.floor, floor), append(p.bridge, bridge)
 	}
-	if err = errors.Join(err, to.close()); err == nil {
-		b.report.churn(brokerName, p)
-	}
-	return err
+	b.report.churn(to.name(), p)
+	return nil
 }
 
 func (r *report) churn(broker string, p pairs) {
@@ -80,7 +62,6 @@ func (r *report) churn(broker string, p pairs) {
 		"max ms",
 		"peak memory MB",
 	)
-	at := func(q float64) func(sample) float64 { return func(s sample) float64 { return s.latency(q) } }
 	rate, _, _ := p.each(sample.rate)
 	t.row(
 		broker,
@@ -89,12 +70,17 @@ func (r *report) churn(broker string, p pairs) {
 		p.compared("%.1f", at(.5)),
 		p.compared("%.1f", at(.99)),
 		p.compared("%.0f", at(1)),
-		p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }),
+		p.compared("%.0f", sample.peakMB),
 	)
 	_, _, cpu := p.each(sample.cpuPerEvent)
 	_, _, p99 := p.each(at(.99))
 	r.measure("churn/cpu/"+broker, cpu)
 	r.measure("churn/p99/"+broker, p99)
+}
+
+// at returns sample.latency of a quantile.
+func at(quantile float64) func(sample) float64 {
+	return func(s sample) float64 { return s.latency(quantile) }
 }
 
 // latency returns a quantile of the latencies, in milliseconds.

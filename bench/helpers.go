@@ -2,17 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -21,8 +14,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/deltabridge/deltabridge/bench/listwatch"
+	"github.com/deltabridge/deltabridge/test/certs"
 )
 
 // helper runs this binary as a helper process of a benchmark if the first argument is the name of one. A helper prints
@@ -73,33 +70,20 @@ func serveListWatch(ctx context.Context, args []string) error {
 	return nil
 }
 
-// selfSigned creates a self-signed certificate for 127.0.0.1, and writes it to a file for clients.
+// selfSigned returns the configuration of a server on 127.0.0.1, and writes the certificate of its authority to a file
+// for clients.
 func selfSigned(caFile string) (*tls.Config, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	authority, err := certs.New("deltabridge bench")
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(
-			1,
-		),
-		Subject:               pkix.Name{CommonName: "deltabridge bench"},
-		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore:             time.Now().Add(-time.Hour),
-		NotAfter:              time.Now().AddDate(1, 0, 0),
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	cert, key, err := authority.Issue(certs.Options{Name: "deltabridge bench", Hosts: []string{"127.0.0.1"}})
 	if err != nil {
 		return nil, err
 	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return &tls.Config{
-		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12,
-	}, os.WriteFile(caFile, text, 0o600)
+	pair, err := tls.X509KeyPair(cert, key)
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+		errors.Join(err, os.WriteFile(caFile, authority.PEM(), 0o600))
 }
 
 func serveNATS(ctx context.Context, args []string) error {
@@ -130,6 +114,7 @@ type listWatch struct {
 	*program
 	url, kubeconfig string
 	caFile          string // empty without TLS
+	client          kubernetes.Interface
 }
 
 // floorTo returns the arguments with which the floor watches the objects.
@@ -160,7 +145,18 @@ func (b *bench) startListWatch(ctx context.Context, o listwatch.Options) (*listW
 		return nil, errors.Join(err, p.stop())
 	}
 	l.kubeconfig = b.path("listwatch.kubeconfig")
-	if err := os.WriteFile(l.kubeconfig, []byte(listwatch.Kubeconfig(l.url, l.caFile)), 0o600); err != nil {
+	err = os.WriteFile(l.kubeconfig, []byte(listwatch.Kubeconfig(l.url, l.caFile)), 0o600)
+	var config *rest.Config
+	if err == nil {
+		config, err = clientcmd.BuildConfigFromFlags("", l.kubeconfig)
+	}
+	if err == nil {
+		err = rest.LoadTLSFiles(config) // client-go shares connections by the names of files, and each helper has its own CA
+	}
+	if err == nil {
+		l.client, err = kubernetes.NewForConfig(config)
+	}
+	if err != nil {
 		return nil, errors.Join(err, p.stop())
 	}
 	return l, nil
@@ -168,29 +164,5 @@ func (b *bench) startListWatch(ctx context.Context, o listwatch.Options) (*listW
 
 // release makes the server send the events.
 func (l *listWatch) release(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+listwatch.ReleasePath, nil)
-	if err != nil {
-		return err
-	}
-	client := http.DefaultClient
-	if l.caFile != "" {
-		pool := x509.NewCertPool()
-		text, err := os.ReadFile(l.caFile)
-		if err != nil {
-			return err
-		}
-		pool.AppendCertsFromPEM(text)
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
-		defer transport.CloseIdleConnections()
-		client = &http.Client{Transport: transport}
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusNoContent {
-		return errors.New("release: " + response.Status)
-	}
-	return nil
+	return l.client.CoreV1().RESTClient().Post().AbsPath(listwatch.ReleasePath).Do(ctx).Error()
 }

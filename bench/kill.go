@@ -48,7 +48,7 @@ func (b *bench) killWith(ctx context.Context, name string, partitions int) (err 
 	}
 	defer func() { err = errors.Join(err, to.close()) }()
 	load := listwatch.Options{Objects: b.scaled(100_000), Events: b.scaled(100_000), Size: smallObject}
-	runs, err := b.repeat(func(n int) (sample, error) {
+	runs, err := repeat(b.runs, func(n int) (sample, error) {
 		return b.killOnce(ctx, to, via, load, fmt.Sprintf("kill-%s-%d-%d", name, partitions, n))
 	})
 	if err != nil {
@@ -74,8 +74,8 @@ func (r *report) kill(broker string, runs []sample) {
 	)
 	t.row(
 		broker,
-		fmt.Sprintf("%.2f", of(runs, func(s sample) float64 { return s.seconds })),
-		fmt.Sprintf("%.2f", of(runs, func(s sample) float64 { return s.cpu.Seconds() })),
+		fmt.Sprintf("%.2f", of(runs, sample.wallSeconds)),
+		fmt.Sprintf("%.2f", of(runs, sample.cpuSeconds)),
 		fmt.Sprintf("%.2f", of(runs, func(s sample) float64 { return megabytes(s.received) })),
 		fmt.Sprintf("%.0f", of(runs, func(s sample) float64 { return float64(s.repeated) })),
 	)

@@ -17,10 +17,11 @@ const (
 
 // idleness is what a bridge uses while nothing changes.
 type idleness struct {
-	resident, heap          float64 // bytes
-	cpu                     float64 // percent of a core
+	usage
+
+	heap                    float64 // bytes
 	goroutines, connections float64
-	page                    pageCost
+	page                    usage // what viewers of the page add
 }
 
 // many measures the cost of hundreds of watched resources without changes.
@@ -51,28 +52,13 @@ func (b *bench) manyResources(ctx context.Context, api *apiServer) error {
 	)
 	objects := manyGroups * perGroup * objectsPerResource
 	return b.onFirstBroker(ctx, func(to broker) error {
-		var all []idleness
-		for n := range b.runs {
-			i, err := b.idle(ctx, api, to, watch, objects, fmt.Sprintf("many-%d", n))
-			if err != nil {
-				return err
-			}
-			b.say(
-				"many: %.0f MB resident, live heap %.1f MB, %.2f %% of a core, %.0f goroutines, %.0f connections to the API server; "+
-					"%d viewers of the page: %.2f %% of a core, %.1f MB",
-				i.resident/1e6,
-				i.heap/1e6,
-				i.cpu,
-				i.goroutines,
-				i.connections,
-				pageViewers,
-				i.page.cpu,
-				i.page.resident/1e6,
-			)
-			all = append(all, i)
+		all, err := repeat(b.runs, func(n int) (idleness, error) {
+			return b.idle(ctx, api, to, watch, objects, fmt.Sprintf("many-%d", n))
+		})
+		if err == nil {
+			b.report.many(all, manyGroups*perGroup, objects, b.scale != 1)
 		}
-		b.report.many(all, manyGroups*perGroup, objects, b.scale != 1)
-		return nil
+		return err
 	})
 }
 
@@ -144,24 +130,9 @@ func (b *bench) idle(
 		return i, err
 	}
 	finish := b.profile(ctx, r, run, atRest)
-	before, err := r.cpu()
-	if err != nil {
+	if i.usage, err = r.use(ctx, atRest); err != nil {
 		return i, err
 	}
-	began := time.Now()
-	if err := pause(ctx, atRest); err != nil {
-		return i, err
-	}
-	after, err := r.cpu()
-	if err != nil {
-		return i, err
-	}
-	i.cpu = 100 * (after - before).Seconds() / time.Since(began).Seconds()
-	resident, _, err := memoryOf(r.Pid)
-	if err != nil {
-		return i, err
-	}
-	i.resident = float64(resident)
 	address, err := url.Parse(api.APIServerURL())
 	if err != nil {
 		return i, err
@@ -183,17 +154,23 @@ func (b *bench) idle(
 		return i, err
 	}
 	i.page, err = b.page(ctx, api, r)
+	b.say(
+		"many: %.0f MB resident, live heap %.1f MB, %.2f %% of a core, %.0f goroutines, %.0f connections to the API server; "+
+			"%d viewers of the page: %.2f %% of a core, %.1f MB",
+		i.resident/1e6,
+		i.heap/1e6,
+		i.cpu,
+		i.goroutines,
+		i.connections,
+		pageViewers,
+		i.page.cpu,
+		i.page.resident/1e6,
+	)
 	return i, err
 }
 
 func (r *report) many(all []idleness, resources, objects int, scaled bool) {
-	value := func(of func(idleness) float64) float64 {
-		var values []float64
-		for _, i := range all {
-			values = append(values, of(i))
-		}
-		return median(values)
-	}
+	value := func(measure func(idleness) float64) float64 { return of(all, measure) }
 	resident := value(func(i idleness) float64 { return i.resident / 1e6 })
 	cpu := value(func(i idleness) float64 { return i.cpu })
 	t := r.table(

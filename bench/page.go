@@ -17,14 +17,15 @@ const (
 	pageChanges = 50 // changes per second while the page is measured
 )
 
-// pageCost is what ten viewers of the live page add to a bridge.
-type pageCost struct {
+// usage is what a bridge uses for a time.
+type usage struct {
 	cpu      float64 // percent of a core
 	resident float64 // bytes
 }
 
-// page measures a bridge under steady changes without viewers, and then with viewers who see everything.
-func (b *bench) page(ctx context.Context, api *apiServer, r *bridge) (cost pageCost, err error) {
+// page returns what ten viewers of the live page add to a bridge. It measures the bridge under steady changes without
+// viewers, and then with viewers who see everything.
+func (b *bench) page(ctx context.Context, api *apiServer, r *bridge) (cost usage, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var group errgroup.Group
@@ -42,11 +43,11 @@ func (b *bench) page(ctx context.Context, api *apiServer, r *bridge) (cost pageC
 	if failed := group.Wait(); err == nil {
 		err = failed
 	}
-	return pageCost{cost.cpu - alone.cpu, cost.resident - alone.resident}, err
+	return usage{cost.cpu - alone.cpu, cost.resident - alone.resident}, err
 }
 
 // use measures what a bridge uses for a time.
-func (r *bridge) use(ctx context.Context, span time.Duration) (used pageCost, err error) {
+func (r *bridge) use(ctx context.Context, span time.Duration) (used usage, err error) {
 	before, err := r.cpu()
 	if err != nil {
 		return used, err

@@ -46,24 +46,22 @@ type sample struct {
 
 func (s sample) rate() float64        { return float64(s.events) / s.seconds }
 func (s sample) cpuPerEvent() float64 { return micros(s.cpu) / float64(s.events) }
+func (s sample) cpuSeconds() float64  { return s.cpu.Seconds() }
+func (s sample) wallSeconds() float64 { return s.seconds }
+func (s sample) peakMB() float64      { return megabytes(s.peak) }
 
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
 // replay sends 100,000 events as fast as the client reads them.
 func replay(ctx context.Context, b *bench) error {
 	load := listwatch.Options{Events: b.scaled(100_000), Keys: 5000, Size: smallObject}
-	for _, name := range b.brokers {
-		to, err := b.startBroker(ctx, name)
-		if err != nil {
-			return err
-		}
+	return b.onEachBroker(ctx, func(to broker) error {
 		p, err := b.replayPairs(ctx, to, load, false)
-		if err = errors.Join(err, to.close()); err != nil {
-			return err
+		if err == nil {
+			b.report.replay(to.name(), p)
 		}
-		b.report.replay(name, p)
-	}
-	return nil
+		return err
+	})
 }
 
 // sameMessages is the replay beside a floor that sends the same messages as the bridge.
@@ -87,7 +85,7 @@ func sameMessages(ctx context.Context, b *bench) error {
 		"peak memory MB",
 	)
 	t.row(to.name(), p.compared("%.0f", sample.rate), p.compared("%.1f", sample.cpuPerEvent),
-		p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }))
+		p.compared("%.0f", sample.peakMB))
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -30,27 +29,13 @@ func (b *bench) replicasOf(ctx context.Context, api *apiServer) error {
 	if err := os.WriteFile(b.path("key"), []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 		return err
 	}
-	for _, name := range b.brokers {
-		to, err := b.startBroker(ctx, name)
-		if err != nil {
-			return err
+	return b.onEachBroker(ctx, func(to broker) error {
+		all, err := repeat(b.runs, func(n int) (takeOver, error) { return b.takeOver(ctx, api, to, objects, n) })
+		if err == nil {
+			b.report.replicas(to.name(), objects, all)
 		}
-		var all []takeOver
-		for n := range b.runs {
-			var s takeOver
-			if s, err = b.takeOver(ctx, api, to, objects, n); err != nil {
-				break
-			}
-			b.say("replicas, %s: log of %.0f MB, read in %.2f s; first event after %.2f s with a standby, %.2f s without; "+
-				"leader %.0f MB, standby %.0f MB", name, s.log/1e6, s.read, s.warm, s.cold, s.leader/1e6, s.standby/1e6)
-			all = append(all, s)
-		}
-		if err = errors.Join(err, to.close()); err != nil {
-			return err
-		}
-		b.report.replicas(name, objects, all)
-	}
-	return nil
+		return err
+	})
 }
 
 // takeOver has what one run of the scenario measured, in seconds and bytes.
@@ -70,26 +55,19 @@ func (r *report) replicas(broker string, objects int, all []takeOver) {
 		"broker", "objects", "log MB", "read s", "take-over s", "without a standby s", "leader MB", "standby MB",
 		"standby MB after its take-over",
 	)
-	of := func(value func(takeOver) float64) float64 {
-		var values []float64
-		for _, s := range all {
-			values = append(values, value(s))
-		}
-		return median(values)
-	}
 	memory := func(now, peak func(takeOver) float64) string {
-		return fmt.Sprintf("%.0f / %.0f", of(now)/1e6, of(peak)/1e6)
+		return fmt.Sprintf("%.0f / %.0f", of(all, now)/1e6, of(all, peak)/1e6)
 	}
 	t.row(
 		broker,
 		fmt.Sprint(objects),
-		fmt.Sprintf("%.0f", of(func(s takeOver) float64 { return s.log })/1e6),
-		fmt.Sprintf("%.2f", of(func(s takeOver) float64 { return s.read })),
-		fmt.Sprintf("%.2f", of(func(s takeOver) float64 { return s.warm })),
-		fmt.Sprintf("%.2f", of(func(s takeOver) float64 { return s.cold })),
+		fmt.Sprintf("%.0f", of(all, func(s takeOver) float64 { return s.log })/1e6),
+		fmt.Sprintf("%.2f", of(all, func(s takeOver) float64 { return s.read })),
+		fmt.Sprintf("%.2f", of(all, func(s takeOver) float64 { return s.warm })),
+		fmt.Sprintf("%.2f", of(all, func(s takeOver) float64 { return s.cold })),
 		memory(func(s takeOver) float64 { return s.leader }, func(s takeOver) float64 { return s.leaderPeak }),
 		memory(func(s takeOver) float64 { return s.standby }, func(s takeOver) float64 { return s.standbyPeak }),
-		fmt.Sprintf("%.0f", of(func(s takeOver) float64 { return s.after })/1e6),
+		fmt.Sprintf("%.0f", of(all, func(s takeOver) float64 { return s.after })/1e6),
 	)
 }
 
@@ -163,6 +141,10 @@ func (b *bench) takeOver(ctx context.Context, api *apiServer, to broker, objects
 		}
 		return began, err
 	})
+	if err == nil {
+		b.say("replicas, %s: log of %.0f MB, read in %.2f s; first event after %.2f s with a standby, %.2f s without; "+
+			"leader %.0f MB, standby %.0f MB", to.name(), s.log/1e6, s.read, s.warm, s.cold, s.leader/1e6, s.standby/1e6)
+	}
 	return s, err
 }
 
@@ -203,11 +185,7 @@ func (r *bridge) leads(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	code, body, err := get(ctx, "http://"+r.http+"/readyz")
-	if err == nil && code != http.StatusOK {
-		err = errors.New(body)
-	}
-	return err
+	return r.readyz(ctx)
 }
 
 func (r *bridge) memory() (now, peak float64, err error) {

@@ -83,7 +83,7 @@ func (r *report) replay(broker string, p pairs) {
 		broker,
 		p.compared("%.0f", sample.rate),
 		p.compared("%.1f", sample.cpuPerEvent),
-		p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }),
+		p.compared("%.0f", sample.peakMB),
 		p.compared(
 			"%.1f",
 			func(s sample) float64 { return micros(s.brokerCPU) / float64(s.events) },
@@ -109,8 +109,8 @@ func (r *report) snapshot(broker string, from source, size int, p pairs, scaled 
 		"peak memory MB",
 		"bridge's live heap KB/object",
 	)
-	seconds := func(s sample) float64 { return s.seconds }
-	peak := func(s sample) float64 { return megabytes(s.peak) }
+	seconds := sample.wallSeconds
+	peak := sample.peakMB
 	_, heap, _ := p.each(func(s sample) float64 { return s.liveHeap / float64(s.events) / 1e3 })
 	t.row(
 		broker,

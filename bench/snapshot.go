@@ -45,26 +45,16 @@ func (b *bench) snapshots(ctx context.Context, api *apiServer) error {
 		watch:      api.watch(),
 		floorArgs:  b.floorTo(api, watchList),
 	}
-	for _, name := range b.brokers {
-		to, err := b.startBroker(ctx, name)
-		if err != nil {
-			return err
-		}
+	return b.onEachBroker(ctx, func(to broker) error {
 		for _, load := range []listwatch.Options{
 			{Objects: objects, Size: smallObject}, {Objects: b.scaled(100_000), Size: largeObject},
 		} {
-			if err = b.snapshotOf(ctx, to, load); err != nil {
-				break
+			if err := b.snapshotOf(ctx, to, load); err != nil {
+				return err
 			}
 		}
-		if err == nil {
-			err = b.snapshotFrom(ctx, to, behind, smallObject)
-		}
-		if err = errors.Join(err, to.close()); err != nil {
-			return err
-		}
-	}
-	return nil
+		return b.snapshotFrom(ctx, to, behind, smallObject)
+	})
 }
 
 // snapshotOf reads the objects from the simulated API server.

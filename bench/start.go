@@ -18,7 +18,7 @@ func coldStart(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		runs, err := b.repeat(func(n int) (sample, error) { return b.startAgain(ctx, r, fmt.Sprintf("start-%d", n)) })
+		runs, err := repeat(b.runs, func(n int) (sample, error) { return b.startAgain(ctx, r, fmt.Sprintf("start-%d", n)) })
 		if err = errors.Join(err, end()); err == nil {
 			b.report.start(runs, load, b.scale != 1)
 		}
@@ -53,7 +53,7 @@ func (b *bench) startAgain(ctx context.Context, r *bridge, run string) (s sample
 }
 
 func (r *report) start(runs []sample, load listwatch.Options, scaled bool) {
-	seconds := of(runs, func(s sample) float64 { return s.seconds })
+	seconds := of(runs, sample.wallSeconds)
 	t := r.table(
 		"start",
 		"From the start of the process until it is ready, with the checkpoint of ConfigMaps of 2.6 KB, none of which has "+
@@ -66,8 +66,8 @@ func (r *report) start(runs []sample, load listwatch.Options, scaled bool) {
 	t.row(
 		fmt.Sprint(load.Objects),
 		fmt.Sprintf("%.2f", seconds),
-		fmt.Sprintf("%.2f", of(runs, func(s sample) float64 { return s.cpu.Seconds() })),
-		fmt.Sprintf("%.0f", of(runs, func(s sample) float64 { return megabytes(s.peak) })),
+		fmt.Sprintf("%.2f", of(runs, sample.cpuSeconds)),
+		fmt.Sprintf("%.0f", of(runs, sample.peakMB)),
 	)
 	if !scaled { // the bound is for the full number of objects
 		r.measure("start/seconds", seconds)

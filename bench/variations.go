@@ -11,15 +11,6 @@ import (
 	"github.com/deltabridge/deltabridge/bench/listwatch"
 )
 
-// onFirstBroker runs a scenario that does not depend on the broker.
-func (b *bench) onFirstBroker(ctx context.Context, run func(to broker) error) error {
-	to, err := b.startBroker(ctx, b.brokers[0])
-	if err != nil {
-		return err
-	}
-	return errors.Join(run(to), to.close())
-}
-
 // celFilter reads two fields of the object. All objects of the load pass it.
 const celFilter = "object.metadata.?labels['tier'].orValue('') == 'backend' && object.data['revision'] != ''"
 
@@ -89,7 +80,7 @@ func (b *bench) compare(ctx context.Context, to broker, v variation) error {
 	t := b.report.table("variations", "The replay, with a setting / with the default settings.",
 		"setting", "events/s", "CPU us/event", "peak memory MB")
 	t.row(v.what, p.compared("%.0f", sample.rate), p.compared("%.1f", sample.cpuPerEvent),
-		p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }))
+		p.compared("%.0f", sample.peakMB))
 	_, _, ratio := p.each(sample.cpuPerEvent)
 	b.report.measure(v.name+"/cpu", ratio)
 	return nil
@@ -119,7 +110,7 @@ func (b *bench) growObjects(ctx context.Context, to broker) error {
 	)
 	for _, factor := range []int{1, 5, 25} {
 		load := listwatch.Options{Objects: b.scaled(5000 * factor), Events: b.scaled(100_000), Size: smallObject}
-		runs, err := b.repeat(func(n int) (sample, error) {
+		runs, err := repeat(b.runs, func(n int) (sample, error) {
 			return b.replayBridge(
 				ctx,
 				to,
@@ -135,7 +126,7 @@ func (b *bench) growObjects(ctx context.Context, to broker) error {
 		rate, cpu := of(runs, sample.rate), of(runs, sample.cpuPerEvent)
 		heap := of(runs, func(s sample) float64 { return perObject(s.liveHeap) })
 		resident := of(runs, func(s sample) float64 { return perObject(float64(s.resident)) })
-		peak := of(runs, func(s sample) float64 { return megabytes(s.peak) })
+		peak := of(runs, sample.peakMB)
 		if b.scale == 1 {
 			b.report.measure("grow/peak", peak) // the last value, with the most objects, is reported
 		}
@@ -163,7 +154,7 @@ func (b *bench) growSinks(ctx context.Context, to broker) error {
 		for n := range count {
 			setup.sinks = append(setup.sinks, fmt.Sprintf("bench%d", n))
 		}
-		runs, err := b.repeat(func(n int) (sample, error) {
+		runs, err := repeat(b.runs, func(n int) (sample, error) {
 			return b.replayBridge(ctx, to, load, setup, fmt.Sprintf("grow-sinks-%d-%d", count, n))
 		})
 		if err != nil {
@@ -183,16 +174,16 @@ func (b *bench) growSinks(ctx context.Context, to broker) error {
 			fmt.Sprintf("%.0f", rate),
 			fmt.Sprintf("%.1f", cpu),
 			fmt.Sprintf("%.1f", each),
-			fmt.Sprintf("%.0f", of(runs, func(s sample) float64 { return megabytes(s.peak) })),
+			fmt.Sprintf("%.0f", of(runs, sample.peakMB)),
 		)
 		b.say("grow: %d sinks: %.0f events/s, %.1f us CPU/event, %.1f for each sink", count, rate, cpu, each)
 	}
 	return nil
 }
 
-// repeat runs one program several times.
-func (b *bench) repeat(run func(n int) (sample, error)) (all []sample, err error) {
-	for n := range b.runs {
+// repeat calls run as often as runs says.
+func repeat[T any](runs int, run func(n int) (T, error)) (all []T, err error) {
+	for n := range runs {
 		s, err := run(n)
 		if err != nil {
 			return nil, err
@@ -203,7 +194,7 @@ func (b *bench) repeat(run func(n int) (sample, error)) (all []sample, err error
 }
 
 // of returns the median of a measurement over all runs.
-func of(runs []sample, value func(sample) float64) float64 {
+func of[T any](runs []T, value func(T) float64) float64 {
 	var values []float64
 	for _, s := range runs {
 		values = append(values, value(s))
@@ -215,20 +206,16 @@ func of(runs []sample, value func(sample) float64) float64 {
 func outage(ctx context.Context, b *bench) error {
 	load := listwatch.Options{Events: b.scaled(100_000), Keys: 5000, Size: smallObject}
 	setup := bridgeSetup{sinks: []string{"bench"}}
-	for _, name := range b.brokers {
-		to, err := b.startBroker(ctx, name)
-		if err != nil {
-			return err
-		}
+	return b.onEachBroker(ctx, func(to broker) error {
 		p, err := b.inTurn(
-			func() (sample, error) { return b.replayBridge(ctx, to, load, setup, "outage-without-"+name) },
+			func() (sample, error) { return b.replayBridge(ctx, to, load, setup, "outage-without-"+to.name()) },
 			func(n int) (sample, error) {
-				return b.throughOutage(ctx, to, load, setup, fmt.Sprintf("outage-%s-%d", name, n))
+				return b.throughOutage(ctx, to, load, setup, fmt.Sprintf("outage-%s-%d", to.name(), n))
 			},
 			func(without, with sample) {
-				b.say("outage, %s: peak %.0f MB without, %.0f MB with", name, megabytes(without.peak), megabytes(with.peak))
+				b.say("outage, %s: peak %.0f MB without, %.0f MB with", to.name(), without.peakMB(), with.peakMB())
 			})
-		if err = errors.Join(err, to.close()); err != nil {
+		if err != nil {
 			return err
 		}
 		t := b.report.table(
@@ -239,16 +226,12 @@ func outage(ctx context.Context, b *bench) error {
 			"peak memory MB",
 			"CPU us/event",
 		)
-		t.row(
-			name,
-			p.compared("%.0f", func(s sample) float64 { return megabytes(s.peak) }),
-			p.compared("%.1f", sample.cpuPerEvent),
-		)
+		t.row(to.name(), p.compared("%.0f", sample.peakMB), p.compared("%.1f", sample.cpuPerEvent))
 		if _, _, ratio := p.each(sample.cpuPerEvent); b.scale == 1 {
-			b.report.measure("outage/cpu/"+name, ratio)
+			b.report.measure("outage/cpu/"+to.name(), ratio)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func (b *bench) throughOutage(
