@@ -276,16 +276,6 @@ func (m *auditing) restart(ctx context.Context) error {
 }
 
 func (r *report) audit(situation string, all []auditSample) {
-	t := r.table(
-		"audit",
-		fmt.Sprintf("A real API server with the audit webhook and one without, in turn, with %d requests per second, one "+
-			"audit event each; every fourth one is an update of a ConfigMap of 2.6 KB at RequestResponse. Latency of these "+
-			"updates. A slow broker answers after %s. On the full disk, no file can grow. "+
-			"With / without; ratios are medians of those of each run.",
-			auditRequests, brokerDelay),
-		"bridge", "requests/s", "p50 ms", "p99 ms", "CPU of the API server, us/request", "CPU and memory of the bridge",
-		"dropped events", "MB more in the API server",
-	)
 	var p pairs
 	for _, c := range all {
 		p.floor, p.bridge = append(p.floor, c.without), append(p.bridge, c.with)
@@ -294,15 +284,21 @@ func (r *report) audit(situation string, all []auditSample) {
 	if memory := of(all, func(c auditSample) float64 { return megabytes(c.bridgeMemory) }); memory > 0 {
 		bridge = fmt.Sprintf("%.1f %%, %.0f MB", of(all, func(c auditSample) float64 { return c.bridgeCPU }), memory)
 	}
-	t.row(
-		situation,
-		p.compared("%.0f", sample.rate),
-		p.compared("%.1f", at(.5)),
-		p.compared("%.1f", at(.99)),
-		p.compared("%.0f", sample.cpuPerEvent),
-		bridge,
-		fmt.Sprintf("%.0f of %.0f", of(all, func(c auditSample) float64 { return c.dropped }),
-			of(all, func(c auditSample) float64 { return c.events })),
-		fmt.Sprintf("%.0f", of(all, func(c auditSample) float64 { return c.memory / 1e6 })),
+	dropped, events := func(c auditSample) float64 { return c.dropped }, func(c auditSample) float64 { return c.events }
+	r.add(
+		"audit",
+		fmt.Sprintf("A real API server with the audit webhook and one without, in turn, with %d requests per second, one "+
+			"audit event each; every fourth one is an update of a ConfigMap of 2.6 KB at RequestResponse. Latency of these "+
+			"updates. A slow broker answers after %s. On the full disk, no file can grow. "+
+			"With / without; ratios are medians of those of each run.",
+			auditRequests, brokerDelay),
+		cell{"bridge", situation},
+		p.compared("requests/s", "%.0f", sample.rate),
+		p.compared("p50 ms", "%.1f", at(.5)),
+		p.compared("p99 ms", "%.1f", at(.99)),
+		p.compared("CPU of the API server, us/request", "%.0f", sample.cpuPerEvent),
+		cell{"CPU and memory of the bridge", bridge},
+		cell{"dropped events", fmt.Sprintf("%.0f of %.0f", of(all, dropped), of(all, events))},
+		figure("MB more in the API server", "%.0f", all, func(c auditSample) float64 { return c.memory / 1e6 }),
 	)
 }

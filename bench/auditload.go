@@ -97,24 +97,16 @@ func (m *auditing) bursts(ctx context.Context) error {
 	if err = errors.Join(err, to.close()); err != nil {
 		return err
 	}
-	t := m.report.table(
+	m.report.add(
 		"audit: burst",
 		"50,000 audit events of 1.6 KB, sent to the intake at once, in requests of 400 events, four at a time. Accepted: all "+
 			"are on the disk. Delivered: the broker has all.",
-		"broker",
-		"accepted s",
-		"delivered s",
-		"CPU us/event",
-		"peak memory MB",
-		"slowest request ms",
-	)
-	t.row(
-		m.brokerName,
-		fmt.Sprintf("%.2f", of(runs, func(s sample) float64 { return s.accepted })),
-		fmt.Sprintf("%.2f", of(runs, sample.wallSeconds)),
-		fmt.Sprintf("%.1f", of(runs, sample.cpuPerEvent)),
-		fmt.Sprintf("%.0f", of(runs, sample.peakMB)),
-		fmt.Sprintf("%.0f", of(runs, at(1))),
+		cell{"broker", m.brokerName},
+		figure("accepted s", "%.2f", runs, func(s sample) float64 { return s.accepted }),
+		figure("delivered s", "%.2f", runs, sample.wallSeconds),
+		figure("CPU us/event", "%.1f", runs, sample.cpuPerEvent),
+		figure("peak memory MB", "%.0f", runs, sample.peakMB),
+		figure("slowest request ms", "%.0f", runs, at(1)),
 	)
 	return nil
 }

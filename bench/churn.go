@@ -50,27 +50,17 @@ func (b *bench) churnWith(ctx context.Context, api *apiServer, to broker) error 
 }
 
 func (r *report) churn(broker string, p pairs) {
-	t := r.table(
+	r.add(
 		"churn",
 		"A real API server under updates of ConfigMaps of 2.6 KB; both watch the same commits at the same time. Latency from before "+
 			"the request that commits until an independent consumer of the broker has the event. Bridge / floor.",
-		"broker",
-		"commits/s",
-		"CPU us/event",
-		"p50 ms",
-		"p99 ms",
-		"max ms",
-		"peak memory MB",
-	)
-	rate, _, _ := p.each(sample.rate)
-	t.row(
-		broker,
-		fmt.Sprintf("%.0f", rate),
-		p.compared("%.0f", sample.cpuPerEvent),
-		p.compared("%.1f", at(.5)),
-		p.compared("%.1f", at(.99)),
-		p.compared("%.0f", at(1)),
-		p.compared("%.0f", sample.peakMB),
+		cell{"broker", broker},
+		figure("commits/s", "%.0f", p.floor, sample.rate),
+		p.compared("CPU us/event", "%.0f", sample.cpuPerEvent),
+		p.compared("p50 ms", "%.1f", at(.5)),
+		p.compared("p99 ms", "%.1f", at(.99)),
+		p.compared("max ms", "%.0f", at(1)),
+		p.compared("peak memory MB", "%.0f", sample.peakMB),
 	)
 	_, _, cpu := p.each(sample.cpuPerEvent)
 	_, _, p99 := p.each(at(.99))

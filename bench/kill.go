@@ -62,22 +62,15 @@ func (b *bench) killWith(ctx context.Context, name string, partitions int) (err 
 }
 
 func (r *report) kill(broker string, runs []sample) {
-	t := r.table(
+	r.add(
 		"kill",
 		"A kill -9 while 100,000 known ConfigMaps of 2.6 KB change as fast as the changes are read. From the start of the next "+
 			"process until a consumer has the first event that the killed process had not sent.",
-		"broker",
-		"seconds",
-		"CPU seconds",
-		"MB from the broker",
-		"events twice in the broker",
-	)
-	t.row(
-		broker,
-		fmt.Sprintf("%.2f", of(runs, sample.wallSeconds)),
-		fmt.Sprintf("%.2f", of(runs, sample.cpuSeconds)),
-		fmt.Sprintf("%.2f", of(runs, func(s sample) float64 { return megabytes(s.received) })),
-		fmt.Sprintf("%.0f", of(runs, func(s sample) float64 { return float64(s.repeated) })),
+		cell{"broker", broker},
+		figure("seconds", "%.2f", runs, sample.wallSeconds),
+		figure("CPU seconds", "%.2f", runs, sample.cpuSeconds),
+		figure("MB from the broker", "%.2f", runs, func(s sample) float64 { return megabytes(s.received) }),
+		figure("events twice in the broker", "%.0f", runs, func(s sample) float64 { return float64(s.repeated) }),
 	)
 }
 

@@ -170,47 +170,35 @@ func (b *bench) idle(
 }
 
 func (r *report) many(all []idleness, resources, objects int, scaled bool) {
-	value := func(measure func(idleness) float64) float64 { return of(all, measure) }
-	resident := value(func(i idleness) float64 { return i.resident / 1e6 })
-	cpu := value(func(i idleness) float64 { return i.cpu })
-	t := r.table(
+	resident, cpu := func(i idleness) float64 { return i.resident / 1e6 }, func(i idleness) float64 { return i.cpu }
+	r.add(
 		"many",
 		"CustomResourceDefinitions of a real API server, all watched, and nothing happens for "+atRest.String()+".",
-		"resources",
-		"objects",
-		"resident MB",
-		"live heap MB",
-		"CPU % of a core",
-		"goroutines",
-		"connections",
+		cell{"resources", fmt.Sprint(resources)},
+		cell{"objects", fmt.Sprint(objects)},
+		figure("resident MB", "%.0f", all, resident),
+		figure("live heap MB", "%.1f", all, func(i idleness) float64 { return i.heap / 1e6 }),
+		figure("CPU % of a core", "%.2f", all, cpu),
+		figure("goroutines", "%.0f", all, func(i idleness) float64 { return i.goroutines }),
+		figure("connections", "%.0f", all, func(i idleness) float64 { return i.connections }),
 	)
-	t.row(
-		fmt.Sprint(resources),
-		fmt.Sprint(objects),
-		fmt.Sprintf("%.0f", resident),
-		fmt.Sprintf("%.1f", value(func(i idleness) float64 { return i.heap / 1e6 })),
-		fmt.Sprintf("%.2f", cpu),
-		fmt.Sprintf("%.0f", value(func(i idleness) float64 { return i.goroutines })),
-		fmt.Sprintf("%.0f", value(func(i idleness) float64 { return i.connections })),
-	)
-	pageCPU := value(func(i idleness) float64 { return i.page.cpu })
-	pageMemory := value(func(i idleness) float64 { return i.page.resident / 1e6 })
-	t = r.table(
+	pageCPU := func(i idleness) float64 { return i.page.cpu }
+	pageMemory := func(i idleness) float64 { return i.page.resident / 1e6 }
+	r.add(
 		"page",
 		fmt.Sprintf(
 			"What %d viewers of the live page add to the same bridge, at %d changes per second. All of them have a tail.",
 			pageViewers,
 			pageChanges,
 		),
-		"CPU % of a core",
-		"resident MB",
+		figure("CPU % of a core", "%.2f", all, pageCPU),
+		figure("resident MB", "%.1f", all, pageMemory),
 	)
-	t.row(fmt.Sprintf("%.2f", pageCPU), fmt.Sprintf("%.1f", pageMemory))
 	if scaled {
 		return // the bounds are for the full number of resources
 	}
-	r.measure("many/memory", resident)
-	r.measure("many/cpu", cpu)
-	r.measure("page/cpu", pageCPU)
-	r.measure("page/memory", pageMemory)
+	r.measure("many/memory", of(all, resident))
+	r.measure("many/cpu", of(all, cpu))
+	r.measure("page/cpu", of(all, pageCPU))
+	r.measure("page/memory", of(all, pageMemory))
 }

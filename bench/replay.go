@@ -75,17 +75,15 @@ func sameMessages(ctx context.Context, b *bench) error {
 	if err = errors.Join(err, to.close()); err != nil {
 		return err
 	}
-	t := b.report.table(
+	b.report.add(
 		"same messages",
 		"The replay, beside a program that makes the same events of the lines, and publishes them with the same subjects, ids "+
 			"and headers. It guarantees nothing: no order, no checkpoint, no retry. Bridge / that program.",
-		"broker",
-		"events/s",
-		"CPU us/event",
-		"peak memory MB",
+		cell{"broker", to.name()},
+		p.compared("events/s", "%.0f", sample.rate),
+		p.compared("CPU us/event", "%.1f", sample.cpuPerEvent),
+		p.compared("peak memory MB", "%.0f", sample.peakMB),
 	)
-	t.row(to.name(), p.compared("%.0f", sample.rate), p.compared("%.1f", sample.cpuPerEvent),
-		p.compared("%.0f", sample.peakMB))
 	return nil
 }
 

@@ -46,28 +46,28 @@ type takeOver struct {
 }
 
 func (r *report) replicas(broker string, objects int, all []takeOver) {
-	t := r.table(
+	memory := func(head string, now, peak func(takeOver) float64) cell {
+		return cell{head, fmt.Sprintf("%.0f / %.0f", of(all, now)/1e6, of(all, peak)/1e6)}
+	}
+	r.add(
 		"replicas",
 		"A state log of ConfigMaps of 2.6 KB in the broker of the sink, with the default Lease. Read: from the start of a "+
 			"replica with an empty directory until it can take over. Take-over: from SIGTERM to the leader until the broker "+
 			"has the next event, with a standby; without one, from the start of a process with an empty directory. Memory: "+
 			"resident, at rest / at the peak.",
-		"broker", "objects", "log MB", "read s", "take-over s", "without a standby s", "leader MB", "standby MB",
-		"standby MB after its take-over",
-	)
-	memory := func(now, peak func(takeOver) float64) string {
-		return fmt.Sprintf("%.0f / %.0f", of(all, now)/1e6, of(all, peak)/1e6)
-	}
-	t.row(
-		broker,
-		fmt.Sprint(objects),
-		fmt.Sprintf("%.0f", of(all, func(s takeOver) float64 { return s.log })/1e6),
-		fmt.Sprintf("%.2f", of(all, func(s takeOver) float64 { return s.read })),
-		fmt.Sprintf("%.2f", of(all, func(s takeOver) float64 { return s.warm })),
-		fmt.Sprintf("%.2f", of(all, func(s takeOver) float64 { return s.cold })),
-		memory(func(s takeOver) float64 { return s.leader }, func(s takeOver) float64 { return s.leaderPeak }),
-		memory(func(s takeOver) float64 { return s.standby }, func(s takeOver) float64 { return s.standbyPeak }),
-		fmt.Sprintf("%.0f", of(all, func(s takeOver) float64 { return s.after })/1e6),
+		cell{"broker", broker},
+		cell{"objects", fmt.Sprint(objects)},
+		figure("log MB", "%.0f", all, func(s takeOver) float64 { return s.log / 1e6 }),
+		figure("read s", "%.2f", all, func(s takeOver) float64 { return s.read }),
+		figure("take-over s", "%.2f", all, func(s takeOver) float64 { return s.warm }),
+		figure("without a standby s", "%.2f", all, func(s takeOver) float64 { return s.cold }),
+		memory("leader MB", func(s takeOver) float64 { return s.leader }, func(s takeOver) float64 { return s.leaderPeak }),
+		memory(
+			"standby MB",
+			func(s takeOver) float64 { return s.standby },
+			func(s takeOver) float64 { return s.standbyPeak },
+		),
+		figure("standby MB after its take-over", "%.0f", all, func(s takeOver) float64 { return s.after / 1e6 }),
 	)
 }
 

@@ -56,39 +56,44 @@ func (r *report) measure(id string, value float64) {
 	r.measured[id] = value
 }
 
-// table returns the scenario's table, so that the caller can add a row.
-func (r *report) table(title, note string, head ...string) *table {
-	for n := range r.tables {
-		if r.tables[n].title == title {
-			return &r.tables[n]
-		}
+// cell is a cell of a row, with the head of its column.
+type cell struct{ head, text string }
+
+// add adds a row to the table of a scenario.
+func (r *report) add(title, note string, cells ...cell) {
+	var head, row []string
+	for _, c := range cells {
+		head, row = append(head, c.head), append(row, c.text)
 	}
-	r.tables = append(r.tables, table{title: title, note: note, head: head})
-	return &r.tables[len(r.tables)-1]
+	n := slices.IndexFunc(r.tables, func(t table) bool { return t.title == title })
+	if n < 0 {
+		n = len(r.tables)
+		r.tables = append(r.tables, table{title: title, note: note, head: head})
+	}
+	r.tables[n].rows = append(r.tables[n].rows, row)
 }
 
-func (t *table) row(cells ...string) { t.rows = append(t.rows, cells) }
+// figure returns a cell with the median of a measurement over all runs.
+func figure[T any](head, format string, runs []T, value func(T) float64) cell {
+	return cell{head, fmt.Sprintf(format, of(runs, value))}
+}
 
 // compared returns a cell with the values of both programs and their ratio.
-func (p pairs) compared(format string, of func(sample) float64) string {
+func (p pairs) compared(head, format string, of func(sample) float64) cell {
 	floor, bridge, ratio := p.each(of)
-	return fmt.Sprintf(format+" / "+format+" = %.2f", bridge, floor, ratio)
+	return cell{head, fmt.Sprintf(format+" / "+format+" = %.2f", bridge, floor, ratio)}
 }
 
 func (r *report) replay(broker string, p pairs) {
-	t := r.table("replay", "100,000 events over 5,000 ConfigMaps of 2.6 KB, as fast as they are read. Bridge / floor.",
-		"broker", "events/s", "CPU us/event", "peak memory MB", "the broker's CPU us/event", "bridge's live heap KB/object")
-	_, heap, _ := p.each(func(s sample) float64 { return s.liveHeap / 5000 / 1e3 })
-	t.row(
-		broker,
-		p.compared("%.0f", sample.rate),
-		p.compared("%.1f", sample.cpuPerEvent),
-		p.compared("%.0f", sample.peakMB),
-		p.compared(
-			"%.1f",
-			func(s sample) float64 { return micros(s.brokerCPU) / float64(s.events) },
-		),
-		fmt.Sprintf("%.2f", heap),
+	r.add("replay", "100,000 events over 5,000 ConfigMaps of 2.6 KB, as fast as they are read. Bridge / floor.",
+		cell{"broker", broker},
+		p.compared("events/s", "%.0f", sample.rate),
+		p.compared("CPU us/event", "%.1f", sample.cpuPerEvent),
+		p.compared("peak memory MB", "%.0f", sample.peakMB),
+		p.compared("the broker's CPU us/event", "%.1f", func(s sample) float64 {
+			return micros(s.brokerCPU) / float64(s.events)
+		}),
+		figure("bridge's live heap KB/object", "%.2f", p.bridge, func(s sample) float64 { return s.liveHeap / 5000 / 1e3 }),
 	)
 	_, _, rate := p.each(sample.rate)
 	_, _, cpu := p.each(sample.cpuPerEvent)
@@ -97,43 +102,30 @@ func (r *report) replay(broker string, p pairs) {
 }
 
 func (r *report) snapshot(broker string, from source, size int, p pairs, scaled bool) {
-	t := r.table(
+	heap := func(s sample) float64 { return s.liveHeap / float64(s.events) / 1e3 }
+	r.add(
 		"snapshot",
 		"Objects exist at the start; from the start of the process until the broker holds all of them. Bridge / floor.",
-		"broker",
-		"list/watch server",
-		"objects",
-		"bytes each",
-		"seconds",
-		"CPU us/object",
-		"peak memory MB",
-		"bridge's live heap KB/object",
-	)
-	seconds := sample.wallSeconds
-	peak := sample.peakMB
-	_, heap, _ := p.each(func(s sample) float64 { return s.liveHeap / float64(s.events) / 1e3 })
-	t.row(
-		broker,
-		from.what,
-		fmt.Sprint(from.objects),
-		fmt.Sprint(size),
-		p.compared("%.2f", seconds),
-		p.compared("%.1f", sample.cpuPerEvent),
-		p.compared("%.0f", peak),
-		fmt.Sprintf("%.2f", heap),
+		cell{"broker", broker},
+		cell{"list/watch server", from.what},
+		cell{"objects", fmt.Sprint(from.objects)},
+		cell{"bytes each", fmt.Sprint(size)},
+		p.compared("seconds", "%.2f", sample.wallSeconds),
+		p.compared("CPU us/object", "%.1f", sample.cpuPerEvent),
+		p.compared("peak memory MB", "%.0f", sample.peakMB),
+		figure("bridge's live heap KB/object", "%.2f", p.bridge, heap),
 	)
 	if scaled {
 		return // the bounds are for the full number of objects
 	}
-	_, mb, _ := p.each(peak)
-	_, _, ratio := p.each(seconds)
+	_, _, ratio := p.each(sample.wallSeconds)
 	id := fmt.Sprintf("snapshot/%d/%%s/%s", from.objects, broker)
 	if from.watch != "" {
 		id = fmt.Sprintf("snapshot/api/%d/%%s/%s", from.objects, broker)
 	}
 	r.measure(fmt.Sprintf(id, "seconds"), ratio)
-	r.measure(fmt.Sprintf(id, "peak"), mb)
-	r.measure(fmt.Sprintf(id, "heap"), heap)
+	r.measure(fmt.Sprintf(id, "peak"), of(p.bridge, sample.peakMB))
+	r.measure(fmt.Sprintf(id, "heap"), of(p.bridge, heap))
 }
 
 // markdown returns the whole report.

@@ -53,23 +53,16 @@ func (b *bench) startAgain(ctx context.Context, r *bridge, run string) (s sample
 }
 
 func (r *report) start(runs []sample, load listwatch.Options, scaled bool) {
-	seconds := of(runs, sample.wallSeconds)
-	t := r.table(
+	r.add(
 		"start",
 		"From the start of the process until it is ready, with the checkpoint of ConfigMaps of 2.6 KB, none of which has "+
 			"changed.",
-		"objects",
-		"seconds",
-		"CPU seconds",
-		"peak memory MB",
-	)
-	t.row(
-		fmt.Sprint(load.Objects),
-		fmt.Sprintf("%.2f", seconds),
-		fmt.Sprintf("%.2f", of(runs, sample.cpuSeconds)),
-		fmt.Sprintf("%.0f", of(runs, sample.peakMB)),
+		cell{"objects", fmt.Sprint(load.Objects)},
+		figure("seconds", "%.2f", runs, sample.wallSeconds),
+		figure("CPU seconds", "%.2f", runs, sample.cpuSeconds),
+		figure("peak memory MB", "%.0f", runs, sample.peakMB),
 	)
 	if !scaled { // the bound is for the full number of objects
-		r.measure("start/seconds", seconds)
+		r.measure("start/seconds", of(runs, sample.wallSeconds))
 	}
 }

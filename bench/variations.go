@@ -77,10 +77,14 @@ func (b *bench) compare(ctx context.Context, to broker, v variation) error {
 	if err != nil {
 		return err
 	}
-	t := b.report.table("variations", "The replay, with a setting / with the default settings.",
-		"setting", "events/s", "CPU us/event", "peak memory MB")
-	t.row(v.what, p.compared("%.0f", sample.rate), p.compared("%.1f", sample.cpuPerEvent),
-		p.compared("%.0f", sample.peakMB))
+	b.report.add(
+		"variations",
+		"The replay, with a setting / with the default settings.",
+		cell{"setting", v.what},
+		p.compared("events/s", "%.0f", sample.rate),
+		p.compared("CPU us/event", "%.1f", sample.cpuPerEvent),
+		p.compared("peak memory MB", "%.0f", sample.peakMB),
+	)
 	_, _, ratio := p.each(sample.cpuPerEvent)
 	b.report.measure(v.name+"/cpu", ratio)
 	return nil
@@ -97,17 +101,6 @@ func grow(ctx context.Context, b *bench) error {
 }
 
 func (b *bench) growObjects(ctx context.Context, to broker) error {
-	t := b.report.table(
-		"grow: objects",
-		"Updates that go round all objects of 2.6 KB, which exist at the start.",
-		"objects",
-		"events",
-		"events/s",
-		"CPU us/event",
-		"live heap KB/object",
-		"resident KB/object",
-		"resident MB at the peak",
-	)
 	for _, factor := range []int{1, 5, 25} {
 		load := listwatch.Options{Objects: b.scaled(5000 * factor), Events: b.scaled(100_000), Size: smallObject}
 		runs, err := repeat(b.runs, func(n int) (sample, error) {
@@ -123,30 +116,29 @@ func (b *bench) growObjects(ctx context.Context, to broker) error {
 			return err
 		}
 		perObject := func(bytes float64) float64 { return bytes / float64(load.Objects) / 1e3 }
-		rate, cpu := of(runs, sample.rate), of(runs, sample.cpuPerEvent)
-		heap := of(runs, func(s sample) float64 { return perObject(s.liveHeap) })
-		resident := of(runs, func(s sample) float64 { return perObject(float64(s.resident)) })
+		heap := func(s sample) float64 { return perObject(s.liveHeap) }
+		b.report.add(
+			"grow: objects",
+			"Updates that go round all objects of 2.6 KB, which exist at the start.",
+			cell{"objects", fmt.Sprint(load.Objects)},
+			cell{"events", fmt.Sprint(load.Events)},
+			figure("events/s", "%.0f", runs, sample.rate),
+			figure("CPU us/event", "%.1f", runs, sample.cpuPerEvent),
+			figure("live heap KB/object", "%.2f", runs, heap),
+			figure("resident KB/object", "%.2f", runs, func(s sample) float64 { return perObject(float64(s.resident)) }),
+			figure("resident MB at the peak", "%.0f", runs, sample.peakMB),
+		)
 		peak := of(runs, sample.peakMB)
 		if b.scale == 1 {
 			b.report.measure("grow/peak", peak) // the last value, with the most objects, is reported
 		}
-		t.row(fmt.Sprint(load.Objects), fmt.Sprint(load.Events), fmt.Sprintf("%.0f", rate), fmt.Sprintf("%.1f", cpu),
-			fmt.Sprintf("%.2f", heap), fmt.Sprintf("%.2f", resident), fmt.Sprintf("%.0f", peak))
-		b.say(
-			"grow: %d objects: %.0f events/s, %.1f us CPU/event, live heap %.2f KB/object, peak %.0f MB",
-			load.Objects,
-			rate,
-			cpu,
-			heap,
-			peak,
-		)
+		b.say("grow: %d objects: %.0f events/s, %.1f us CPU/event, live heap %.2f KB/object, peak %.0f MB",
+			load.Objects, of(runs, sample.rate), of(runs, sample.cpuPerEvent), of(runs, heap), peak)
 	}
 	return nil
 }
 
 func (b *bench) growSinks(ctx context.Context, to broker) error {
-	t := b.report.table("grow: sinks", "The replay with 20,000 events, each to every sink.",
-		"sinks", "events/s", "CPU us/event", "CPU us/event and sink", "resident MB at the peak")
 	load := listwatch.Options{Events: b.scaled(20_000), Keys: 5000, Size: smallObject}
 	one, alone := 0.0, 0.0 // CPU per event, and events/s
 	for _, count := range []int{1, 4, 16} {
@@ -169,12 +161,14 @@ func (b *bench) growSinks(ctx context.Context, to broker) error {
 			b.report.measure("grow/four", alone/rate)
 		}
 		b.report.measure("grow/sinks", each/one) // the last value, with the most sinks, is reported
-		t.row(
-			fmt.Sprint(count),
-			fmt.Sprintf("%.0f", rate),
-			fmt.Sprintf("%.1f", cpu),
-			fmt.Sprintf("%.1f", each),
-			fmt.Sprintf("%.0f", of(runs, sample.peakMB)),
+		b.report.add(
+			"grow: sinks",
+			"The replay with 20,000 events, each to every sink.",
+			cell{"sinks", fmt.Sprint(count)},
+			cell{"events/s", fmt.Sprintf("%.0f", rate)},
+			cell{"CPU us/event", fmt.Sprintf("%.1f", cpu)},
+			cell{"CPU us/event and sink", fmt.Sprintf("%.1f", each)},
+			figure("resident MB at the peak", "%.0f", runs, sample.peakMB),
 		)
 		b.say("grow: %d sinks: %.0f events/s, %.1f us CPU/event, %.1f for each sink", count, rate, cpu, each)
 	}
@@ -218,15 +212,14 @@ func outage(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		t := b.report.table(
+		b.report.add(
 			"outage",
 			"The replay while the broker is away, until it is back and holds all / without an outage. What does not fit the queue "+
 				"(8192 events, 32 MiB) is spilled.",
-			"broker",
-			"peak memory MB",
-			"CPU us/event",
+			cell{"broker", to.name()},
+			p.compared("peak memory MB", "%.0f", sample.peakMB),
+			p.compared("CPU us/event", "%.1f", sample.cpuPerEvent),
 		)
-		t.row(to.name(), p.compared("%.0f", sample.peakMB), p.compared("%.1f", sample.cpuPerEvent))
 		if _, _, ratio := p.each(sample.cpuPerEvent); b.scale == 1 {
 			b.report.measure("outage/cpu/"+to.name(), ratio)
 		}
