@@ -2,146 +2,122 @@ package chaos
 
 import (
 	"fmt"
-	"strings"
+
+	"sigs.k8s.io/yaml"
 )
 
-// yaml writes a configuration for the binary.
+// object is an object of a configuration file.
+type object = map[string]any
+
+// yaml returns a configuration for the binary.
 func (r *run) yaml(c Config) string {
-	var b strings.Builder
-	fmt.Fprintf(
-		&b,
-		"cluster: chaos%d\nkubeconfig: %q\nhttp: {listen: \"127.0.0.1:0\"}\nstate: {path: %q}\nlog: {level: debug}\nshutdownTimeout: 2s\nwatch:\n",
-		r.w.lane,
-		r.kubeconfig,
-		r.state,
-	)
-	for _, watch := range c.Watch {
-		fmt.Fprintf(
-			&b,
-			"  - resources: [%s]\n    namespaces: [%s]\n",
-			strings.Join(watch.Resources, ", "),
-			r.real(watch.Namespaces, true),
-		)
-		if watch.Team != "" {
-			fmt.Fprintf(&b, "    labelSelector: %s=%s\n", teamLabel, watch.Team)
+	var watch, sinks []object
+	for _, w := range c.Watch {
+		entry := object{"resources": w.Resources, "namespaces": []string{r.name + "-*"}}
+		if len(w.Namespaces) > 0 {
+			entry["namespaces"] = r.real(w.Namespaces)
 		}
+		if w.Team != "" {
+			entry["labelSelector"] = teamLabel + "=" + w.Team
+		}
+		watch = append(watch, entry)
 	}
-	b.WriteString("sinks:\n")
 	for _, s := range c.Sinks {
-		r.yamlSink(&b, s)
+		sinks = append(sinks, r.yamlSink(s))
 	}
-	return b.String()
+	text, err := yaml.Marshal(object{
+		"cluster": fmt.Sprintf("chaos%d", r.w.lane), "kubeconfig": r.kubeconfig, "http": object{"listen": "127.0.0.1:0"},
+		"state": object{"path": r.state}, "log": object{"level": "debug"}, "shutdownTimeout": "2s",
+		"watch": watch, "sinks": sinks,
+	})
+	if err != nil {
+		r.w.t.Fatal(err)
+	}
+	return string(text)
 }
 
 // real gives the names of namespaces.
-func (r *run) real(letters []string, all bool) string {
-	if len(letters) == 0 && all {
-		return fmt.Sprintf("%q", r.name+"-*")
-	}
-	var names []string
+func (r *run) real(letters []string) (names []string) {
 	for _, l := range letters {
 		names = append(names, r.names[l])
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
-func (r *run) yamlSink(b *strings.Builder, s Sink) {
-	fmt.Fprintf(b, "  - name: %s\n", s.Name)
+func (r *run) yamlSink(s Sink) object {
+	d := r.dests[s.Dest()]
+	sink := object{"name": s.Name}
 	if s.Payload != "" {
-		fmt.Fprintf(b, "    payload: %s\n", s.Payload)
+		sink["payload"] = s.Payload
 	}
 	if s.Progress {
-		b.WriteString("    progress: 1s\n")
+		sink["progress"] = "1s"
 	}
-	d := r.dests[s.Dest()]
-	yamlControl(b, s, d.control.stream)
-	var buffer []string
+	buffer := object{}
 	if s.Events > 0 {
-		buffer = append(buffer, fmt.Sprintf("events: %d", s.Events))
+		buffer["events"] = s.Events
 	}
 	if s.Small {
-		buffer = append(buffer, "bytes: 64Ki")
+		buffer["bytes"], buffer["spill"] = "64Ki", object{"maxBytes": "1Mi"}
 	}
-	switch {
-	case s.Overflow != "": // which applies when the disk is full too
-		buffer = append(buffer, "overflow: "+s.Overflow, "spill: {maxBytes: 64Ki}")
-	case s.Small:
-		buffer = append(buffer, "spill: {maxBytes: 1Mi}")
+	if s.Overflow != "" { // which applies when the disk is full too
+		buffer["overflow"], buffer["spill"] = s.Overflow, object{"maxBytes": "64Ki"}
 	}
 	if len(buffer) > 0 {
-		fmt.Fprintf(b, "    buffer: {%s}\n", strings.Join(buffer, ", "))
+		sink["buffer"] = buffer
 	}
-	filter := r.yamlFilter(s.Filter)
-	if len(filter) > 0 {
-		fmt.Fprintf(b, "    filters: [{%s}]\n", strings.Join(filter, ", "))
+	if filter := r.yamlFilter(s.Filter); len(filter) > 0 {
+		sink["filters"] = []object{filter}
 	}
+	const subject = ".{group}.{resource}.{namespace}.{name}"
+	switch control := d.control.stream; {
+	case s.Control == NoControl:
+		sink["controlEvents"] = object{"none": object{}}
+	case s.Control == Apart && s.Kind.OnKafka():
+		sink["controlEvents"] = object{"topic": control}
+	case s.Control == Apart:
+		sink["controlEvents"] = object{"subject": control + ".{group}.{resource}.{name}", "stream": control}
+	}
+	if s.Kind.OnKafka() {
+		topic := object{
+			"brokers": []string{d.proxy.Addr()}, "topic": d.stream,
+			"createTopics": object{"partitions": 2, "replicationFactor": 1},
+		}
+		if s.Kind == CompactedTopic {
+			topic["tombstones"] = true
+		}
+		sink["kafka"] = topic
+		return sink
+	}
+	nats := object{"url": "nats://" + d.proxy.Addr(), "ackTimeout": "3s"}
 	switch s.Kind {
-	case Topic:
-		fmt.Fprintf(
-			b,
-			"    kafka: {brokers: [%q], topic: %q, createTopics: {partitions: 2, replicationFactor: 1}}\n",
-			d.proxy.Addr(),
-			d.stream,
-		)
-	case CompactedTopic:
-		fmt.Fprintf(
-			b,
-			"    kafka: {brokers: [%q], topic: %q, tombstones: true, createTopics: {partitions: 2, replicationFactor: 1}}\n",
-			d.proxy.Addr(),
-			d.stream,
-		)
 	case Bucket:
-		fmt.Fprintf(
-			b,
-			"    nats: {url: \"nats://%s\", ackTimeout: 3s, bucket: %s, stream: {create: true}}\n",
-			d.proxy.Addr(),
-			d.stream,
-		)
+		nats["bucket"], nats["stream"] = d.stream, object{"create": true}
 	case Latest:
-		fmt.Fprintf(
-			b,
-			"    nats: {url: \"nats://%s\", ackTimeout: 3s, subject: %q, stream: {name: %s, create: true, lastPerSubject: true}}\n",
-			d.proxy.Addr(),
-			d.stream+".{group}.{resource}.{namespace}.{name}",
-			d.stream,
-		)
+		nats["subject"], nats["stream"] = d.stream+subject, object{"name": d.stream, "create": true, "lastPerSubject": true}
 	default:
-		fmt.Fprintf(b, "    nats: {url: \"nats://%s\", ackTimeout: 3s, subject: %q, stream: {name: %s}}\n",
-			d.proxy.Addr(), d.stream+".{group}.{resource}.{namespace}.{name}", d.stream)
+		nats["subject"], nats["stream"] = d.stream+subject, object{"name": d.stream}
 	}
+	sink["nats"] = nats
+	return sink
 }
 
-func (r *run) yamlFilter(f Filter) []string {
-	var filter []string
+func (r *run) yamlFilter(f Filter) object {
+	filter := object{}
 	if len(f.Resources) > 0 {
-		filter = append(filter, "resources: ["+strings.Join(f.Resources, ", ")+"]")
+		filter["resources"] = f.Resources
 	}
 	if len(f.Namespaces) > 0 {
-		filter = append(filter, "namespaces: ["+r.real(f.Namespaces, false)+"]")
+		filter["namespaces"] = r.real(f.Namespaces)
 	}
 	if f.Team != "" {
-		filter = append(
-			filter,
-			fmt.Sprintf(`when: "object.metadata.?labels.?%s.orValue('') == '%s'"`, teamLabel, f.Team),
-		)
+		filter["when"] = fmt.Sprintf("object.metadata.?labels.?%s.orValue('') == '%s'", teamLabel, f.Team)
 	}
 	if f.Zone != "" {
-		filter = append(filter, fmt.Sprintf("namespaceSelector: %s=%s", zoneLabel, f.Zone))
+		filter["namespaceSelector"] = zoneLabel + "=" + f.Zone
 	}
 	if f.Debounce > 0 {
-		filter = append(filter, fmt.Sprintf("debounce: %s", f.Debounce))
+		filter["debounce"] = f.Debounce.String()
 	}
 	return filter
-}
-
-func yamlControl(b *strings.Builder, s Sink, place string) {
-	switch {
-	case s.Control == NoControl:
-		b.WriteString("    controlEvents: {none: {}}\n")
-	case s.Control == Apart && s.Kind.OnKafka():
-		fmt.Fprintf(b, "    controlEvents: {topic: %q}\n", place)
-	case s.Control == Apart:
-		fmt.Fprintf(b, "    controlEvents: {subject: %q, stream: %s}\n",
-			place+".{group}.{resource}.{name}", place)
-	}
 }

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,35 +27,37 @@ type Config struct {
 // Watch is an entry of the configuration's watch.
 type Watch struct {
 	Resources  []string
-	Namespaces []string // none: a glob over all namespaces of the run
-	Team       string   // label selector; empty: none
+	Namespaces []string `json:",omitempty"` // none: a glob over all namespaces of the run
+	Team       string   `json:",omitempty"` // label selector; empty: none
 }
 
 // Filter is a sink's only filter. Its zero value lets everything pass.
 type Filter struct {
-	Resources  []string
-	Namespaces []string
-	Team       string        // a condition on the object
-	Zone       string        // selects namespaces by their label
-	Debounce   time.Duration // for which updates wait
+	Resources  []string      `json:",omitempty"`
+	Namespaces []string      `json:",omitempty"`
+	Team       string        `json:",omitempty"` // a condition on the object
+	Zone       string        `json:",omitempty"` // selects namespaces by their label
+	Debounce   time.Duration `json:",omitempty"` // for which updates wait
 }
 
 // Sink is one sink.
 type Sink struct {
-	Name     string
-	Place    string // its destination; empty: one that is named as the sink
-	Kind     Kind
-	Filter   Filter
-	Payload  string // empty: the default
-	Overflow string // empty: the default, with room on disk; else there is little
-	Events   int    // of the buffer in memory; 0: the default
-	Small    bool   // the buffer has little room on disk and, in bytes, in memory
-	Limit    bool   // the stream takes messages up to messageLimit: what is larger is sent with the metadata of its object
+	Name   string
+	Place  string `json:",omitempty"` // its destination; empty: one that is named as the sink
+	Kind   Kind
+	Filter Filter `json:",omitzero"`
+	// Payload is empty for the default. Overflow is empty for the default, with room on disk; else there is little.
+	Payload, Overflow string `json:",omitempty"`
+
+	Events int  `json:",omitempty"` // of the buffer in memory; 0: the default
+	Small  bool `json:",omitempty"` // the buffer has little room on disk and, in bytes, in memory
+	// Limit: the stream takes messages up to messageLimit. What is larger is sent with the metadata of its object.
+	Limit bool `json:",omitempty"`
 	// Control says where control events go: together with the objects if it is empty.
-	Control  Control
-	Progress bool // progress events are sent each second
+	Control  Control `json:",omitempty"`
+	Progress bool    `json:",omitempty"` // progress events are sent each second
 	// ShortWindow makes the stream forget the ids of messages after seconds, so that repetitions are seen.
-	ShortWindow bool
+	ShortWindow bool `json:",omitempty"`
 }
 
 // Control says where a sink sends its control events.
@@ -167,59 +170,21 @@ func (s Step) String() string {
 	return text
 }
 
-// String has a line for each part.
+// String has a line of JSON for each part.
 func (c Config) String() string {
 	var b strings.Builder
+	line := func(name string, part any) {
+		text, _ := json.Marshal(part) // it is plain data
+		fmt.Fprintf(&b, "    %s %s\n", name, text)
+	}
 	for _, w := range c.Watch {
-		fmt.Fprintf(&b, "    watch %s", strings.Join(w.Resources, ","))
-		scope(&b, Filter{Namespaces: w.Namespaces, Team: w.Team})
+		line("watch", w)
 	}
 	for _, s := range c.Sinks {
-		fmt.Fprintf(&b, "    sink %s: %s", s.Name, s.Kind)
-		if s.Place != "" {
-			fmt.Fprintf(&b, " %s", s.Place)
-		}
-		if s.Payload != "" {
-			fmt.Fprintf(&b, ", payload %s", s.Payload)
-		}
-		if s.Overflow != "" || s.Events > 0 || s.Small {
-			fmt.Fprintf(&b, ", buffer {overflow %q, events %d, small %t}", s.Overflow, s.Events, s.Small)
-		}
-		if s.Limit {
-			b.WriteString(", limit")
-		}
-		if s.ShortWindow {
-			b.WriteString(", short window")
-		}
-		if s.Control != "" {
-			fmt.Fprintf(&b, ", control events %s", s.Control)
-		}
-		if s.Progress {
-			b.WriteString(", progress")
-		}
-		scope(&b, s.Filter)
+		line("sink", s)
 	}
-	fmt.Fprintf(&b, "    zones %v\n", c.Zones)
+	line("zones", c.Zones)
 	return b.String()
-}
-
-func scope(b *strings.Builder, f Filter) {
-	if len(f.Resources) > 0 {
-		fmt.Fprintf(b, ", only %s", strings.Join(f.Resources, ","))
-	}
-	if len(f.Namespaces) > 0 {
-		fmt.Fprintf(b, ", in %s", strings.Join(f.Namespaces, ","))
-	}
-	if f.Zone != "" {
-		fmt.Fprintf(b, ", in zone %s", f.Zone)
-	}
-	if f.Team != "" {
-		fmt.Fprintf(b, ", of team %s", f.Team)
-	}
-	if f.Debounce > 0 {
-		fmt.Fprintf(b, ", debounce %s", f.Debounce)
-	}
-	b.WriteByte('\n')
 }
 
 // At gives the sink that writes to a destination; nil if there is none.
