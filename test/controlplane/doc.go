@@ -6,8 +6,7 @@
 //
 //   - Each half is a process of its own ("controlplane etcd", "controlplane
 //     apiserver"), so that a test can stop, kill or restart one and leave the
-//     other alone. "controlplane run" starts both for a person and ends them
-//     together.
+//     other alone. Package test/cluster starts and ends them.
 //   - Everything lives in one folder (--dir): etcd's data, certificates, keys,
 //     tokens, kubeconfigs and logs. An empty folder becomes a new cluster; the
 //     folder of an earlier run becomes that cluster again, with the same

@@ -22,7 +22,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), etcdCommand(), apiServerCommand())
+	root.AddCommand(etcdCommand(), apiServerCommand())
 	return root
 }
 

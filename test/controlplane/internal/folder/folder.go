@@ -82,9 +82,6 @@ func (f *Folder) ServiceAccountKey() string { return f.pki("service-account.key"
 // Tokens is the static token file of the API server (CSV).
 func (f *Folder) Tokens() string { return f.pki("tokens.csv") }
 
-// Log is the file that takes the output of the named process.
-func (f *Folder) Log(process string) string { return filepath.Join(f.path, process+".log") }
-
 func (f *Folder) pki(name string) string { return filepath.Join(f.path, "pki", name) }
 
 // create writes a full set of credentials. It fills a directory beside the final
