@@ -136,32 +136,9 @@ func (w *world) startKafka() {
 
 // define makes the custom resource.
 func (w *world) define() error {
-	gvr := resourceOf(boxes)
-	crd := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": boxes},
-		"spec": map[string]any{
-			"group": gvr.Group, "scope": "Namespaced",
-			"names": map[string]any{"plural": gvr.Resource, "singular": "box", "kind": "Box", "listKind": "BoxList"},
-			"versions": []any{
-				map[string]any{
-					"name":    gvr.Version,
-					"served":  true,
-					"storage": true,
-					"schema": map[string]any{
-						"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-					},
-				},
-			},
-		},
-	}}
-	ctx := w.t.Context()
-	definitions := schema.GroupVersionResource{
-		Group:    "apiextensions.k8s.io",
-		Version:  "v1",
-		Resource: "customresourcedefinitions",
-	}
-	if _, err := w.api.Resource(definitions).Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+	ctx, gvr := w.t.Context(), resourceOf(boxes)
+	_, err := cluster.Definitions(w.api).Create(ctx, cluster.Definition(gvr, "Box"), metav1.CreateOptions{})
+	if err != nil {
 		return err
 	}
 	return poll.Until(ctx, pollInterval, 2*time.Minute, func() error {

@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -93,20 +92,9 @@ func (k *kube) enforce(t *testing.T, level string) {
 // define installs a definition of a custom resource that takes everything, and waits until it is served.
 func (k *kube) define(t *testing.T, group, version, kind, plural string) {
 	t.Helper()
-	text := `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "` + plural + "." + group + `"},
-		"spec": {"group": "` + group + `", "scope": "Namespaced", "names": {"kind": "` + kind + `", "plural": "` + plural + `"}, "versions": [{
-		"name": "` + version + `", "served": true, "storage": true,
-		"schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]}}`
-	var crd unstructured.Unstructured
-	if err := json.Unmarshal([]byte(text), &crd.Object); err != nil {
-		t.Fatal(err)
-	}
-	definitions := schema.GroupVersionResource{
-		Group:    "apiextensions.k8s.io",
-		Version:  "v1",
-		Resource: "customresourcedefinitions",
-	}
-	if _, err := k.dynamic.Resource(definitions).Create(t.Context(), &crd, metav1.CreateOptions{}); err != nil {
+	resource := schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
+	definition := cluster.Definition(resource, kind)
+	if _, err := cluster.Definitions(k.dynamic).Create(t.Context(), definition, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error { // discovery can be later than the resource
@@ -120,8 +108,7 @@ func (k *kube) define(t *testing.T, group, version, kind, plural string) {
 		return err
 	})
 	eventually(t, func() error {
-		_, err := k.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural}).
-			List(t.Context(), metav1.ListOptions{})
+		_, err := k.dynamic.Resource(resource).List(t.Context(), metav1.ListOptions{})
 		return err
 	})
 }

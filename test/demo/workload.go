@@ -15,18 +15,13 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/deltabridge/deltabridge/test/cluster"
 )
 
 const demoNamespace = "demo"
 
-var (
-	crds = schema.GroupVersionResource{
-		Group:    "apiextensions.k8s.io",
-		Version:  "v1",
-		Resource: "customresourcedefinitions",
-	}
-	widgets = schema.GroupVersionResource{Group: "demo.deltabridge.dev", Version: "v1", Resource: "widgets"}
-)
+var widgets = schema.GroupVersionResource{Group: "demo.deltabridge.dev", Version: "v1", Resource: "widgets"}
 
 // worker makes the changes that the demo shows.
 type worker struct {
@@ -175,29 +170,12 @@ func (w *worker) deleteSecret() error {
 }
 
 func (w *worker) defineWidgets() error {
-	_, err := w.custom.Resource(crds).Create(w.ctx, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": "widgets." + widgets.Group},
-		"spec": map[string]any{
-			"group": widgets.Group, "scope": "Namespaced",
-			"names": map[string]any{"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-			"versions": []any{
-				map[string]any{
-					"name":    widgets.Version,
-					"served":  true,
-					"storage": true,
-					"schema": map[string]any{
-						"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-					},
-				},
-			},
-		},
-	}}, metav1.CreateOptions{})
+	_, err := cluster.Definitions(w.custom).Create(w.ctx, cluster.Definition(widgets, "Widget"), metav1.CreateOptions{})
 	return exists(err)
 }
 
 func (w *worker) removeWidgets() error {
-	return gone(w.custom.Resource(crds).Delete(w.ctx, "widgets."+widgets.Group, metav1.DeleteOptions{}))
+	return gone(cluster.Definitions(w.custom).Delete(w.ctx, widgets.GroupResource().String(), metav1.DeleteOptions{}))
 }
 
 // createWidget waits for the API server to serve what was defined a moment ago.

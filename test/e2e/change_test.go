@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/scale"
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
@@ -260,10 +261,8 @@ func TestPatchesAddUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions := api.Resource(
-		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
-	)
-	if _, err := definitions.Create(t.Context(), definition(boxes, "Box"), metav1.CreateOptions{}); err != nil {
+	definitions := cluster.Definitions(api)
+	if _, err := definitions.Create(t.Context(), cluster.Definition(boxes, "Box"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -198,10 +198,8 @@ func newKind(
 	if err != nil {
 		t.Fatal(err)
 	}
-	definitions := api.Resource(
-		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
-	)
-	if _, err := definitions.Create(t.Context(), definition(of, kind), metav1.CreateOptions{}); err != nil {
+	definitions := cluster.Definitions(api)
+	if _, err := definitions.Create(t.Context(), cluster.Definition(of, kind), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for n := range objects {

@@ -360,10 +360,12 @@ func TestRights(t *testing.T) {
 			t.Fatal(err)
 		}
 		things := schema.GroupVersionResource{Group: "rights.example.com", Version: "v1", Resource: "things"}
-		definitions := api.Resource(
-			schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
-		)
-		if _, err := definitions.Create(t.Context(), definition(things, "Thing"), metav1.CreateOptions{}); err != nil {
+		definitions := cluster.Definitions(api)
+		if _, err := definitions.Create(
+			t.Context(),
+			cluster.Definition(things, "Thing"),
+			metav1.CreateOptions{},
+		); err != nil {
 			t.Fatal(err)
 		}
 		thing := &unstructured.Unstructured{

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/deltabridge/deltabridge/test/cluster"
 )
 
 func everythingTo(natsURL string) string {
@@ -35,10 +37,12 @@ func TestCustomResourcesComeAndGo(t *testing.T) { // alone: it watches all names
 		t.Fatal(err)
 	}
 	gadgets := schema.GroupVersionResource{Group: "e2e.example.com", Version: "v1", Resource: "gadgets"}
-	definitions := api.Resource(
-		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
-	)
-	if _, err := definitions.Create(t.Context(), definition(gadgets, "Gadget"), metav1.CreateOptions{}); err != nil {
+	definitions := cluster.Definitions(api)
+	if _, err := definitions.Create(
+		t.Context(),
+		cluster.Definition(gadgets, "Gadget"),
+		metav1.CreateOptions{},
+	); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 5 {
@@ -99,28 +103,6 @@ func TestCustomResourcesComeAndGo(t *testing.T) { // alone: it watches all names
 	if counts["object.added"] != 5 || counts["object.deleted"] != 5 || counts["synced"] != 1 {
 		t.Errorf("events: %v", counts)
 	}
-}
-
-func definition(gvr schema.GroupVersionResource, kind string) *unstructured.Unstructured {
-	singular := strings.ToLower(kind)
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-		"metadata": map[string]any{"name": gvr.Resource + "." + gvr.Group},
-		"spec": map[string]any{
-			"group": gvr.Group, "scope": "Namespaced",
-			"names": map[string]any{"plural": gvr.Resource, "singular": singular, "kind": kind, "listKind": kind + "List"},
-			"versions": []any{
-				map[string]any{
-					"name":    gvr.Version,
-					"served":  true,
-					"storage": true,
-					"schema": map[string]any{
-						"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-					},
-				},
-			},
-		},
-	}}
 }
 
 // pause waits, for tests that something does not happen.
@@ -276,10 +258,8 @@ func TestAResourceThatGoesWhileTheBridgeIsDown(t *testing.T) { // alone: it watc
 		t.Fatal(err)
 	}
 	gizmos := schema.GroupVersionResource{Group: "down.example.com", Version: "v1", Resource: "gizmos"}
-	definitions := api.Resource(
-		schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
-	)
-	if _, err := definitions.Create(t.Context(), definition(gizmos, "Gizmo"), metav1.CreateOptions{}); err != nil {
+	definitions := cluster.Definitions(api)
+	if _, err := definitions.Create(t.Context(), cluster.Definition(gizmos, "Gizmo"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for n := range 3 {
