@@ -13,12 +13,13 @@ import (
 	"regexp"
 	"sync/atomic"
 	"time"
+
+	"github.com/deltabridge/deltabridge/test/work"
 )
 
 const (
 	modulePath     = "github.com/deltabridge/deltabridge"
 	progressPeriod = 10 * time.Second
-	lockPoll       = 200 * time.Millisecond
 
 	// versionVariable names an environment variable with another version of Kubernetes than that of
 	// test/controlplane/go.mod, such as 1.36.3: test/matrix.
@@ -49,19 +50,21 @@ type Binaries struct {
 // out that nothing is to do, and tests start many clusters. Several processes may
 // build at once: they take turns.
 func Build(ctx context.Context, log io.Writer, opts Options) (Binaries, error) {
-	root, err := repository()
+	root, err := work.Repository()
 	if err != nil {
 		return Binaries{}, fmt.Errorf("build control plane: %w", err)
 	}
-	version := os.Getenv(versionVariable)
-	bin := filepath.Join(root, ".work", "bin")
+	version, name := os.Getenv(versionVariable), "bin"
 	if version != "" {
-		bin = filepath.Join(root, ".work", "kubernetes-"+version)
+		name = "kubernetes-" + version
 	}
-	if err := os.MkdirAll(bin, 0o755); err != nil {
+	bin, err := work.Dir(name)
+	if err != nil {
 		return Binaries{}, fmt.Errorf("build control plane: %w", err)
 	}
-	unlock, err := lock(ctx, log, filepath.Join(bin, "build.lock"))
+	unlock, err := work.Lock(ctx, filepath.Join(bin, "build.lock"), func() {
+		fmt.Fprintln(log, "waiting for another process that builds the control plane")
+	})
 	if err != nil {
 		return Binaries{}, fmt.Errorf("build control plane: %w", err)
 	}
@@ -234,58 +237,4 @@ func (b builder) versionFlags() (string, error) {
 	const v = "k8s.io/component-base/version"
 	// -s -w: no symbol table for debuggers; the binary links in half the time.
 	return fmt.Sprintf("-s -w -X %s.gitVersion=%s -X %s.gitMajor=%s -X %s.gitMinor=%s", v, m[1], v, m[2], v, m[3]), nil
-}
-
-// repository finds the root of the main module, from the working directory up.
-// A test runs in the directory of its package, a command usually in the root.
-func repository() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	start := dir
-	module := regexp.MustCompile(`(?m)^module ` + regexp.QuoteMeta(modulePath) + `$`)
-	for {
-		gomod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-		if err == nil && module.Match(gomod) {
-			return dir, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", fmt.Errorf("%s is not inside the repository of %s, and its sources are needed", start, modulePath)
-		}
-		dir = parent
-	}
-}
-
-// lock waits until this process alone holds the lock file.
-func lock(ctx context.Context, log io.Writer, path string) (unlock func(), err error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			file.Close()
-		}
-	}()
-	tick := time.NewTicker(lockPoll)
-	defer tick.Stop()
-	for waits := 0; ; waits++ {
-		ok, err := tryLock(file)
-		if err != nil {
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		if ok {
-			return func() { file.Close() }, nil
-		}
-		if period := int(progressPeriod / lockPoll); waits%period == period-1 {
-			fmt.Fprintln(log, "waiting for another process that builds the control plane")
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("lock %s: %w", path, ctx.Err())
-		case <-tick.C:
-		}
-	}
 }

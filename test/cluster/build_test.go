@@ -16,25 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestLockExcludes(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	unlock, err := lock(t.Context(), io.Discard, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := lock(ctx, io.Discard, path); !errors.Is(err, context.Canceled) {
-		t.Errorf("the second lock: %v, want it to wait until the context ends", err)
-	}
-	unlock()
-	unlock, err = lock(ctx, io.Discard, path)
-	if err != nil {
-		t.Fatalf("the lock after the first was given back: %v", err)
-	}
-	unlock()
-}
-
 // The progress is that of the packages; what the compiler complains about is kept
 // for the error.
 func TestFollow(t *testing.T) {

@@ -35,7 +35,7 @@ const workFolder = "kafka"
 // formatted returns a folder with the formatted storage of a node, which it makes once: that takes a JVM.
 func formatted(ctx context.Context, jars string, node int) (string, error) {
 	file := fmt.Sprintf("%s-node%d", filepath.Base(jars), node)
-	return maven.Once(workFolder, file, func(base, path string) error {
+	return maven.Once(ctx, workFolder, file, func(base, path string) error {
 		return withTemplate(base, jars, node, func(b *Broker) error {
 			err := b.run(ctx, "kafka.tools.StorageTool", "format", "--cluster-id", clusterID,
 				"--config", filepath.Join(b.dir, "server.properties"),
@@ -55,7 +55,7 @@ func classArchive(ctx context.Context, jars string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return maven.Once(workFolder, filepath.Base(jars)+".jsa", func(base, path string) error {
+	return maven.Once(ctx, workFolder, filepath.Base(jars)+".jsa", func(base, path string) error {
 		return withTemplate(base, jars, 1, func(b *Broker) error {
 			if err := os.CopyFS(b.dataDir(), os.DirFS(data)); err != nil {
 				return err

@@ -21,7 +21,7 @@ func File(ctx context.Context, name, file, checksum string) (string, error) {
 	if _, err := exec.LookPath("java"); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNoTools, err)
 	}
-	return Once(name, path.Base(file), func(base, path string) error {
+	return Once(ctx, name, path.Base(file), func(base, path string) error {
 		tmp, err := os.CreateTemp(base, "tmp-")
 		if err != nil {
 			return err

@@ -9,7 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
+
+	"github.com/deltabridge/deltabridge/test/work"
 )
 
 // copyPlugin is pinned, so that what Maven runs does not depend on the day.
@@ -26,7 +27,7 @@ func Jars(ctx context.Context, name string, project []byte) (string, error) {
 			return "", fmt.Errorf("%w: %w", ErrNoTools, err)
 		}
 	}
-	return Once(name, fmt.Sprintf("jars-%x", sha256.Sum256(project))[:21], func(base, jars string) error {
+	return Once(ctx, name, fmt.Sprintf("jars-%x", sha256.Sum256(project))[:21], func(base, jars string) error {
 		return copyJars(ctx, project, base, jars)
 	})
 }
@@ -34,18 +35,13 @@ func Jars(ctx context.Context, name string, project []byte) (string, error) {
 // Once returns the path of .work/NAME/FILE in the repository. If it does not exist, create is called with .work/NAME
 // and the path, while no other call with the same name does the same, in any process. create must not call Once with
 // this name, and must leave nothing at the path if it fails.
-func Once(name, file string, create func(base, path string) error) (string, error) {
-	root, err := repositoryRoot()
+func Once(ctx context.Context, name, file string, create func(base, path string) error) (string, error) {
+	base, err := work.Dir(name)
 	if err != nil {
 		return "", err
 	}
-	base := filepath.Join(root, ".work", name)
-	if err := os.MkdirAll(base, 0o755); err != nil {
-		return "", err
-	}
 	path := filepath.Join(base, file)
-
-	unlock, err := lock(filepath.Join(base, "lock"))
+	unlock, err := work.Lock(ctx, filepath.Join(base, "lock"), func() {})
 	if err != nil {
 		return "", err
 	}
@@ -75,37 +71,4 @@ func copyJars(ctx context.Context, project []byte, base, jars string) error {
 		return fmt.Errorf("copy jars: %w\n%s", err, text)
 	}
 	return os.Rename(out, jars)
-}
-
-// lock takes an exclusive lock on the file, waiting for its holder. It ends with the process at the latest.
-func lock(path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("locking %s: %w", path, err)
-	}
-	return func() { f.Close() }, nil
-}
-
-// repositoryRoot is the nearest folder upwards with a go.mod that is the main module's.
-func repositoryRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for {
-		_, errMod := os.Stat(filepath.Join(dir, "go.mod"))
-		_, errSelf := os.Stat(filepath.Join(dir, "test", "maven"))
-		if errMod == nil && errSelf == nil {
-			return dir, nil
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return "", errors.New("not inside the repository: no folder upwards holds go.mod and test/maven")
-		}
-		dir = parent
-	}
 }
