@@ -1,9 +1,11 @@
 package certs
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -19,7 +21,7 @@ import (
 // Authority signs certificates.
 type Authority struct {
 	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	key  crypto.Signer
 	pem  []byte
 }
 
@@ -42,7 +44,7 @@ func New(name string) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Authority{cert: cert, key: key, pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
+	return &Authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}, nil
 }
 
 // PEM is the authority's certificate.
@@ -95,11 +97,7 @@ func (a *Authority) Issue(o Options) (cert, key []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return pem.EncodeToMemory(
-			&pem.Block{Type: "CERTIFICATE", Bytes: der},
-		), pem.EncodeToMemory(
-			&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER},
-		), nil
+	return encode("CERTIFICATE", der), encode("PRIVATE KEY", keyDER), nil
 }
 
 // IssueFiles writes tls.crt and tls.key of a new certificate into dir, over those that are there.
@@ -118,31 +116,22 @@ func (a *Authority) Save(file string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), a.pem...), 0o600)
+	return os.WriteFile(file, append(encode("PRIVATE KEY", der), a.pem...), 0o600)
 }
 
 // Load reads what Save has written.
 func Load(file string) (*Authority, error) {
-	text, err := os.ReadFile(file)
+	pair, err := tls.LoadX509KeyPair(file, file)
 	if err != nil {
 		return nil, err
 	}
-	keyBlock, rest := pem.Decode(text)
-	certBlock, _ := pem.Decode(rest)
-	if keyBlock == nil || certBlock == nil {
-		return nil, fmt.Errorf("%s holds no authority", file)
-	}
-	private, err := x509.ParsePKCS8PrivateKey(keyBlock.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	key, ok := private.(*ecdsa.PrivateKey)
+	key, ok := pair.PrivateKey.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("%s holds a %T", file, private)
+		return nil, fmt.Errorf("%s holds a %T", file, pair.PrivateKey)
 	}
-	cert, err := x509.ParseCertificate(certBlock.Bytes)
-	if err != nil {
-		return nil, err
-	}
-	return &Authority{cert: cert, key: key, pem: pem.EncodeToMemory(certBlock)}, nil
+	return &Authority{cert: pair.Leaf, key: key, pem: encode("CERTIFICATE", pair.Certificate[0])}, nil
+}
+
+func encode(kind string, der []byte) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }

@@ -56,7 +56,7 @@ func Judge(in Input) (all []Violation) {
 			dests[s.Dest()] = s
 		}
 	}
-	for _, dest := range sortedKeys(dests) {
+	for _, dest := range slices.Sorted(maps.Keys(dests)) {
 		j := &sinkJudge{
 			Input:    in,
 			sink:     dests[dest],
@@ -70,15 +70,6 @@ func Judge(in Input) (all []Violation) {
 		all = append(all, j.violations...)
 	}
 	return all
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // sinkJudge judges one destination.
