@@ -15,11 +15,19 @@ import (
 // respond, and nothing else would end the request: the connection to the proxy works.
 const answerTimeout = 5 * time.Minute
 
-// errNoAnswer counts as a failure of the connection: see unreachable.
-var errNoAnswer = fmt.Errorf("the API server or a proxy accepted the request, but did not respond within %s: %w",
-	answerTimeout, os.ErrDeadlineExceeded)
+// bodyTimeout is how long a response may bring nothing. An API server ends watches after at most ten minutes, because
+// the Reflector requests this. It is longer than plainSilence, after which the status shows that a watch is stale.
+const bodyTimeout = 15 * time.Minute
 
-// timed ends requests after answerTimeout if the response has not begun.
+// These errors count as failures of the connection: see unreachable.
+var (
+	errNoAnswer = fmt.Errorf("the API server or a proxy accepted the request, but did not respond within %s: %w",
+		answerTimeout, os.ErrDeadlineExceeded)
+	errStalled = fmt.Errorf("the API server or a proxy began its response, but then sent nothing for %s: %w",
+		bodyTimeout, os.ErrDeadlineExceeded)
+)
+
+// timed ends requests after answerTimeout if the response has not begun, and after bodyTimeout if it brings nothing.
 type timed struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -29,25 +37,45 @@ func (t timed) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.RoundTripper.RoundTrip(r.WithContext(ctx))
 	timer.Stop()
 	if err != nil {
-		if errors.Is(context.Cause(ctx), errNoAnswer) {
-			err = errNoAnswer // HTTP/2 returns context.Canceled
-		}
+		err = explain(ctx, err)
 		cancel(nil)
 		return nil, err
 	}
-	response.Body = timedBody{response.Body, cancel}
+	timer = time.AfterFunc(bodyTimeout, func() { cancel(errStalled) })
+	response.Body = timedBody{response.Body, ctx, cancel, timer}
 	return response, nil
 }
 
-// timedBody releases the context of a request when its response is closed.
+// explain returns the cause of an error if that is a time limit. HTTP/2 returns context.Canceled.
+func explain(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errNoAnswer) || errors.Is(cause, errStalled) {
+		return cause
+	}
+	return err
+}
+
+// timedBody ends its request if a Read waits for too long, and releases the context of the request when it is closed.
 type timedBody struct {
 	io.ReadCloser
 
+	ctx    context.Context //nolint:containedctx // the context of the request
 	cancel context.CancelCauseFunc
+	timer  *time.Timer
+}
+
+// Read implements io.Reader. The time between two calls does not count: handlers may block.
+func (b timedBody) Read(p []byte) (n int, err error) {
+	b.timer.Reset(bodyTimeout)
+	if n, err = b.ReadCloser.Read(p); err != nil {
+		err = explain(b.ctx, err)
+	}
+	b.timer.Stop()
+	return n, err
 }
 
 // Close implements io.Closer.
 func (b timedBody) Close() error {
+	b.timer.Stop()
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()
 }

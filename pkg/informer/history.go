@@ -26,9 +26,8 @@ var tooOld = regexp.MustCompile(`too old resource version: ([0-9]+) \(([0-9]+)\)
 
 // watchFailed implements ListerWatcher.Failed.
 func (i *Informer) watchFailed(err error) {
-	if errors.Is(err, object.ErrMalformed) && i.status.requested(verbWatch, err) {
-		i.log.Warn("watch contained a document that is not an event, restarting the watch",
-			"after", i.Status().ResourceVersion, "err", err)
+	if (errors.Is(err, object.ErrMalformed) || errors.Is(err, errStalled)) && i.status.requested(verbWatch, err) {
+		i.log.Warn("watch failed, restarting it", "after", i.Status().ResourceVersion, "err", err)
 	}
 	match := tooOld.FindStringSubmatch(err.Error())
 	if match == nil {

@@ -34,8 +34,8 @@ type ListerWatcher struct {
 	MetadataOnly bool
 
 	// Failed is called with the error that ends a watch, before the watch reports the error. The error is an
-	// apierrors.APIStatus or wraps object.ErrMalformed. Failed must be set before the first use. It is called from the
-	// goroutines of the watches.
+	// apierrors.APIStatus, wraps object.ErrMalformed or, if the API server has sent nothing for too long, wraps
+	// os.ErrDeadlineExceeded. Failed must be set before the first use. It is called from the goroutines of the watches.
 	Failed func(error)
 
 	// BeginList is called for each list, and for each watch that begins with a list. If it returns a function, that
@@ -189,7 +189,10 @@ func (w *eventStream) run(each EachFunc) {
 	for {
 		eventType, obj, err := w.decoder.Decode()
 		if err != nil {
-			if errors.Is(err, object.ErrMalformed) && w.lister.failed(err, w.at()) {
+			switch {
+			case errors.Is(err, errStalled):
+				w.lister.Failed(err)
+			case errors.Is(err, object.ErrMalformed) && w.lister.failed(err, w.at()):
 				w.send(watch.Event{Type: watch.Error, Object: decodingErrors.AsObject(err)})
 			}
 			return // the Reflector reacts to every end of a stream in the same way: it continues at the last position

@@ -60,22 +60,38 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A server that accepts a request and never responds does not end discovery: each request has a time limit.
+// stalledBody is a response without an end.
+type stalledBody struct{ ctx context.Context } //nolint:containedctx // that of the request
+
+func (b stalledBody) Read([]byte) (int, error) { <-b.ctx.Done(); return 0, b.ctx.Err() }
+func (b stalledBody) Close() error             { return nil }
+
+// A server that accepts a request and never responds, or sends only headers, does not end discovery: each request has a
+// time limit.
 func TestRequestsThatGetNoResponse(t *testing.T) {
 	empty := map[string]string{
 		"/api": `{"kind":"APIVersions","versions":[]}`, "/apis": `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`,
 	}
-	for _, hanging := range []string{"/apis", "/apis/apiregistration.k8s.io/v1/apiservices", "/apis/example.com/v1/widgets"} {
+	for _, hanging := range []string{
+		"/apis", "/apis/apiregistration.k8s.io/v1/apiservices", "/apis/example.com/v1/widgets",
+		"/apis body", "/apis/apiregistration.k8s.io/v1/apiservices body", "/apis/example.com/v1/widgets body",
+	} {
 		t.Run(hanging, func(t *testing.T) {
+			hanging, stalls := strings.CutSuffix(hanging, " body")
 			synctest.Test(t, func(t *testing.T) {
 				client, err := informer.NewClient(&rest.Config{Host: "http://example", Transport: roundTripper(
 					func(r *http.Request) (*http.Response, error) {
+						header := http.Header{"Content-Type": {"application/json"}}
 						if r.URL.Path == hanging {
+							if stalls {
+								return &http.Response{
+									StatusCode: http.StatusOK, Body: stalledBody{r.Context()}, Header: header, Request: r,
+								}, nil
+							}
 							<-r.Context().Done()
 							return nil, r.Context().Err()
 						}
 						if body, ok := empty[r.URL.Path]; ok {
-							header := http.Header{"Content-Type": {"application/json"}}
 							return &http.Response{
 								StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(body)), Header: header, Request: r,
 							}, nil
