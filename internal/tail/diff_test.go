@@ -63,6 +63,10 @@ func TestPreviousStates(t *testing.T) {
 		{"a control event", []*diagnose.Record{
 			thing("added", `"x":1`), record("synced", `{"resource":"pods"}`, "subject=pods"), thing("updated", `"x":2`),
 		}, []string{"SYNCED pods 0 objects at", line, "- /x: 1", "+ /x: 2"}},
+		{"a Debezium update", []*diagnose.Record{
+			thing("added", `"x":1`),
+			record("object.updated", `{"before":{"kind":"Pod","x":2},"after":{"kind":"Pod","x":3}}`, of("pods", "a", "b", "1")...),
+		}, []string{line, "- /x: 2", "+ /x: 3"}},
 		{"multi-line text", []*diagnose.Record{
 			thing("added", `"x":"a\nb\nc\nd\n"`), thing("updated", `"x":"a\nB\nd\n"`),
 		}, []string{line, "@ /x", "- b", "- c", "+ B"}},
@@ -89,6 +93,10 @@ func TestSelection(t *testing.T) {
 		"object.added",
 		`{"kind":"Deployment"}`,
 		append(of("deployments.apps", "a", "d", "1"), "apiversion=apps/v1")...)
+	debezium := record(
+		"object.deleted",
+		`{"before":{"kind":"Pod",`+labeled+`},"after":null}`,
+		of("pods", "a", "b", "1")...)
 	gap := record("gap", `{"resource":"pods","reason":"overflow"}`, "subject=pods")
 	namespaces, err := pattern.ParseNamespaces([]string{"!a"})
 	if err != nil {
@@ -99,18 +107,18 @@ func TestSelection(t *testing.T) {
 		options Options
 		want    string
 	}{
-		{"labels", Options{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, "added updated GAP"},
+		{"labels", Options{Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, "added updated deleted GAP"},
 		{"other labels", Options{Selector: labels.SelectorFromSet(labels.Set{"app": "db"})}, "GAP"},
-		{"no labels", Options{Selector: labels.Everything()}, "added updated added GAP"},
+		{"no labels", Options{Selector: labels.Everything()}, "added updated added deleted GAP"},
 		{"namespaces", Options{Namespaces: namespaces}, "GAP"},
 		{"a version", Options{Resources: pattern.ParseResources([]string{"deployments.v1.apps"})}, "added"},
 		{"another version", Options{Resources: pattern.ParseResources([]string{"deployments.v2.apps"})}, ""},
 		{"a group", Options{Resources: pattern.ParseResources([]string{"*.apps"})}, "added"},
-		{"a resource", Options{Resources: pattern.ParseResources([]string{"pods"})}, "added updated GAP"},
+		{"a resource", Options{Resources: pattern.ParseResources([]string{"pods"})}, "added updated deleted GAP"},
 		{"as JSON", Options{Resources: pattern.ParseResources([]string{"*.apps"}), JSON: true}, "{"},
 	} {
 		var words []string
-		for _, line := range printed(t, tt.options, object, change, deployment, gap) {
+		for _, line := range printed(t, tt.options, object, change, deployment, debezium, gap) {
 			word, _, _ := strings.Cut(line, " ")
 			if tt.options.JSON {
 				word = word[:1]

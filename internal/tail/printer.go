@@ -140,22 +140,35 @@ type states struct {
 	object, old json.RawMessage // old is nil if the data does not include the previous state
 }
 
-// statesOf decodes the data of an event. With the payload `change`, the data has an `operation` and no `kind`. With the
-// payload `object`, the data has a `kind`.
+// statesOf decodes the data of an event. An object has a `kind`, and the data of the other payloads does not. In control
+// events, there is no state.
 func statesOf(r *diagnose.Record) *states {
-	var change struct {
-		Operation, Kind string
-		Object, Old     json.RawMessage
+	var data struct {
+		Kind          string
+		Operation     string
+		Object, Old   json.RawMessage // payload: change
+		Before, After json.RawMessage // payload: debezium
 	}
-	if err := json.Unmarshal(r.Data, &change); err != nil || change.Kind != "" || change.Operation == "" {
+	if err := json.Unmarshal(r.Data, &data); err != nil || data.Kind != "" {
 		return &states{object: r.Data}
 	}
-	s := &states{object: change.Object}
-	if string(change.Old) != "null" {
-		s.old = change.Old
+	s := &states{object: r.Data}
+	switch {
+	case data.Operation != "":
+		s.object, s.old = data.Object, data.Old
+	case data.After != nil:
+		s.object, s.old = data.After, data.Before
+		if isNull(data.After) { // the object is deleted
+			s.object, s.old = data.Before, nil
+		}
+	}
+	if isNull(s.old) {
+		s.old = nil
 	}
 	return s
 }
+
+func isNull(value json.RawMessage) bool { return string(value) == "null" }
 
 func (s *states) labels() labels.Set { return s.metadata().Labels }
 
