@@ -3,7 +3,9 @@ package informer
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -106,6 +109,77 @@ func TestWatchContinuesAfterErrors(t *testing.T) {
 				cancel()
 				do(t, <-ended)
 				expect(t, j, tt.want...)
+			})
+		})
+	}
+}
+
+type responses func(*http.Request) string
+
+// RoundTrip implements http.RoundTripper. A watch stays open after its response.
+func (f responses) RoundTrip(r *http.Request) (*http.Response, error) {
+	text := f(r) + "\n"
+	body, w := io.Pipe()
+	go func() {
+		_, _ = io.WriteString(w, text)
+		if r.URL.Query().Has("watch") {
+			<-r.Context().Done()
+		}
+		_ = w.Close()
+	}()
+	header := http.Header{"Content-Type": {"application/json"}}
+	return &http.Response{StatusCode: http.StatusOK, Header: header, Body: body, Request: r}, nil
+}
+
+// The same applies to an error in the stream of a watch, which an API server sends if its etcd has no leader.
+func TestWatchContinuesAfterErrorEvents(t *testing.T) {
+	const (
+		list     = `{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[]}`
+		noLeader = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",` +
+			`"message":"etcdserver: no leader","reason":"InternalError","code":500}}`
+		added = `{"type":"ADDED","object":{"kind":"ConfigMap","apiVersion":"v1",` +
+			`"metadata":{"namespace":"ns","name":"a","uid":"u","resourceVersion":"8"}}}`
+	)
+	for _, tt := range []struct {
+		away  time.Duration
+		lists bool
+	}{{time.Minute, false}, {time.Hour, true}} {
+		t.Run(tt.away.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var lists atomic.Int64
+				until := time.Now().Add(tt.away)
+				api := responses(func(r *http.Request) string {
+					switch {
+					case !r.URL.Query().Has("watch"):
+						lists.Add(1)
+						return list
+					case time.Now().Before(until):
+						return noLeader
+					default:
+						return added
+					}
+				})
+				client, err := NewClient(&rest.Config{Host: "http://api.example", Transport: api})
+				do(t, err)
+				source := Source{Resource: configMaps}
+				i, j := New(Config{Source: source, ListWatch: ListWatch(client, source), NoWatchList: true}), &journal{}
+				i.AddEventHandler(j)
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- i.Run(ctx) }()
+				time.Sleep(continuePatience - time.Second)
+				if lists.Load() != 1 || i.Status().Errors == 0 {
+					t.Errorf("%d lists, %+v", lists.Load(), i.Status())
+				}
+				time.Sleep(time.Minute)
+				if (lists.Load() > 1) != tt.lists {
+					t.Errorf("%d lists in the end", lists.Load())
+				}
+				cancel()
+				do(t, <-ended)
+				if !tt.lists {
+					expect(t, j, "synced 7, 0 objects", "add ns/a(u)@8 initial=false")
+				}
 			})
 		})
 	}

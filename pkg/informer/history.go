@@ -26,7 +26,8 @@ var tooOld = regexp.MustCompile(`too old resource version: ([0-9]+) \(([0-9]+)\)
 
 // watchFailed implements ListerWatcher.Failed.
 func (i *Informer) watchFailed(err error) {
-	if (errors.Is(err, object.ErrMalformed) || errors.Is(err, errStalled)) && i.status.requested(verbWatch, err) {
+	isFailure := errors.Is(err, object.ErrMalformed) || errors.Is(err, errStalled) || saysNothing(err)
+	if isFailure && i.status.requested(verbWatch, err) {
 		i.log.Warn("watch failed, restarting it", "after", i.Status().ResourceVersion, "err", err)
 	}
 	match := tooOld.FindStringSubmatch(err.Error())

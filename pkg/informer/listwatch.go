@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +30,9 @@ import (
 //   - If the stream contains a document that is not a watch event (see package object), the watch ends, and the next
 //     watch starts at the same position, where the API server may send the document intact. If the next watch ends at
 //     the same position for the same reason, the Reflector receives an ERROR event and lists.
+//   - If the stream ends with an ERROR event that says nothing about the position, for example because etcd has no
+//     leader, the Reflector opens the next watch at the same position. If watches still fail there after
+//     continuePatience, it lists.
 type ListerWatcher struct {
 	// MetadataOnly requests only the metadata of objects. It must be set before the first use.
 	MetadataOnly bool
@@ -56,9 +60,11 @@ type ListerWatcher struct {
 	client rest.Interface
 	source Source
 
-	mu          sync.Mutex
-	malformedAt string   // position of the last malformed document
-	page        EachFunc // function for the list whose pages are being read
+	mu           sync.Mutex
+	malformedAt  string // position of the last malformed document
+	failingAt    string // position of the last watch that ended with an error that says nothing about it
+	failingSince time.Time
+	page         EachFunc // function for the list whose pages are being read
 }
 
 var _ cache.ListerWatcherWithContext = (*ListerWatcher)(nil)
@@ -140,16 +146,24 @@ func (l *ListerWatcher) request(options metav1.ListOptions) *rest.Request {
 	return request
 }
 
-// failed records the error that ends a watch at a position. It returns true if the Reflector must receive the error and
-// then list. If it returns false, the Reflector opens its watch again at the same position.
-func (l *ListerWatcher) failed(err error, position string) (tell bool) {
-	if tell = !errors.Is(err, object.ErrMalformed); !tell {
-		l.mu.Lock()
-		tell, l.malformedAt = l.malformedAt == position, position
-		l.mu.Unlock()
+// failed records the error that ends a watch at a position. It returns true if the Reflector must list. If it returns
+// false, the Reflector should open its watch again at the same position.
+func (l *ListerWatcher) failed(err error, position string) (list bool) {
+	l.mu.Lock()
+	switch {
+	case errors.Is(err, object.ErrMalformed):
+		list, l.malformedAt = l.malformedAt == position, position
+	case saysNothing(err):
+		if l.failingAt != position {
+			l.failingAt, l.failingSince = position, time.Now()
+		}
+		list = time.Since(l.failingSince) >= continuePatience
+	default:
+		list = !errors.Is(err, errStalled)
 	}
+	l.mu.Unlock()
 	l.Failed(err)
-	return tell
+	return list
 }
 
 // unreachableError is the error of a connection that broke before the API server responded. The Reflector handles it
@@ -189,10 +203,8 @@ func (w *eventStream) run(each EachFunc) {
 	for {
 		eventType, obj, err := w.decoder.Decode()
 		if err != nil {
-			switch {
-			case errors.Is(err, errStalled):
-				w.lister.Failed(err)
-			case errors.Is(err, object.ErrMalformed) && w.lister.failed(err, w.at()):
+			isFailure := errors.Is(err, object.ErrMalformed) || errors.Is(err, errStalled)
+			if isFailure && w.lister.failed(err, w.at()) {
 				w.send(watch.Event{Type: watch.Error, Object: decodingErrors.AsObject(err)})
 			}
 			return // the Reflector reacts to every end of a stream in the same way: it continues at the last position
@@ -203,7 +215,9 @@ func (w *eventStream) run(each EachFunc) {
 				return
 			}
 		case *metav1.Status:
-			w.lister.failed(apierrors.FromObject(o), w.at())
+			if err := apierrors.FromObject(o); !w.lister.failed(err, w.at()) && !w.inList {
+				obj = &apierrors.NewTooManyRequests(err.Error(), 0).ErrStatus // the Reflector requests this watch again
+			}
 		}
 		if !w.send(watch.Event{Type: eventType, Object: obj}) {
 			return

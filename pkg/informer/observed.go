@@ -133,10 +133,21 @@ func (l *observedListWatch) WatchWithContext(ctx context.Context, options metav1
 // position. Then the informer lists, because lists may still succeed.
 const continuePatience = 5 * time.Minute
 
-// mayContinue reports whether the watch may be possible at the same position after this error: RBAC forbids it at the
-// moment, or the API server or a proxy in front of it fails. A list would lose the states since that position. If no
-// watch was possible before, the informer lists: RBAC may allow lists only.
+// mayContinue reports whether the watch may be possible at the same position after this error. If no watch was possible
+// before, the informer lists: RBAC may allow lists only.
 func (l *observedListWatch) mayContinue(err error) bool {
+	if !saysNothing(err) {
+		return false
+	}
+	if l.failing.IsZero() {
+		l.failing = time.Now()
+	}
+	return (l.watched || l.informer.Status().Resumed) && time.Since(l.failing) < continuePatience
+}
+
+// saysNothing reports whether an error says nothing about the position of a watch: RBAC forbids it at the moment, or
+// the API server, its etcd or a proxy fails. A list would lose the states since that position.
+func saysNothing(err error) bool {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 		return false
@@ -144,10 +155,7 @@ func (l *observedListWatch) mayContinue(err error) bool {
 	switch answer.Status().Code {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusInternalServerError, http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		if l.failing.IsZero() {
-			l.failing = time.Now()
-		}
-		return (l.watched || l.informer.Status().Resumed) && time.Since(l.failing) < continuePatience
+		return true
 	default:
 		return false
 	}
