@@ -71,6 +71,27 @@ func DialError(ctx context.Context, address, key string, timeout time.Duration, 
 	return e
 }
 
+// ShareServer reports whether two lists of addresses (host:port) have a server in common. It ignores addresses that are
+// not valid, and those with port 0: no other server can have the same address.
+func ShareServer(a, b []string) bool {
+	return slices.ContainsFunc(a, func(x string) bool {
+		host, port, err := net.SplitHostPort(x)
+		return err == nil && port != "0" && slices.ContainsFunc(b, func(y string) bool {
+			other, otherPort, err := net.SplitHostPort(y)
+			return err == nil && port == otherPort && canonicalHost(host) == canonicalHost(other)
+		})
+	})
+}
+
+// canonicalHost returns a canonical spelling of a host, so hosts can be compared.
+func canonicalHost(host string) string {
+	switch host {
+	case "", "0.0.0.0", "::", "::1", "localhost":
+		return "127.0.0.1"
+	}
+	return strings.ToLower(host)
+}
+
 func canceled(ctx context.Context) bool {
 	return ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled)
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -44,15 +43,6 @@ func (t *TLS) Validate(at *strictyaml.Section) {
 	if at.Has("enabled") && !t.Enabled && len(at.Given("caFile", "certFile", "keyFile", "serverName")) > 0 {
 		at.Report("enabled", "is false, but other keys of tls are given", "write true, or remove the others")
 	}
-}
-
-// CanonicalHost returns a canonical spelling of a host, so hosts can be compared.
-func CanonicalHost(host string) string {
-	switch host {
-	case "", "0.0.0.0", "::", "::1", "localhost":
-		return "127.0.0.1"
-	}
-	return strings.ToLower(host)
 }
 
 // Session makes TLS handshakes with the current contents of the files. It is safe for concurrent use.

@@ -263,12 +263,25 @@ func TestIsSet(t *testing.T) {
 	if (&access.TLS{}).IsSet() || !(&access.TLS{Enabled: true}).IsSet() || !(&access.TLS{ServerName: "a"}).IsSet() {
 		t.Error("TLS is used if any field is set, and only then")
 	}
-	for host, want := range map[string]string{
+}
+
+func TestShareServer(t *testing.T) {
+	share := func(want bool, a, b string) {
+		t.Helper()
+		if got := access.ShareServer([]string{"other:1", a}, []string{b, "another:1"}); got != want {
+			t.Errorf("%q and %q: %v", a, b, got)
+		}
+	}
+	for host, same := range map[string]string{
 		"": "127.0.0.1", "localhost": "127.0.0.1", "::1": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "127.0.0.1",
 		"Kafka.Example.COM": "kafka.example.com", "10.0.0.1": "10.0.0.1",
 	} {
-		if got := access.CanonicalHost(host); got != want {
-			t.Errorf("%q: %q, want %q", host, got, want)
-		}
+		a, b := net.JoinHostPort(host, "4222"), net.JoinHostPort(same, "4222")
+		share(true, a, b)
+		share(true, b, a)
+		share(false, a, net.JoinHostPort(same, "4223"))
+		share(false, net.JoinHostPort(host, "0"), net.JoinHostPort(same, "0"))
+		share(false, a, "10.0.0.2:4222")
 	}
+	share(false, "a", "a")
 }

@@ -84,7 +84,7 @@ func (a *arbiter) request(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	p, err := a.txn.Init(ctx, transactionTimeout, a.producer)
+	p, err := a.txn.Init(ctx, a.producer)
 	switch {
 	case err == nil:
 		a.producer, a.verified = p, began

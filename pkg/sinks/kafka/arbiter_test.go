@@ -89,7 +89,7 @@ func TestTakenByOlderProcess(t *testing.T) {
 			var taken wire.Producer
 			waitUntil(t, func() (ok bool) { // the end of the transaction before may not be written yet
 				var err error
-				taken, err = txn.Init(t.Context(), time.Minute, wire.NoProducer())
+				taken, err = txn.Init(t.Context(), wire.NoProducer())
 				return err == nil
 			})
 			if marked {

@@ -15,9 +15,6 @@ import (
 )
 
 const (
-	// transactionTimeout is the default of the Java client. If a process hangs for longer between two requests of a fence,
-	// the coordinator aborts the transaction and raises the epoch.
-	transactionTimeout = time.Minute
 	// requestsAtOnce is the maximum number of requests of fences to one broker that are in flight.
 	requestsAtOnce = 16
 	// requestTimeout is the time limit of a fence's request. Other fences wait while a broker does not answer.
@@ -176,7 +173,7 @@ func (f *fence) begin(ctx context.Context) error {
 func (f *fence) init(ctx context.Context) error {
 	var p wire.Producer
 	err := f.ask(ctx, func(ctx context.Context) (err error) {
-		if p, err = f.txn.Init(ctx, transactionTimeout, f.after); wire.Sent(err) {
+		if p, err = f.txn.Init(ctx, f.after); wire.Sent(err) {
 			f.unanswered++
 		}
 		return err

@@ -175,7 +175,7 @@ func TestLateClaim(t *testing.T) {
 	sendAll(t, s, change(event.Added, in[0], 1))
 	claim := func() {
 		t.Helper()
-		if _, err := s.fences.arbiter.txn.Init(t.Context(), time.Minute, wire.NoProducer()); err != nil {
+		if _, err := s.fences.arbiter.txn.Init(t.Context(), wire.NoProducer()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -199,7 +199,7 @@ func TestLateClaimIsNoticed(t *testing.T) {
 	in, a := namesIn(2), &s.fences.arbiter
 	sendAll(t, s, change(event.Added, in[0], 1))
 	a.unanswered = time.Now()
-	if _, err := a.txn.Init(t.Context(), time.Minute, wire.NoProducer()); err != nil {
+	if _, err := a.txn.Init(t.Context(), wire.NoProducer()); err != nil {
 		t.Fatal(err)
 	}
 	s.fences.advanced, a.verified = time.Time{}, time.Now().Add(-advanceEvery)

@@ -1,8 +1,6 @@
 package kafka
 
 import (
-	"net"
-	"slices"
 	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
@@ -88,11 +86,8 @@ func (cfg *Config) ValidateProgress(at *strictyaml.Section) {
 // for other messages.
 func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name string) bool {
 	theirs, ok := other.(*Config)
-	if !ok || cfg.Topic != theirs.Topic || cfg.role == theirs.role && cfg.role != controlEvents {
-		return false
-	}
-	brokers := theirs.canonicalBrokers()
-	if !slices.ContainsFunc(cfg.canonicalBrokers(), func(broker string) bool { return slices.Contains(brokers, broker) }) {
+	if !ok || cfg.Topic != theirs.Topic || cfg.role == theirs.role && cfg.role != controlEvents ||
+		!access.ShareServer(cfg.Brokers, theirs.Brokers) {
 		return false
 	}
 	of, problem := name, ": its consumers would read "+string(cfg.role)+" as events"
@@ -101,14 +96,4 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 	}
 	at.Report("topic", strictyaml.Quote(cfg.Topic)+" is the topic of "+of+problem, "choose another topic")
 	return true
-}
-
-// canonicalBrokers returns the brokers as host:port in canonical form.
-func (cfg *Config) canonicalBrokers() (brokers []string) {
-	for _, broker := range cfg.Brokers {
-		if host, port, err := net.SplitHostPort(broker); err == nil {
-			brokers = append(brokers, net.JoinHostPort(access.CanonicalHost(host), port))
-		}
-	}
-	return brokers
 }

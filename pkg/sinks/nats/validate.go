@@ -2,7 +2,6 @@ package nats
 
 import (
 	"fmt"
-	"net"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -179,7 +178,7 @@ func (cfg *Config) Conflict(at *strictyaml.Section, other sinks.Config, name str
 		return false
 	}
 	a, b := cfg.resolved(), theirs.resolved()
-	shared := slices.ContainsFunc(a.hosts(), func(host string) bool { return slices.Contains(b.hosts(), host) })
+	shared := access.ShareServer(a.addresses(), b.addresses())
 	switch {
 	case a.Embedded == nil || b.Embedded == nil:
 		sameAccount := a.APIPrefix == b.APIPrefix || a.Auth == b.Auth && a.TLS == b.TLS
@@ -229,10 +228,8 @@ func (cfg *Config) streamConflict(at *strictyaml.Section, b *Config, name string
 	return false
 }
 
-// hosts returns the addresses of the servers as host:port in canonical spelling. Addresses with port 0 are left out,
-// because no other server can have the same address.
-func (cfg *Config) hosts() (hosts []string) {
-	var addresses []string
+// addresses returns the addresses of the servers as host:port.
+func (cfg *Config) addresses() (addresses []string) {
 	if cfg.Embedded != nil {
 		addresses = []string{cfg.Embedded.Listen}
 	}
@@ -241,12 +238,7 @@ func (cfg *Config) hosts() (hosts []string) {
 			addresses = append(addresses, addr)
 		}
 	}
-	for _, addr := range addresses {
-		if host, port, err := net.SplitHostPort(addr); err == nil && port != "0" {
-			hosts = append(hosts, net.JoinHostPort(access.CanonicalHost(host), port))
-		}
-	}
-	return hosts
+	return addresses
 }
 
 // subjects returns the subjects that the stream would be created with. It returns nil if the template is invalid.

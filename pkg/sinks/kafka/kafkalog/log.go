@@ -18,12 +18,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
-const (
-	// maxRecord is the maximum size of a record with which a batch has less than 1 MiB, the default of max.message.bytes.
-	maxRecord = 1<<20 - 128
-	// transactionTimeout is required by InitProducerId. The log has no transactions.
-	transactionTimeout = time.Minute
-)
+// maxRecord is the maximum size of a record with which a batch has less than 1 MiB, the default of max.message.bytes.
+const maxRecord = 1<<20 - 128
 
 // Log implements [statelog.Log] in a Kafka topic. See the package comment.
 type Log struct {
@@ -87,7 +83,7 @@ func (l *Log) initProducer(ctx context.Context, own wire.Producer) error {
 	began := time.Now().Round(0)
 	p := wire.NoProducer()
 	err := l.retry(ctx, func() (err error) {
-		if p, err = l.txn.Init(ctx, transactionTimeout, own); own != wire.NoProducer() && isFenced(err) {
+		if p, err = l.txn.Init(ctx, own); own != wire.NoProducer() && isFenced(err) {
 			err = conflict(err)
 		}
 		return err

@@ -58,6 +58,9 @@ const (
 	// (producer.id.expiration.ms, by default a day) nor the coordinator (transactional.id.expiration.ms, a week) forgets
 	// the producer.
 	FenceInterval = 4 * time.Hour
+	// transactionTimeout is the default of the Java client. If a process hangs for longer while its transaction is open,
+	// the coordinator aborts the transaction and raises the epoch.
+	transactionTimeout = time.Minute
 )
 
 // Transactions sends the requests of a transactional id to its coordinator. It must not be used by several goroutines
@@ -119,9 +122,9 @@ func (t *Transactions) error(what string, code int16) error {
 
 // Init requests a producer. The coordinator increments the epoch that the transactional id had, and ends its open
 // transaction. If own is not NoProducer, the request fails if another process has requested a producer since then. If
-// the timeout is longer than transaction.max.timeout.ms of the brokers, Init halves it.
-func (t *Transactions) Init(ctx context.Context, timeout time.Duration, own Producer) (Producer, error) {
-	for {
+// transactionTimeout is longer than transaction.max.timeout.ms of the brokers, Init halves it.
+func (t *Transactions) Init(ctx context.Context, own Producer) (Producer, error) {
+	for timeout := transactionTimeout; ; {
 		msg, err := t.send(ctx, &initproducerid.Request{
 			TransactionalID: t.ID, TransactionTimeoutMs: int32(timeout.Milliseconds()),
 			ProducerID: own.ID, ProducerEpoch: own.Epoch,

@@ -21,7 +21,7 @@ func fenced(t *testing.T, p *Partition, c *Client, txn *Transactions, own Produc
 	t.Helper()
 	waitUntil(t, func() (ok bool) {
 		var err error
-		producer, err = txn.Init(t.Context(), time.Minute, own)
+		producer, err = txn.Init(t.Context(), own)
 		if err != nil && !errors.Is(err, kafkago.ConcurrentTransactions) && !errors.Is(err, kafkago.GroupLoadInProgress) &&
 			!errors.Is(err, kafkago.GroupCoordinatorNotAvailable) && !errors.Is(err, kafkago.NotCoordinatorForGroup) {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func TestFenceOfBroker(t *testing.T) {
 			t.Errorf("%s of the process before: %v", what, err)
 		}
 	}
-	if _, err := txn.Init(t.Context(), time.Minute, old); !errors.Is(err, kafkago.ProducerFenced) {
+	if _, err := txn.Init(t.Context(), old); !errors.Is(err, kafkago.ProducerFenced) {
 		t.Errorf("Init of the process before: %v", err)
 	}
 
@@ -161,7 +161,7 @@ func TestCoordinatorMoves(t *testing.T) {
 	c := newClient(t, Config{Brokers: []string{broker.Addr()}})
 	txn := &Transactions{Client: c, ID: "moves", Coordinator: "127.0.0.1:1"}
 	waitUntil(t, func() bool {
-		_, err := txn.Init(t.Context(), time.Minute, NoProducer())
+		_, err := txn.Init(t.Context(), NoProducer())
 		return err == nil
 	})
 	if txn.Coordinator != broker.Addr() {
