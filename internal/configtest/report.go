@@ -1,6 +1,7 @@
 package configtest
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -113,16 +114,8 @@ func (f *Failure) write(b *strings.Builder, style console.Style) {
 
 func (d *difference) write(line func(indent int, color console.Color, text string)) {
 	line(8, console.Plain, d.path)
-	if d.want != "" {
-		line(10, console.Red, "- "+d.want)
-	} else {
-		line(10, console.Red, "- (none)")
-	}
-	if d.got != "" {
-		line(10, console.Green, "+ "+d.got)
-	} else {
-		line(10, console.Green, "+ (none)")
-	}
+	line(10, console.Red, "- "+cmp.Or(d.want, "(none)"))
+	line(10, console.Green, "+ "+cmp.Or(d.got, "(none)"))
 }
 
 // addSilent adds the changes that could have caused the missing event of a pair: those about which the sink was sent
@@ -151,13 +144,7 @@ func (f *Failure) addSilent(missing int, changes map[int]bool) {
 
 // String describes an expected event.
 func (e *Event) String() string {
-	about := e.Subject
-	for _, other := range []string{e.ID, e.Key} {
-		if about == "" {
-			about = other
-		}
-	}
-	return strings.TrimSpace(e.Operation + " " + about)
+	return strings.TrimSpace(e.Operation + " " + cmp.Or(e.Subject, e.ID, e.Key))
 }
 
 // String describes an event that was sent.

@@ -1,6 +1,7 @@
 package statelog
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,12 +60,8 @@ func (r *reader) restart() {
 
 // adopt fills in what this process does not know about itself.
 func (r *reader) adopt(c Claim) {
-	if r.own.Installation == "" {
-		r.own.Installation = c.Installation
-	}
-	if r.own.Cluster == "" {
-		r.own.Cluster = c.Cluster
-	}
+	r.own.Installation = cmp.Or(r.own.Installation, c.Installation)
+	r.own.Cluster = cmp.Or(r.own.Cluster, c.Cluster)
 }
 
 // read reads to the end of the log and applies what it reads. It can be repeated after any error.

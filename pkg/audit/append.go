@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -109,10 +110,7 @@ func (j *Journal) commit() {
 	j.appended = make(chan struct{})
 	j.mu.Unlock()
 	for _, a := range group {
-		if a.err == nil {
-			a.err = err
-		}
-		close(a.done)
+		a.end(cmp.Or(a.err, err))
 	}
 }
 

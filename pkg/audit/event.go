@@ -167,9 +167,6 @@ func (p *parser) event(raw []byte) Event {
 
 // timeOf returns the zero time if the text is not a valid time.
 func timeOf(text []byte) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, string(text))
-	if err != nil {
-		return time.Time{}
-	}
+	t, _ := time.Parse(time.RFC3339Nano, string(text))
 	return t
 }

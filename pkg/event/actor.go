@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -51,12 +52,7 @@ func (a *Actors) GradeOf() string {
 	return a.By.grade()
 }
 
-func (a *Actor) grade() string {
-	if a.Grade == "" {
-		return ActorUnknown
-	}
-	return a.Grade
-}
+func (a *Actor) grade() string { return cmp.Or(a.Grade, ActorUnknown) }
 
 // attributes yields the extension attributes.
 func (a *Actors) attributes(yield func(name, value string) bool) bool {

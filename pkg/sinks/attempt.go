@@ -1,6 +1,7 @@
 package sinks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -82,9 +83,7 @@ func (d *Drain) attempt(ctx context.Context) (a attempted) {
 	if a.err != nil || len(a.parts) > 0 {
 		d.noteRetries()
 	}
-	if a.err == nil {
-		a.err = away
-	}
+	a.err = cmp.Or(a.err, away)
 	return a
 }
 

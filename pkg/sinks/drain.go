@@ -219,9 +219,7 @@ func (d *Drain) deliver(ctx context.Context, batch []*event.Message) error {
 		if d.markUnavailable(a) {
 			full = d.park()
 		}
-		if a.err == nil {
-			a.err = full
-		}
+		a.err = cmp.Or(a.err, full)
 		d.report(ctx, a)
 		from := acked
 		for acked < len(d.items) && d.items[acked].done {

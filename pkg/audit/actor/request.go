@@ -1,6 +1,7 @@
 package actor
 
 import (
+	"slices"
 	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/audit"
@@ -272,12 +273,7 @@ func (s *scanned) dryRun(e *audit.Event, sub string) (_ dryRun, sure bool) {
 
 // hasList reports whether the uids of all objects of a deletecollection are known.
 func (s *scanned) hasList() bool {
-	for i := range s.list {
-		if len(s.list[i].uid) == 0 {
-			return false
-		}
-	}
-	return s.listed && !s.more
+	return s.listed && !s.more && !slices.ContainsFunc(s.list, func(m meta) bool { return len(m.uid) == 0 })
 }
 
 // base returns the resourceVersion without which an update would have been rejected, or 0.

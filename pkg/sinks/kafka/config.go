@@ -191,7 +191,5 @@ func (cfg *Config) fill() {
 	cfg.Key = cmp.Or(cfg.Key, d.Key)
 	cfg.Compression = cmp.Or(cfg.Compression, d.Compression)
 	cfg.RequestTimeout = cmp.Or(cfg.RequestTimeout, d.RequestTimeout)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 }

@@ -102,9 +102,7 @@ func New(cfg *Config) *Client {
 	if cfg.Dial == nil {
 		cfg.Dial = reach.Dial
 	}
-	if cfg.Prober == nil {
-		cfg.Prober = &reach.Prober{Dial: cfg.Dial}
-	}
+	cfg.Prober = cmp.Or(cfg.Prober, &reach.Prober{Dial: cfg.Dial})
 	return &Client{CheckFiles: 10 * time.Second, Config: cfg, idle: make(map[string][]*conn)}
 }
 
