@@ -91,7 +91,7 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 		_, err := e.cs.CoreV1().ServiceAccounts(e.namespace).Get(t.Context(), "default", metav1.GetOptions{})
 		return err
 	})
-	e.deploy("web")
+	e.deploy("web", 1)
 	e.job("nightly")
 	e.waitPods(2)
 	const sink = "enrich: {owner: true, namespaceLabels: true, involvedObject: true, as: %s}, nats: {url: %q, subject: %q, stream: {name: %s, create: true, subjects: [%q]}}"
@@ -113,7 +113,9 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 	dir := t.TempDir()
 	e.b = startBridgeIn(t, dir, kubeconfig, config)
 	e.b.waitReady()
-	e.deploy("api")
+	e.deploy("api", 0)
+	e.waitReplicaSets(2) // the first event of a Pod names the owners that the bridge knows by then
+	e.scale("api", 1)
 	e.waitPods(3)
 
 	web := e.pods("app=web")[0]
@@ -148,12 +150,7 @@ func enrichRollout(t *testing.T, c *cluster.Cluster, log *auditLog) {
 	api := e.pods("app=api")[0].Name
 	e.patch("pods", api, `{"metadata":{"finalizers":["example.com/hold"]}}`)
 	e.remove("api")
-	eventually(t, time.Minute, func() error {
-		if known := e.b.metric("deltabridge_informer_objects", "resource=replicasets.apps"); known != 1 {
-			return fmt.Errorf("the bridge knows %.0f ReplicaSets", known)
-		}
-		return nil
-	})
+	e.waitReplicaSets(1)
 	e.patch("pods", api, `{"metadata":{"finalizers":null}}`)
 	e.expect("deleted Pod "+api, "Deployment.apps/api", "team=green", "")
 
@@ -238,11 +235,32 @@ func (e *enriched) waitPods(count int) {
 	})
 }
 
-func (e *enriched) deploy(name string) {
+// waitReplicaSets waits until the bridge knows a number of ReplicaSets.
+func (e *enriched) waitReplicaSets(count float64) {
+	e.t.Helper()
+	eventually(e.t, time.Minute, func() error {
+		if known := e.b.metric("deltabridge_informer_objects", "resource=replicasets.apps"); known != count {
+			return fmt.Errorf("the bridge knows %.0f ReplicaSets", known)
+		}
+		return nil
+	})
+}
+
+func (e *enriched) deploy(name string, replicas int32) {
 	e.t.Helper()
 	if _, err := e.cs.AppsV1().
 		Deployments(e.namespace).
-		Create(e.t.Context(), deployment(name, 1), metav1.CreateOptions{}); err != nil {
+		Create(e.t.Context(), deployment(name, replicas), metav1.CreateOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *enriched) scale(deployment string, replicas int32) {
+	e.t.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	if _, err := e.cs.AppsV1().
+		Deployments(e.namespace).
+		Patch(e.t.Context(), deployment, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		e.t.Fatal(err)
 	}
 }
