@@ -137,9 +137,9 @@ func (s *Sink) refused(i int32, a *natsack.Ack) {
 		s.latest.replaceable(e.hash, a.Sequence)
 		f.again(i)
 	case a.Numbered:
-		s.lookUpLast(i, jetstreamGet{Sequence: a.Sequence})
+		s.lookUpLast(i, server.JSApiMsgGetRequest{Seq: a.Sequence})
 	default:
-		s.lookUpLast(i, jetstreamGet{LastFor: s.subject.Expand(f.batch[i])})
+		s.lookUpLast(i, server.JSApiMsgGetRequest{LastFor: s.subject.Expand(f.batch[i])})
 	}
 }
 
@@ -147,7 +147,7 @@ func (s *Sink) refused(i int32, a *natsack.Ack) {
 func (s *Sink) lookUpSubject() string { return s.client.API() + ".STREAM.MSG.GET." + s.cfg.Stream.Name }
 
 // lookUpLast requests the last message of the subject of message i.
-func (s *Sink) lookUpLast(i int32, request jetstreamGet) {
+func (s *Sink) lookUpLast(i int32, request server.JSApiMsgGetRequest) {
 	f := &s.flight
 	f.status[i] = asking
 	reply := s.inbox + strconv.FormatUint(f.base+uint64(i), 36)
@@ -160,19 +160,10 @@ func (s *Sink) lookUpLast(i int32, request jetstreamGet) {
 	}
 }
 
-// jetstreamGet is a request for one message (ADR-31 of NATS calls it the regular message get).
-type jetstreamGet struct {
-	Sequence uint64 `json:"seq,omitempty"`
-	LastFor  string `json:"last_by_subj,omitempty"`
-}
-
-// lastMessageType is the type of the answer to a jetstreamGet.
-const lastMessageType = "io.nats.jetstream.api.v1.stream_msg_get_response"
-
 // lookedUp handles the answer to lookUpLast.
 func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 	f, e := &s.flight, &s.flight.expected[i]
-	var answer struct {
+	var answer struct { // the payload is not needed
 		Type    string              `json:"type"`
 		Error   *jetstream.APIError `json:"error"`
 		Message struct {
@@ -184,7 +175,8 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 	switch err := json.Unmarshal(m.Data, &answer); {
 	case len(m.Data) == 0 && m.Header.Get("Status") == "503": // an import from another account can lack the subject
 		s.stopLookingUp(natsack.ErrNoResponders)
-	case err != nil || answer.Type != lastMessageType: // a late answer of another stream to the message itself
+	case err != nil || answer.Type != server.JSApiMsgGetResponseType:
+		// It is a late answer of another stream to the message itself.
 	case answer.Error != nil && answer.Error.ErrorCode == jetstream.ErrorCode(server.JSNoMessageFoundErr):
 		s.progress.failing = time.Time{}
 		s.latest.replaceable(e.hash, e.sequence) // the message is gone, but the stream may still expect its sequence
@@ -196,7 +188,7 @@ func (s *Sink) lookedUp(i int32, m *natsgo.Msg) {
 		subject := s.subject.Expand(f.batch[i])
 		if answer.Message.Subject != subject && s.info.Config.SubjectTransform == nil {
 			// The number is from another stream, for example one of the leaf node with the same name and subjects.
-			s.lookUpLast(i, jetstreamGet{LastFor: subject})
+			s.lookUpLast(i, server.JSApiMsgGetRequest{LastFor: subject})
 			return
 		}
 		headers, _ := natsgo.DecodeHeadersMsg(answer.Message.Headers) // without headers, the bridge has not sent it
