@@ -192,7 +192,9 @@ func (s *Source) fetch(ctx context.Context, batch *audit.Batch) (progress bool, 
 			}
 			if p.err = err; err != nil {
 				p.retry = time.Now().Add(max(partitionRetry, time.Since(begin)))
-				s.look = earlier(s.look, p.retry) // another broker may be the leader
+				if p.retry.Before(s.look) { // another broker may be the leader
+					s.look = p.retry
+				}
 			}
 			progress = progress || p.Next != next
 		}
@@ -201,13 +203,6 @@ func (s *Source) fetch(ctx context.Context, batch *audit.Batch) (progress bool, 
 		}
 	}
 	return progress, err
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // read reads once from a partition.

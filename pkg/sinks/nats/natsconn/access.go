@@ -175,13 +175,7 @@ func serverAddress(raw string) (*url.URL, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"ws": "80", "wss": "443"}[u.Scheme]
-	}
-	if port == "" {
-		port = "4222"
-	}
+	port := cmp.Or(u.Port(), map[string]string{"ws": "80", "wss": "443"}[u.Scheme], "4222")
 	return u, net.JoinHostPort(u.Hostname(), port), nil
 }
 
