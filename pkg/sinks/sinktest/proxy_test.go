@@ -95,7 +95,7 @@ func TestProxyFreezesAndThaws(t *testing.T) {
 		t.Fatalf("before the freeze: %q %v", s, err)
 	}
 	p.Freeze()
-	c2, r2 := dial(t, p) // accepted all the same
+	c2, r2 := dial(t, p) // the proxy accepts connections even now
 	for name, pair := range map[string]func() (string, error){
 		"old connection": func() (string, error) { return say(c, r, 100*time.Millisecond) },
 		"new connection": func() (string, error) { return say(c2, r2, 100*time.Millisecond) },
