@@ -109,3 +109,22 @@ func TestRBAC(t *testing.T) {
 		t.Errorf("a wildcard that RBAC does not know: %v", err)
 	}
 }
+
+// check names the environment variables of a file.
+func TestCheckShowsVariables(t *testing.T) {
+	t.Setenv("DELTABRIDGE_TEST_CLUSTER", "prod")
+	file := writeFile(t, filepath.Join(t.TempDir(), "bridge.yaml"), `
+cluster: ${DELTABRIDGE_TEST_CLUSTER}
+log: {level: "${DELTABRIDGE_TEST_LEVEL:-info}"}
+`)
+	want := "note: " + file + ":2:10: cluster: the environment variable DELTABRIDGE_TEST_CLUSTER is set\n" +
+		"note: " + file + ":3:14: log.level: the environment variable DELTABRIDGE_TEST_LEVEL is not set or empty, " +
+		"so its default applies\n" + file + ": ok\n"
+	if out, err := command(t, "check", "--config", file); err != nil || out != want {
+		t.Errorf("%v\n%s\nwant\n%s", err, out, want)
+	}
+	out, err := command(t, "check", "--config", file, "-o", "json")
+	if err != nil || !strings.Contains(out, `"name": "DELTABRIDGE_TEST_LEVEL"`) || !strings.Contains(out, `"set": false`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

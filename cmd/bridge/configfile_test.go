@@ -41,7 +41,7 @@ func commandsWithConfig(t *testing.T) (all [][]string) {
 		all = append(all, words)
 	}
 	visit(newCommand(nil, nil))
-	if len(all) != 18 {
+	if len(all) != 17 {
 		t.Errorf("%d commands: %v", len(all), all)
 	}
 	return all

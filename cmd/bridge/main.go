@@ -96,8 +96,8 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.AddCommand(
-		newRunCommand(stdout, stderr), newInitCommand(stdout), newCheckCommand(stdout), newTestCommand(stdout),
-		newConfigCommand(stdout), newSchemaCommand(stdout), newRBACCommand(stdout), newDoctorCommand(stdout),
+		newRunCommand(stdout, stderr), newCheckCommand(stdout), newTestCommand(stdout), newSchemaCommand(stdout),
+		newRBACCommand(stdout), newDoctorCommand(stdout),
 		newExplainCommand(stdout), newTailCommand(stdout, stderr), newStatusCommand(stdout),
 		newDeadLettersCommand(stdout, stderr), newResyncCommand(stdout), newPauseCommand(stdout),
 		newResumeCommand(stdout), newReloadCommand(stdout), newClaimCommand(stdout), newVersionCommand(stdout),

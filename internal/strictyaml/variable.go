@@ -22,9 +22,6 @@ type Variable struct {
 // reference matches ${NAME}, ${NAME:-default}, the escape $${, and the beginning of anything else that starts with ${.
 var reference = regexp.MustCompile(`\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-([^}]*))?\})?`)
 
-// escape escapes a string so that it contains no references.
-func escape(text string) string { return strings.ReplaceAll(text, "${", "$${") }
-
 // expand returns a copy of a scalar in which the values of environment variables replace the references. The text of a
 // copy has the type that the key requires, if it can have this type. Other nodes are returned as they are. If a
 // reference is not valid, expand reports a mistake and returns nil.

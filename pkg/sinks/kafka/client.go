@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
@@ -17,10 +16,9 @@ import (
 // The methods in this file implement checks and reading. They use the packages kafkacheck and kafkaread.
 
 var (
-	_ diagnose.Checker  = (*Sink)(nil)
-	_ diagnose.Reader   = (*Sink)(nil)
-	_ diagnose.Surveyor = (*Sink)(nil)
-	_ sinks.Identified  = (*Sink)(nil)
+	_ diagnose.Checker = (*Sink)(nil)
+	_ diagnose.Reader  = (*Sink)(nil)
+	_ sinks.Identified = (*Sink)(nil)
 )
 
 const cleanupPolicy = "cleanup.policy" // the topic setting of Kafka
@@ -65,21 +63,6 @@ func (s *Sink) Check(ctx context.Context) []diagnose.Finding {
 		Registry: s.registry,
 	}
 	return check.Run(ctx)
-}
-
-// Survey implements [diagnose.Surveyor].
-func (s *Sink) Survey(ctx context.Context) (diagnose.Survey, error) {
-	defer s.client.Close()
-	topics, err := s.client.TopicsLike(ctx, s.template.String())
-	if err != nil {
-		return diagnose.Survey{}, err
-	}
-	topics = slices.DeleteFunc(topics, func(t wire.Topic) bool { return t.Err != nil }) // does not exist
-	found := diagnose.Survey{Servers: len(s.client.Addresses()), Exists: len(topics) > 0}
-	if found.Exists {
-		found.Detail = fmt.Sprintf("%d existing topics match %s", len(topics), s.template)
-	}
-	return found, nil
 }
 
 // Read implements [diagnose.Reader].

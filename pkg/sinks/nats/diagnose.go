@@ -63,6 +63,3 @@ func (s *Sink) Read(ctx context.Context, o diagnose.ReadOptions, handle func(*di
 	}
 	return s.stream.Read(ctx, &s.client, o, handle)
 }
-
-// Survey implements [diagnose.Surveyor]. The sink must not have an embedded server.
-func (s *Sink) Survey(ctx context.Context) (diagnose.Survey, error) { return s.stream.Survey(ctx) }
