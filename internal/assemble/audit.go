@@ -42,7 +42,7 @@ func AuditOptions(cfg *config.Config, kube *rest.Config, version string, log *sl
 	o, err := Options(cfg, kube, version, log)
 	o.Sinks = slices.DeleteFunc(o.Sinks, func(s engine.Sink) bool { return !s.Audit })
 	o.AuditOnly, o.State, o.ShutdownTimeout = true, AuditState(cfg), min(finishTimeout, cfg.ShutdownTimeout)
-	o.Scopes, o.Watch, o.ManagedFields, o.KubernetesEvents, o.Enrichment = nil, "", false, false, engine.Enrichment{}
+	o.Scopes, o.Watch, o.ManagedFields, o.Enrichment = nil, "", false, engine.Enrichment{}
 	return o, err
 }
 

@@ -59,7 +59,7 @@ func Options(
 	kube.UserAgent = "deltabridge/" + version
 	o = engine.Options{
 		Cluster: cfg.Cluster, State: cfg.State.Path, ShutdownTimeout: cfg.ShutdownTimeout,
-		Kube: kube, Logger: log, KubernetesEvents: cfg.Metrics.KubernetesEvents,
+		Kube: kube, Logger: log,
 	}
 	if l := cfg.State.Log; l != nil && l.NATS != nil {
 		o.LogPlace = strings.Join(l.NATS.URLs, ",") + ", stream " + l.NATS.Stream.Name

@@ -34,7 +34,6 @@ func TestWatched(t *testing.T) {
 	for text, want := range map[string]int{
 		audit:                             0,
 		audit + "- {name: b, stdout: {}}": 1,
-		audit + "metrics: {kubernetesEvents: true}": 1,
 	} {
 		if scopes := Watched(parse(t, text)); len(scopes) != want {
 			t.Errorf("%s\n%d scopes", text, len(scopes))

@@ -68,9 +68,9 @@ func (c *Config) AuditSinks() (names []string) {
 	return names
 }
 
-// UsesChanges reports whether anything uses the changes that `watch` selects: a sink, or a metric.
+// UsesChanges reports whether a sink is sent the changes that `watch` selects.
 func (c *Config) UsesChanges() bool {
-	return c.Metrics.KubernetesEvents || len(c.AuditSinks()) < len(c.Sinks)
+	return len(c.AuditSinks()) < len(c.Sinks)
 }
 
 // IsAudit reports whether the sink is sent audit events, and no changes.

@@ -12,7 +12,6 @@ func TestReads(t *testing.T) {
 	}{
 		"changes":             {Config{Watch: watch, Sinks: []Sink{audit, changes}}, 1},
 		"only audit events":   {Config{Watch: watch, Sinks: []Sink{audit}}, 0},
-		"counts Events":       {Config{Watch: watch, Sinks: []Sink{audit}, Metrics: Metrics{KubernetesEvents: true}}, 1},
 		"who made the change": {Config{Watch: watch, Sinks: []Sink{{Name: "c", Events: EventsChanges, Actor: true}}}, 1},
 	} {
 		if got := test.cfg.Reads(); len(got) != test.want {

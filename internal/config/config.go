@@ -33,8 +33,6 @@ type Config struct {
 	// cannot change while the bridge runs, except `actorWait`; with `state.log`, neither can sinks with
 	// `events: audit`.
 	Audit *Audit `yaml:"audit"`
-	// Additional metrics.
-	Metrics Metrics `yaml:"metrics"`
 	// The log of the bridge.
 	Log Log `yaml:"log"`
 	// The maximum time that the bridge spends on delivering queued events when it stops. It stores the remaining events
@@ -84,13 +82,6 @@ func (h *HTTP) Addresses() []string {
 		host = "127.0.0.1"
 	}
 	return []string{net.JoinHostPort(host, port)}
-}
-
-// Metrics configures additional metrics at `/metrics`.
-type Metrics struct {
-	// Counts the occurrences of the Kubernetes Events that `watch` selects, by namespace, reason and type: see
-	// docs/metrics.md#kubernetes-events. The filters of sinks have no effect on this.
-	KubernetesEvents bool `yaml:"kubernetesEvents" default:"false" example:"true"`
 }
 
 // Log configures the log of the bridge, which is written to standard error.

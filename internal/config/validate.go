@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	kube "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
@@ -33,10 +32,6 @@ func (c *Config) Validate(at *strictyaml.Section) {
 		c.Watch[i].validate(at.At(fmt.Sprintf("watch[%d]", i)))
 	}
 	validateOverlaps(at, c.Watch)
-	if c.Metrics.KubernetesEvents && at.Fine("watch") && !slices.ContainsFunc(c.Watch, selectsEvents) {
-		at.Report("metrics.kubernetesEvents", "has no effect, because no entry of watch selects Events",
-			"add events to watch[0].resources")
-	}
 	if path := c.RedactionKeyFile; path != "" {
 		if info, err := os.Stat(path); err == nil && info.Size() < redact.MinKey {
 			problem := fmt.Sprintf("%q has %d bytes, but the key requires at least %d", path, info.Size(), redact.MinKey)
@@ -77,15 +72,6 @@ func (w *Watch) validate(at *strictyaml.Section) {
 	if _, err := fields.ParseSelector(w.FieldSelector); err != nil {
 		at.Report("fieldSelector", oneLine(err), "")
 	}
-}
-
-// selectsEvents reports whether an entry selects Kubernetes Events, which two API groups serve.
-func selectsEvents(w Watch) bool {
-	scope := w.Scope()
-	return slices.ContainsFunc([]string{"", "events.k8s.io"}, func(group string) bool {
-		events := kube.GroupVersionResource{Group: group, Version: "v1", Resource: "events"}
-		return scope.Resources.Match(events) && !scope.Exclude.Match(events)
-	})
 }
 
 func (r *Redact) validate(at *strictyaml.Section) {

@@ -35,9 +35,8 @@ type Engine struct {
 	options    Options
 	metrics    *metrics.Metrics
 	tracker    *tracker.Tracker
-	enrichment *enrichment   // nil if no sink requires enrichment
-	events     *eventCounter // nil if Kubernetes Events are not counted
-	namespaces *namespaces   // nil if no filter has a namespaceSelector
+	enrichment *enrichment // nil if no sink requires enrichment
+	namespaces *namespaces // nil if no filter has a namespaceSelector
 	pipelines  []*pipeline
 	set        *fleet.Fleet
 	resyncs    *resyncer
@@ -64,9 +63,6 @@ func New(o Options) (*Engine, error) {
 	e.auditLog.Interval = time.Minute
 	e.reading, e.stopReading = context.WithCancel(context.Background())
 	e.tracker = e.newTracker()
-	if o.KubernetesEvents {
-		e.events = &eventCounter{total: o.Metrics.KubernetesEvents(), bytes: o.FactBytes}
-	}
 	if o.Journal != nil && slices.ContainsFunc(o.Sinks, func(s Sink) bool { return s.Actor }) {
 		e.actors = actors.New(actors.Options{
 			Journal: o.Journal, Tracker: e.tracker, Wait: o.ActorWait, Notify: e.answered, Logger: o.Logger,
@@ -91,15 +87,12 @@ func (e *Engine) newTracker() *tracker.Tracker {
 	o := &e.options
 	of := tracker.Options{
 		Store: o.Store, Watch: o.Watch, Queues: queues{e}, Reading: e.reading, Logger: o.Logger,
-		EachSecond: func() { e.events.committed(e.tracker.NotReady()); e.sample(); e.commitAudit() },
+		EachSecond: func() { e.sample(); e.commitAudit() },
 	}
 	for n := range o.Sinks {
 		s := &o.Sinks[n]
 		sink := tracker.Sink{Name: s.Name, Filter: filterText(s.changeRules()), Lossy: s.Buffer.Overflow != delivery.Block}
 		of.Sinks = append(of.Sinks, sink)
-	}
-	if o.KubernetesEvents {
-		of.Sinks = append(of.Sinks, tracker.Sink{Name: eventCounts})
 	}
 	return tracker.New(of)
 }
@@ -271,10 +264,8 @@ func (e *Engine) Run(ctx context.Context) error {
 	failure = errors.Join(failure, delivery.Finish(deliveries(ending), timeout))
 	e.notePositions(ending)
 	stopBackground()
-	err := checkpoint.Wait()
+	failure = errors.Join(failure, checkpoint.Wait())
 	e.commitAudit()
-	e.events.finish(err)
-	failure = errors.Join(failure, err)
 	for _, p := range ending {
 		e.undelivered[p.Name] = p.undelivered(journalEnd)
 	}

@@ -67,7 +67,6 @@ func TestMetricsPage(t *testing.T) {
 	defer store.Close()
 	m := metrics.New("", "")
 	s := m.ForSink("js")
-	m.KubernetesEvents().Add(metrics.EventLabels{}, 1)
 	s.Resource(pods.GroupResource()).Suppressed.WithLabelValues("status")
 	s.Hooks().OnSettled(&event.Message{Type: event.Gap, Resource: pods, GapInfo: &event.GapInfo{}}, time.Now(), 0)
 	e.tracker.Resume(informer.Source{Name: "pods", Resource: pods})
@@ -138,7 +137,7 @@ func metricNames(t *testing.T) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
 	call := regexp.MustCompile(`\.(?:gauges?|counters?|histogram|version|time)\(\s*"([a-z_]+)"`)
-	for _, path := range []string{"../observe/collector.go", "../metrics/metrics.go", "../metrics/events.go"} {
+	for _, path := range []string{"../observe/collector.go", "../metrics/metrics.go"} {
 		code, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -212,36 +211,6 @@ max by (sink) (deltabridge_queue_age_seconds) > 60
 Events of an initial list and of a resync count as well: their time begins when they are queued.
 ` + "`deltabridge_watermark_lag_seconds`" + ` is not a latency. An event that is on disk is settled, although it has not been
 delivered yet.
-
-## Kubernetes Events
-
-With ` + "`metrics: {kubernetesEvents: true}`" + `, ` + "`deltabridge_kubernetes_events_total`" + ` counts how often the Kubernetes Events that
-` + "`watch`" + ` selects have occurred, in both API groups and regardless of the filters of sinks. For example, this expression
-has the ten most frequent warnings of the last hour:
-
-` + "```promql" + `
-topk(10, sum by (event_namespace, reason) (increase(deltabridge_kubernetes_events_total{type="Warning"}[1h])))
-` + "```" + `
-
-- Kubernetes counts repetitions in the same Event (` + "`count`" + `, or ` + "`series.count`" + `). The metric grows by the difference.
-- Each occurrence is counted once. After a restart, a reload or a take-over, the next process continues where the previous
-  one has stopped, and also counts what has happened in between. The exception is a take-over from a leader that was
-  [without its state log](availability.md). What was counted shortly before a crash may be missing, because Prometheus has
-  not read it.
-- The Events that exist when the bridge watches them for the first time are not counted. If a watch cannot be continued
-  directly after a crash, the changes in the list are not counted either.
-- The number of series is bounded. The first 1000 combinations of namespace, reason and type have their own series. After
-  these, new combinations count with ` + "`event_namespace=\"other\"`" + ` and, if there are 1200 series, with ` + "`reason=\"other\"`" + `
-  as well. A type other than Normal and Warning is ` + "`other`" + `. A restart begins with no series.
-- A series begins with its first occurrence, and ` + "`increase()`" + ` does not count that. For an alert on a rare reason, also ask
-  for new series:
-
-` + "```promql" + `
-increase(deltabridge_kubernetes_events_total{reason="FailedMount"}[10m]) > 0
-  or deltabridge_kubernetes_events_total{reason="FailedMount"} unless deltabridge_kubernetes_events_total offset 10m
-` + "```" + `
-
-Values are delayed by up to two seconds, because occurrences are counted when the position after them is in the checkpoint.
 
 ## All metrics
 

@@ -45,9 +45,7 @@ type Options struct {
 	// are.
 	Transform func(schema.GroupVersionResource, *object.Object)
 	Enrichment
-	// KubernetesEvents reports whether the occurrences of Kubernetes Events are counted as a metric.
-	KubernetesEvents bool
-	Sinks            []Sink
+	Sinks []Sink
 	// Journal contains the audit events for the sinks with Audit or Actor. It is nil if there is none. The caller closes
 	// it after Run.
 	Journal *audit.Journal

@@ -53,10 +53,6 @@ func (e *Engine) attach(i *informer.Informer) {
 // attachTo is attach with the ledger of the source and a function that returns what a sink knows of the source.
 func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge) {
 	e.enrichment.attach(i)
-	if e.events != nil {
-		to.FinishList(eventCounts) // it does not wait for anything
-		e.events.attach(i, known(eventCounts).Floor)
-	}
 	asker := e.attachAsker(i)
 	for _, p := range e.pipelines {
 		e.attachPipeline(p, i, to, known, asker)

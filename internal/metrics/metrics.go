@@ -33,9 +33,6 @@ type Metrics struct {
 
 	mu    sync.Mutex
 	sinks map[string]*Sink // by name
-
-	registerEvents sync.Once
-	events         KubernetesEvents // see the method KubernetesEvents
 }
 
 // stateReader is a collector that can be replaced.

@@ -38,8 +38,8 @@ func (x *Index) Handler(resource schema.GroupVersionResource, onReady func()) *H
 	needs, namespaces := x.options.Needs, schema.GroupResource{Resource: "namespaces"}
 	return &Handler{
 		index: x, resource: resource, onReady: onReady,
-		owner:  needs.Owner && !IsEvent(resource),
-		labels: needs.InvolvedObject && !IsEvent(resource) || needs.NamespaceLabels && resource.GroupResource() == namespaces,
+		owner:  needs.Owner && !isEvent(resource),
+		labels: needs.InvolvedObject && !isEvent(resource) || needs.NamespaceLabels && resource.GroupResource() == namespaces,
 	}
 }
 

@@ -131,7 +131,7 @@ func (x *Index) markDeleted(f *fact) {
 func (x *Index) Context(resource schema.GroupVersionResource, o *object.Object, needs Needs) *event.Context {
 	var c event.Context
 	switch {
-	case needs.InvolvedObject && IsEvent(resource):
+	case needs.InvolvedObject && isEvent(resource):
 		x.involved(&c, resource, o, needs.Owner)
 	case needs.Owner:
 		if f, _ := x.get(string(o.UID)); f != nil {
@@ -202,7 +202,7 @@ func (f *fact) labelText() string {
 	return f.labels.Value()
 }
 
-// IsEvent reports whether the resource is Kubernetes Events in one of the two API groups.
-func IsEvent(r schema.GroupVersionResource) bool {
+// isEvent reports whether the resource is Kubernetes Events in one of the two API groups.
+func isEvent(r schema.GroupVersionResource) bool {
 	return r.Resource == "events" && (r.Group == "" || r.Group == "events.k8s.io")
 }

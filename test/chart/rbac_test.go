@@ -110,7 +110,6 @@ func TestRBACForAuditEvents(t *testing.T) {
 	for _, watch := range []string{``, `[{resources: ["*", secrets]}]`, events} {
 		sameRights(t, watch, sinks, audit, nil)
 	}
-	sameRights(t, events, sinks, audit+"metrics: {kubernetesEvents: true}\n", nil)
 	sameRights(t, ``, sinks+", {name: b, stdout: {}}", audit, nil)
 }
 

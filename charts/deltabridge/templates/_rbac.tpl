@@ -125,11 +125,11 @@ Takes watch, namespace, groups (those of custom resources that "*" reaches).
 
 {{/*
 What is read, including what the sinks' enrich and namespaceSelector require, as a list of entries of config.watch. It is
-empty if all sinks are sent audit events, and nothing else uses changes.
+empty if all sinks are sent audit events.
 */}}
 {{- define "deltabridge.watches" -}}
 {{- $watches := .Values.config.watch | default (list (dict "resources" (list "*"))) }}
-{{- $used := dig "metrics" "kubernetesEvents" false .Values.config }}
+{{- $used := false }}
 {{- $needs := dict }}
 {{- range include "deltabridge.sinks" . | fromJsonArray }}
 {{- $used = or $used (ne (.events | default "changes") "audit") }}
