@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/deltabridge/deltabridge/internal/explain"
+	"github.com/deltabridge/deltabridge/internal/evaluate"
 )
 
 func newExplainCommand(stdout io.Writer) *cobra.Command {
-	o := explain.Options{Version: version}
+	o := evaluate.ExplainOptions{Version: version}
 	cmd := &cobra.Command{
 		Use:   "explain (FILE | RESOURCE [NAMESPACE/]NAME)",
 		Short: "Show what each sink would send for an object, and why",
@@ -38,7 +38,7 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		reports, err := o.Reports(cmd.Context(), cfg, args, cmd.InOrStdin())
+		reports, err := o.Explain(cmd.Context(), cfg, args, cmd.InOrStdin())
 		for n, r := range reports {
 			if n > 0 && out.format.value == formatTable {
 				_, _ = fmt.Fprintln(stdout) // if this write fails, the next write returns the error
@@ -59,13 +59,14 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 	}
 	flags.StringVar(&o.Old, "old", "", "`file` with the previous state, for an update")
 	flags.StringVar(&o.Operation, "operation", "",
-		"added, updated, deleted or restated (default: updated with --old, otherwise added)")
+		"added, deleted or restated, for an object without --old (default added)")
 	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the object, if the file or the name has none")
 	flags.StringVar(&o.Resource, "resource", "",
 		"`resource` of the object in the file, for example deployments.apps (default: ask the API server)")
 	flags.BoolVar(&o.Offline, "offline", false,
 		"query neither the API server nor the destinations; the files that the configuration names need not exist")
-	completeWords(cmd, "operation", "added", "updated", "deleted", "restated")
+	cmd.MarkFlagsMutuallyExclusive("old", "operation")
+	completeWords(cmd, "operation", "added", "deleted", "restated")
 	_ = cmd.RegisterFlagCompletionFunc("resource", resources) // the flag exists
 	return cmd
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/deltabridge/deltabridge/internal/explain"
+	"github.com/deltabridge/deltabridge/internal/evaluate"
 )
 
 // What explain says of a live object, and that run then does it, is tested with the built binary (test/e2e).
@@ -58,14 +58,14 @@ sinks:
 		)
 	}
 
-	explained := func(args ...string) (reports []explain.Report) {
+	explained := func(args ...string) (reports []evaluate.Report) {
 		t.Helper()
 		out, err := command(t, append([]string{"explain", "-c", cfg, "--offline", "-o", "json"}, args...)...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for decoder := json.NewDecoder(strings.NewReader(out)); decoder.More(); {
-			var r explain.Report
+			var r evaluate.Report
 			if err := decoder.Decode(&r); err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ sinks:
 		}
 		return reports
 	}
-	summary := func(r explain.Report) string {
+	summary := func(r evaluate.Report) string {
 		parts := []string{r.Object.Resource, r.Object.Namespace + "/" + r.Object.Name}
 		for _, w := range r.Watch {
 			if w.Covers {
@@ -135,17 +135,16 @@ sinks:
 	}
 	empty := write("empty.yaml", "---\n")
 	for want, args := range map[string][]string{
-		"the file has no objects":                     {empty},
-		"each of the two files must have one object":  {several, "--old", file},
-		"the object must be in a file":                {"pods", "a/b", "--offline"},
-		"set --old to a file":                         {file, "--operation", "updated"},
-		"--old: only for an update":                   {file, "--operation", "deleted", "--old", file},
-		"must be added, updated, deleted or restated": {file, "--operation", "changed"},
-		"must be table, json or yaml":                 {file, "-o", "xml"},
-		"no such file":                                {filepath.Join(dir, "nowhere")},
-		"different uids":                              {file, "--old", write("other.json", strings.Replace(pod, `"u1"`, `"u2"`, 1))},
-		"lacks apiVersion or kind":                    {write("bare.json", `{"metadata":{"name":"x"}}`)},
-		"no metadata.name":                            {write("nameless.json", `{"kind":"Pod","apiVersion":"v1"}`)},
+		"the file has no objects":                    {empty},
+		"each of the two files must have one object": {several, "--old", file},
+		"the object must be in a file":               {"pods", "a/b", "--offline"},
+		"for an update, set --old":                   {file, "--operation", "updated"},
+		"[old operation] were all set":               {file, "--operation", "deleted", "--old", file},
+		"must be table, json or yaml":                {file, "-o", "xml"},
+		"no such file":                               {filepath.Join(dir, "nowhere")},
+		"different uids":                             {file, "--old", write("other.json", strings.Replace(pod, `"u1"`, `"u2"`, 1))},
+		"lacks apiVersion or kind":                   {write("bare.json", `{"metadata":{"name":"x"}}`)},
+		"no metadata.name":                           {write("nameless.json", `{"kind":"Pod","apiVersion":"v1"}`)},
 	} {
 		if _, err := command(
 			t,

@@ -119,7 +119,7 @@ func TestCompletion(t *testing.T) {
 		"rbac -o":                  "yaml json :4",
 		"explain":                  "deployments.apps pods :0",
 		"tail --resource":          "deployments.apps pods :4",
-		"explain --operation":      "added updated deleted restated :4",
+		"explain --operation":      "added deleted restated :4",
 		"dead-letters resend":      "u.1 u.2 :4",
 		"run --config":             "yaml yml :8",
 	} {

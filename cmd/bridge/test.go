@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/internal/configtest"
+	"github.com/deltabridge/deltabridge/internal/evaluate"
 )
 
 func newTestCommand(stdout io.Writer) *cobra.Command {
 	var run, junit string
-	var o configtest.Options
+	var o evaluate.TestOptions
 	cmd := &cobra.Command{
 		Use:   "test [FILE | DIRECTORY]...",
 		Short: "Test which events a configuration sends",
@@ -54,7 +54,7 @@ func newTestCommand(stdout io.Writer) *cobra.Command {
 			path, _, _ := file.find() // read has found it
 			args = []string{filepath.Dir(path)}
 		}
-		files, err := configtest.Files(args)
+		files, err := evaluate.Files(args)
 		if err != nil {
 			return &exitError{err, exitPartly}
 		}
@@ -64,8 +64,8 @@ func newTestCommand(stdout io.Writer) *cobra.Command {
 }
 
 // testFiles runs the tests of files, and prints the results.
-func testFiles(stdout io.Writer, o *configtest.Options, files []string, junit string) (err error) {
-	var reports []*configtest.Report
+func testFiles(stdout io.Writer, o *evaluate.TestOptions, files []string, junit string) (err error) {
+	var reports []*evaluate.Results
 	failed, tests, invalid := 0, 0, 0
 	for _, name := range files {
 		r := o.Test(name)
@@ -92,10 +92,10 @@ func testFiles(stdout io.Writer, o *configtest.Options, files []string, junit st
 	return nil
 }
 
-func writeJUnit(path string, reports []*configtest.Report) error {
+func writeJUnit(path string, reports []*evaluate.Results) error {
 	out, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(configtest.WriteJUnit(out, reports), out.Close())
+	return errors.Join(evaluate.WriteJUnit(out, reports), out.Close())
 }

@@ -1,11 +1,13 @@
 package assemble
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/actors"
@@ -15,6 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
+	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkalog"
@@ -97,10 +100,20 @@ func Options(
 	return o, nil
 }
 
-// Offline builds the sinks of a configuration for a command that shows what they would send about changes, and sends
-// nothing. It leaves out sinks that are sent audit events.
-// installation stands for the random name of the installation in headers.
-func Offline(cfg *config.Config, r *Redaction, installation string) (all []engine.Sink, err error) {
+// Installation stands for the random name of the installation in the headers of a rehearsal.
+const Installation = "<installation>"
+
+// Rehearsal builds the parts of a rehearsal, except its Time and Deliver, and the function that changes each object that
+// is read. It leaves out sinks that are sent audit events. Fingerprints of secret values have a fixed key.
+func Rehearsal(cfg *config.Config) (
+	o engine.RehearsalOptions, transform func(schema.GroupVersionResource, *object.Object), err error,
+) {
+	redaction, err := RedactionWith(cfg, bytes.Repeat([]byte("key "), 8))
+	if err != nil {
+		return o, nil, err
+	}
+	o.Enrichment = Enrichment(cfg, redaction)
+	o.Awaited = nil // all objects are listed before the first change
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
 		if s.IsAudit() {
@@ -108,14 +121,14 @@ func Offline(cfg *config.Config, r *Redaction, installation string) (all []engin
 		}
 		d, err := NewDestination(s, nil, slog.New(slog.DiscardHandler))
 		if err != nil {
-			return nil, err
+			return o, nil, err
 		}
 		if sink, ok := d.Sink.(sinks.Resumer); ok { // as in the engine
-			sink.Resume(sinks.Resume{Writer: installation + "/" + s.Name})
+			sink.Resume(sinks.Resume{Writer: Installation + "/" + s.Name})
 		}
-		all = append(all, Sink(cfg, s, r, d))
+		o.Sinks = append(o.Sinks, Sink(cfg, s, redaction, d))
 	}
-	return all, nil
+	return o, redaction.Transform(), nil
 }
 
 // Sink builds the filter, encoder and buffer options of a sink. It does not set Rejections, which defines how rejected

@@ -36,7 +36,7 @@ type listener struct {
 	// changes that are still being pushed (see fifo.Queue.Lift).
 	ctx      context.Context //nolint:containedctx // client-go's handlers are called without one
 	pipeline *pipeline
-	informer *informer.Informer // nil in a Trial
+	informer *informer.Informer
 	source   informer.Source
 	filter   *filter.ResourceFilter
 	counters *metrics.Resource

@@ -38,7 +38,7 @@ type pipeline struct {
 	// debounces reports whether updates may wait. If hurry is set, those that wait are sent soon.
 	debounces bool
 	hurry     atomic.Bool
-	push      func(context.Context, *event.Message) error // Queue.Push, except in a Trial
+	push      func(context.Context, *event.Message) error // Queue.Push, except in a Rehearsal
 	// enrich returns the context of an object for enriched events. It is nil if the sink does not require enrichment.
 	enrich    func(schema.GroupVersionResource, *object.Object) *event.Context
 	restating chan struct{} // contains an element while objects are re-sent to the sink

@@ -11,6 +11,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
+	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // Rehearsal determines the messages that all sinks would be sent about a sequence of changes. The changes pass through
@@ -20,20 +21,28 @@ type Rehearsal struct {
 	names  []string // of the sinks
 }
 
-// NewRehearsal returns a Rehearsal for new sinks, which know no objects. of must not wait for resources (Awaited).
-// deliver is called with each message. The message has the given time, so that it is always the same.
-func NewRehearsal(
-	all []Sink, of Enrichment, at time.Time, deliver func(sink string, m *event.Message),
-) (*Rehearsal, error) {
+// RehearsalOptions configures a [Rehearsal].
+type RehearsalOptions struct {
+	Sinks []Sink // new sinks, which know no objects
+	Enrichment
+	ClusterUID string // empty if it is not known
+	Time       time.Time
+	// Deliver is called with each message. All messages have the time Time.
+	Deliver func(sink string, m *event.Message)
+}
+
+// NewRehearsal returns a Rehearsal.
+func NewRehearsal(o RehearsalOptions) (*Rehearsal, error) {
 	e := newOffline()
 	e.reading, e.stopReading = context.WithCancel(context.Background())
-	e.enrichment = newEnrichment(e.reading, of, all, func() {})
+	e.enrichment = newEnrichment(e.reading, o.Enrichment, o.Sinks, func() {})
 	r := &Rehearsal{engine: e}
-	err := e.addPipelines(all, func(p *pipeline) error {
+	err := e.addPipelines(o.Sinks, func(p *pipeline) error {
 		r.names = append(r.names, p.Name)
+		p.clusterUID = o.ClusterUID
 		p.push = func(_ context.Context, m *event.Message) error {
-			m.Time = at
-			deliver(p.Name, m)
+			m.Time = o.Time
+			o.Deliver(p.Name, m)
 			return nil
 		}
 		return nil
@@ -67,11 +76,19 @@ func (r *Rehearsal) SelectNamespaces(existing filter.Namespaces) {
 // rehearsedChange is the name of all changes of filters in a Rehearsal. In the running bridge, names are unique.
 const rehearsedChange = "change"
 
-// Filters returns the filters of the sinks, by the names of the sinks.
-func (r *Rehearsal) Filters() map[string]*filter.Filter {
-	filters := map[string]*filter.Filter{}
+// Restate re-sends an object of an informer to the sinks, as a resync does.
+func (r *Rehearsal) Restate(i *informer.Informer, o *object.Object) {
 	for _, p := range r.engine.pipelines {
-		filters[p.Name] = p.filter
+		if l := p.attached[i.Source().Name]; l != nil {
+			(&restating{listener: l}).OnRestate(o)
+		}
+	}
+}
+
+// Filters returns the filters of the sinks, in the order of the sinks.
+func (r *Rehearsal) Filters() (filters []*filter.Filter) {
+	for _, p := range r.engine.pipelines {
+		filters = append(filters, p.filter)
 	}
 	return filters
 }

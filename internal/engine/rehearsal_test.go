@@ -2,8 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -24,19 +22,19 @@ import (
 func TestRehearsal(t *testing.T) {
 	at := time.Unix(1e9, 0)
 	var got []string
-	r, err := NewRehearsal([]Sink{
+	r, err := NewRehearsal(RehearsalOptions{Sinks: []Sink{
 		{Name: "all", Encoder: &event.Encoder{Cluster: "c"}, Enrich: enrich.Needs{NamespaceLabels: true}},
 		{Name: "big", Encoder: &event.Encoder{Cluster: "c"}, Rules: []filter.Rule{{When: "object.n > 1"}}},
-	}, Enrichment{}, at, func(sink string, m *event.Message) {
-		if !m.Time.Equal(at) {
-			t.Errorf("the message has the time %v", m.Time)
+	}, Time: at, ClusterUID: "k", Deliver: func(sink string, m *event.Message) {
+		if !m.Time.Equal(at) || m.ClusterUID != "k" {
+			t.Errorf("the message has the time %v and the cluster %s", m.Time, m.ClusterUID)
 		}
 		labels := ""
 		if m.Context != nil {
 			labels = m.Context.NamespaceLabels
 		}
 		got = append(got, fmt.Sprintf("%s %v %s %s", sink, m.Type, m.ID, labels))
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,18 +71,16 @@ func TestRehearsal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	r.Restate(informers[1], state(4))
 	want := []string{
 		"all synced synced.c.pods.1 ", "big synced synced.c.pods.1 ",
 		"all added u.1 a=b", "all updated u.2 a=b", "big added u.2 ", "all deleted u.deleted a=b", "big deleted u.deleted ",
+		"all restated u.4 a=b", "big restated u.4 ",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	filters := r.Filters()
-	if names := slices.Sorted(
-		maps.Keys(filters),
-	); !slices.Equal(names, []string{"all", "big"}) ||
-		filters["big"].Slots() != 1 {
+	if filters := r.Filters(); len(filters) != 2 || filters[1].Slots() != 1 {
 		t.Errorf("the filters are %v", filters)
 	}
 }

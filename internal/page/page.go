@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/internal/control"
-	"github.com/deltabridge/deltabridge/internal/explain"
+	"github.com/deltabridge/deltabridge/internal/evaluate"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
@@ -26,7 +26,7 @@ type Options struct {
 	// Status returns the status that the page shows. It is called once per second while somebody looks.
 	Status func() control.Status
 	// Explain explains an object of the cluster. name is NAME or NAMESPACE/NAME.
-	Explain func(ctx context.Context, resource, name string) (*explain.Report, error)
+	Explain func(ctx context.Context, resource, name string) (*evaluate.Report, error)
 	// Protect returns a handler that passes on only the requests that may see data of objects.
 	Protect func(http.Handler) http.Handler
 	// IsLocal reports whether Protect passes on a request without a token.
@@ -204,7 +204,7 @@ func (p *Page) explain(w http.ResponseWriter, r *http.Request) {
 
 // explanation is what the page shows about an object.
 type explanation struct {
-	*explain.Report
+	*evaluate.Report
 	Error string // why there is no report
 }
 

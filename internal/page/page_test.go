@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/deltabridge/deltabridge/internal/control"
-	"github.com/deltabridge/deltabridge/internal/explain"
+	"github.com/deltabridge/deltabridge/internal/evaluate"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
@@ -36,7 +36,7 @@ func newTestPage(t testing.TB, status func() control.Status) *Page {
 				next.ServeHTTP(w, r)
 			})
 		},
-		Explain: func(_ context.Context, resource, name string) (*explain.Report, error) {
+		Explain: func(_ context.Context, resource, name string) (*evaluate.Report, error) {
 			if resource == "missing" {
 				return nil, errors.New(script)
 			}
@@ -48,10 +48,10 @@ func newTestPage(t testing.TB, status func() control.Status) *Page {
 }
 
 // report is an explanation that has everything that the page can show.
-func report(resource, name string) *explain.Report {
+func report(resource, name string) *evaluate.Report {
 	namespace, short, _ := strings.Cut(name, "/")
-	return &explain.Report{
-		Object: explain.Object{
+	return &evaluate.Report{
+		Object: evaluate.Object{
 			Resource:        resource,
 			Kind:            "Pod",
 			Namespace:       namespace,
@@ -61,11 +61,11 @@ func report(resource, name string) *explain.Report {
 		},
 		Operation: "added",
 		Watched:   true,
-		Watch: []explain.Watch{
+		Watch: []evaluate.Watch{
 			{Entry: 0, Text: "*", Covers: true, Why: "covers the object"},
 			{Entry: 1, Text: "nodes", Why: "does not include pods"},
 		},
-		Sinks: []explain.Sink{
+		Sinks: []evaluate.Sink{
 			{
 				Name: "live", Kind: "nats", Sent: true, Operation: "added",
 				Filters: []filter.Verdict{{Rule: 0, Belongs: true, Sends: true, Conditions: []filter.Condition{
@@ -77,7 +77,7 @@ func report(resource, name string) *explain.Report {
 					},
 					{Field: "when", Text: "true", Error: "no such key"},
 				}}},
-				Message: &explain.Message{ID: "uid.812", Placement: diagnose.Placement{
+				Message: &evaluate.Message{ID: "uid.812", Placement: diagnose.Placement{
 					Stream:    "K8S",
 					Subject:   "k8s.demo.core.pods." + name,
 					Size:      3400,

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/internal/configtest"
 	"github.com/deltabridge/deltabridge/internal/console"
+	"github.com/deltabridge/deltabridge/internal/evaluate"
 )
 
 // The configuration of `make run` sends what the workload does.
@@ -15,7 +15,7 @@ func TestConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := configtest.Options{Config: func() (*config.Config, error) {
+	r := evaluate.TestOptions{Config: func() (*config.Config, error) {
 		cfg, _, err := config.LoadOffline(file)
 		return cfg, err
 	}}.Test("bridge_test.yaml")

@@ -52,17 +52,6 @@ func (s *Fleet) Preview(ctx context.Context) (Preview, error) {
 	return view, nil
 }
 
-// ServerSelectors returns the selectors that the API server evaluates for the informer that watches a resource in a
-// namespace. The namespace is empty for a cluster-scoped resource. The selectors are empty if there are none or if no
-// scope selects the resource.
-func ServerSelectors(scopes []Scope, served discovery.Served, namespace string) (labels, fields string) {
-	p := newPlan(scopes, &discovery.Catalog{Served: []discovery.Served{served}})
-	if w := p.informers[p.owner(served.GroupResource, false, namespace)]; w != nil {
-		return w.selection.server()
-	}
-	return "", ""
-}
-
 // Offline returns the informers that a fleet would run if the cluster served the given resources, in the order in which
 // they would start. They have no API server: the caller fills their stores ([informer.Informer.Store]).
 func Offline(scopes []Scope, served []discovery.Served) (informers []*informer.Informer) {

@@ -1,12 +1,9 @@
-package configtest
+package evaluate
 
 import (
 	"encoding/xml"
 	"fmt"
 	"io"
-	"strings"
-
-	"github.com/deltabridge/deltabridge/internal/console"
 )
 
 // junit is a file in the format of JUnit, as CI systems read it.
@@ -38,10 +35,10 @@ type junitFailure struct {
 	Text    string `xml:",chardata"`
 }
 
-// WriteJUnit writes reports as JUnit XML. A file whose tests could not be run has one test, with an error.
-func WriteJUnit(w io.Writer, reports []*Report) error {
+// WriteJUnit writes results as JUnit XML. A file whose tests could not be run has one test, with an error.
+func WriteJUnit(w io.Writer, files []*Results) error {
 	var all junit
-	for _, r := range reports {
+	for _, r := range files {
 		suite := junitSuite{Name: r.File, Tests: len(r.Results), Failures: r.Failed()}
 		for _, result := range r.Results {
 			c := junitCase{
@@ -49,9 +46,9 @@ func WriteJUnit(w io.Writer, reports []*Report) error {
 				Seconds: fmt.Sprintf("%.3f", result.Took.Seconds()),
 			}
 			if len(result.Failures) > 0 {
-				var text strings.Builder
-				result.write(&text, console.Style{})
-				c.Failure = &junitFailure{"other events than expected", text.String()}
+				var t table
+				t.result(&result)
+				c.Failure = &junitFailure{"other events than expected", t.out.String()}
 			}
 			suite.Cases = append(suite.Cases, c)
 		}
@@ -64,14 +61,10 @@ func WriteJUnit(w io.Writer, reports []*Report) error {
 		}
 		all.Suites = append(all.Suites, suite)
 	}
-	if _, err := io.WriteString(w, xml.Header); err != nil {
+	text, err := xml.MarshalIndent(all, "", "  ")
+	if err != nil {
 		return err
 	}
-	encoder := xml.NewEncoder(w)
-	encoder.Indent("", "  ")
-	if err := encoder.Encode(all); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, "\n")
+	_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, text)
 	return err
 }

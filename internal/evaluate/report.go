@@ -1,6 +1,7 @@
-package explain
+package evaluate
 
 import (
+	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/filter"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
@@ -9,7 +10,7 @@ import (
 type Report struct {
 	Object    Object   `json:"object"`
 	Operation string   `json:"operation"` // the operation at the API server
-	Watched   bool     `json:"watched"`   // whether an entry of `watch` covers the object
+	Watched   bool     `json:"watched"`   // whether an entry of `watch` covers the object, before or after the change
 	Watch     []Watch  `json:"watch"`
 	Notes     []string `json:"notes,omitempty"` // assumptions and failed requests
 	Sinks     []Sink   `json:"sinks"`
@@ -26,7 +27,7 @@ type Object struct {
 	Bytes           int    `json:"bytes"` // size of the JSON without managedFields
 }
 
-// Watch describes whether one entry of `watch` covers the object.
+// Watch describes whether one entry of `watch` covers the object, before or after the change.
 type Watch struct {
 	Entry  int    `json:"entry"` // index of the entry, from 0
 	Text   string `json:"text"`
@@ -46,9 +47,24 @@ type Sink struct {
 	Filters   []filter.Verdict `json:"filters"`
 	Message   *Message         `json:"message,omitempty"`
 	Error     string           `json:"error,omitempty"` // why the message could not be encoded or would be rejected
+
+	// messages are all messages because of the change. The change of a namespace can cause several.
+	messages []*Message
 }
 
-// Message describes the message that the sink would send.
+// describe sets the fields that describe the message about the object.
+func (s *Sink) describe() {
+	if len(s.messages) == 0 {
+		return
+	}
+	m := s.messages[0]
+	s.Error = m.rejected
+	if m.operation != event.Gap.String() {
+		s.Sent, s.Operation, s.Message = true, m.operation, m
+	}
+}
+
+// Message describes a message that a sink would send.
 type Message struct {
 	ID         string            `json:"id"`
 	Attributes map[string]string `json:"attributes"`
@@ -58,4 +74,11 @@ type Message struct {
 	// Oversize names the setting of the sink for a message larger than Limit. It is empty if the message does not exceed
 	// Limit.
 	Oversize string `json:"oversize,omitempty"`
+
+	change    int // index of the change in a test
+	operation string
+	about     string // the object
+	headers   map[string]string
+	rejected  string // why the message could not be encoded or would be rejected
+	data      any
 }

@@ -1,4 +1,4 @@
-package explain
+package evaluate
 
 import (
 	"fmt"
@@ -32,9 +32,7 @@ func (r *Report) WriteTable(w io.Writer, style console.Style) error {
 	}
 	t.out.WriteString("\n")
 	t.row("", console.Plain, heading, console.Bold)
-	for _, watch := range r.Watch {
-		t.verdict("  ", watch.Covers, fmt.Sprintf("watch[%d]", watch.Entry), watch.Text+": "+watch.Why)
-	}
+	t.watch(r, "  ")
 	for n := range r.Sinks {
 		t.out.WriteString("\n")
 		t.sink(&r.Sinks[n], r.Watched)
@@ -84,18 +82,30 @@ func (t *table) sink(s *Sink, watched bool) {
 	if s.Error != "" {
 		t.row("  ", console.Plain, s.Error, console.Red)
 	}
-	if len(s.Filters) == 0 {
-		t.row("  ", console.Plain, "no filters: all watched objects pass", console.Plain)
-	}
-	for n := range s.Filters {
-		t.filter(&s.Filters[n])
-	}
+	t.filters(s, "  ")
 	if s.Message != nil {
 		t.message(s.Message)
 	}
 }
 
-func (t *table) filter(v *filter.Verdict) {
+// watch writes whether the entries of `watch` cover the object.
+func (t *table) watch(r *Report, indent string) {
+	for _, w := range r.Watch {
+		t.verdict(indent, w.Covers, fmt.Sprintf("watch[%d]", w.Entry), w.Text+": "+w.Why)
+	}
+}
+
+// filters writes the verdicts of a sink's filters.
+func (t *table) filters(s *Sink, indent string) {
+	if len(s.Filters) == 0 {
+		t.row(indent, console.Plain, "no filters: all watched objects pass", console.Plain)
+	}
+	for n := range s.Filters {
+		t.filter(&s.Filters[n], indent)
+	}
+}
+
+func (t *table) filter(v *filter.Verdict, indent string) {
 	text := ""
 	switch v.State {
 	case "before":
@@ -106,7 +116,7 @@ func (t *table) filter(v *filter.Verdict) {
 	if len(v.Conditions) == 0 {
 		text = strings.TrimSpace(text + " has no conditions")
 	}
-	t.verdict("  ", v.Sends, fmt.Sprintf("filters[%d]", v.Rule), text)
+	t.verdict(indent, v.Sends, fmt.Sprintf("filters[%d]", v.Rule), text)
 	for _, c := range v.Conditions {
 		text := c.Text
 		switch {
@@ -117,7 +127,7 @@ func (t *table) filter(v *filter.Verdict) {
 		case c.Found != "":
 			text += " (found: " + c.Found + ")"
 		}
-		t.verdict("       ", c.Holds, pad(c.Field), text)
+		t.verdict(indent+"     ", c.Holds, pad(c.Field), text)
 	}
 }
 

@@ -1,4 +1,4 @@
-package configtest
+package evaluate
 
 import (
 	"errors"
@@ -31,38 +31,33 @@ func TestMistakes(t *testing.T) {
 		"tets: []":    `1:1: unknown key "tets" (did you mean tests?)`,
 		"tests: []":   "1:8: tests: is empty (add an entry, or remove the key)",
 		"objects: []": "1:1: tests: is missing (add tests: ",
-		"tests:\n- name: ''\n  changes: [{add: " + pod + "}]\n  expect: {live: []}": "2:9: tests[0].name: is empty (example: name: a Pod that fails is sent)",
-		test("{add: "+pod+"}", "{}"):                                                                  "4:11: tests[0].expect: names no sink (add a sink, as in my-sink: [])",
+		"tests:\n- name: ''\n  changes: [{add: " + pod + "}]\n  expect: {live: []}":                   "2:9: tests[0].name: is empty (example: name: a Pod that fails is sent)",
 		test("{add: "+pod+"}", "{live: {}}"):                                                          `4:18: tests[0].expect["live"]: an object is not a valid list`,
 		test("{add: "+pod+"}", "{lvie: []}"):                                                          `4:18: tests[0].expect["lvie"]: the configuration has no sink with this name (write live)`,
 		test("{add: "+pod+"}", "{live: [{}]}"):                                                        `4:19: tests[0].expect["live"][0].operation: is missing (add operation: added)`,
 		test("{add: "+pod+"}", "{live: [{operation: a}]}"):                                            `tests[0].expect["live"][0].operation: "a" is not a valid value (write added, updated, deleted or left)`,
 		test("{add: "+pod+"}", "{live: [{operation: added, absent: [a..b]}]}"):                        `tests[0].expect["live"][0].absent[0]: "a..b" is not a valid path`,
 		test("{add: "+pod+"}", "{live: [{operation: added, data: {a: 1, a: 2}}]}"):                    `4:51: tests[0].expect["live"][0].data: key "a" is given twice, first in line 4 (keep one of them)`,
-		test("{}", "{live: []}"):                                                                      "3:13: tests[0].changes[0]: must have exactly one of the keys add, update, patch and delete (keep one of them)",
+		test("{}", "{live: []}"):                                                                      "3:13: tests[0].changes[0]: must have exactly one of the keys add, patch and delete (keep one of them)",
 		test("{add: "+pod+", delete: "+pod+"}", "{live: []}"):                                         "3:13: tests[0].changes[0]: must have exactly one of the keys",
 		test("{add: [a]}", "{live: []}"):                                                              "tests[0].changes[0].add: ",
-		test("{add: {kind: Pod, metadata: {name: a}}}", "{live: []}"):                                 "3:19: tests[0].changes[0].add: has no apiVersion (add apiVersion: apps/v1)",
-		test("{add: {apiVersion: v1, metadata: {name: a}}}", "{live: []}"):                            "tests[0].changes[0].add: has no kind (add kind: Deployment)",
-		test("{add: {apiVersion: v1, kind: Pod}}", "{live: []}"):                                      "tests[0].changes[0].add: has no metadata.name (add metadata: {namespace: shop, name: web})",
-		test("{add: "+pod+"}, {add: "+pod+"}", "{live: []}"):                                          "tests[0].changes[1].add: pods/shop/web already exists (change it with update or patch, or choose another name)",
+		test("{add: {kind: Pod, metadata: {name: a}}}", "{live: []}"):                                 "3:19: tests[0].changes[0].add: has no apiVersion, or it is not a string (write or quote it: apiVersion: apps/v1)",
+		test("{add: {apiVersion: v1, metadata: {name: a}}}", "{live: []}"):                            "tests[0].changes[0].add: has no kind, or it is not a string (write or quote it: kind: Deployment)",
+		test("{add: {apiVersion: v1, kind: Pod}}", "{live: []}"):                                      "tests[0].changes[0].add: has no metadata.name, or it is not a string (write or quote it: metadata: {namespace: shop, name: web})",
+		test("{add: "+pod+"}, {add: "+pod+"}", "{live: []}"):                                          "tests[0].changes[1].add: pods/shop/web already exists (change it with patch, or choose another name)",
 		test("{patch: "+pod+"}", "{live: []}"):                                                        "tests[0].changes[0].patch: pods/shop/web does not exist (add it before, or correct its kind, namespace and name)",
 		test("{add: "+pod+"}, {delete: "+pod+"}, {delete: "+pod+"}", "{live: []}"):                    "tests[0].changes[2].delete: pods/shop/web does not exist",
 		test("{add: "+pod+"}, {add: {apiVersion: v1, kind: Pod, metadata: {name: b}}}", "{live: []}"): "tests[0].changes[1].add: some objects of pods have a namespace, and others do not",
-		test("{add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, resourceVersion: '7'}}},"+
-			"{update: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, resourceVersion: '7'}}}", "{live: []}"): "tests[0].changes[1].update: has the resourceVersion of the state before: remove metadata.resourceVersion",
-		test("{add: "+pod+"}, {update: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, uid: u}}}", "{live: []}"): "tests[0].changes[1].update: has another uid than the state before",
-		test("{add: &a "+pod+"}", "{live: []}"): "tests[0].changes[0].add: has an anchor, an alias or a tag, which are not allowed",
-		test("{add: "+pod+"}", "{live: []}") + "- name: a\n  changes: [{add: " + pod + "}]\n  expect: {live: []}\n": "5:9: tests[1].name: is the name of tests[0] too (choose another name)",
-		"config: gone.yaml\n" + test("{add: "+pod+"}", "{live: []}"):                                                "config: stat ",
+		test("{add: &a "+pod+"}", "{live: []}"):                                                       "tests[0].changes[0].add: has an anchor, an alias or a tag, which are not allowed",
+		"config: gone.yaml\n" + test("{add: "+pod+"}", "{live: []}"):                                  "config: stat ",
 		test("{add: "+pod+"}, {add: {apiVersion: v2, kind: Pod, metadata: {namespace: shop, name: b}}}", "{live: []}"): "tests[0].changes[1].add: " +
 			"some objects of pods have another apiVersion (use the same apiVersion for all of them)",
 		test("{add: {apiVersion: v1, kind: Pod, metadata: {name: n}}}", "{live: []}"): "tests[0].changes[0].add: " +
-			"metadata.name is not a string, or is empty (write or quote it: metadata: {namespace: shop, name: web})",
+			"has no metadata.name, or it is not a string (write or quote it: metadata: {namespace: shop, name: web})",
 		"tests: [": "this is not YAML",
 	} {
 		file := write(t, text)
-		r, out := output(t, Options{}, file, "sinks: [{name: live, stdout: {}}]")
+		r, out := output(t, TestOptions{}, file, "sinks: [{name: live, stdout: {}}]")
 		if r.Err == nil || strings.Count(r.Err.Error(), "\n") > 0 || !strings.Contains(r.Err.Error(), file+":") ||
 			!strings.Contains(r.Err.Error(), want) || !strings.HasPrefix(out, "ERROR  "+file+"\n") {
 			t.Errorf("%s:\n got %v\nwant %s", text, r.Err, want)
@@ -77,7 +72,7 @@ func TestFilesThatCannotBeRun(t *testing.T) {
 	text := "tests:\n- name: a\n  changes: [{add: " + pod + "}]\n  expect: {live: []}\n"
 	if r, _ := output(
 		t,
-		Options{},
+		TestOptions{},
 		write(t, text),
 		"snks: []",
 	); r.Err == nil ||

@@ -1,20 +1,18 @@
-package explain
+package evaluate
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
+	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
@@ -24,44 +22,31 @@ func TestOperation(t *testing.T) {
 	for _, tt := range []struct {
 		old, operation string
 		want           event.Type
-		mistake        string
 	}{
 		{want: event.Added},
 		{old: "before.yaml", want: event.Updated},
-		{old: "before.yaml", operation: "updated", want: event.Updated},
 		{operation: "added", want: event.Added},
 		{operation: "deleted", want: event.Deleted},
 		{operation: "restated", want: event.Restated},
-		{operation: "updated", mistake: "--operation updated: set --old to a file with the previous state"},
-		{operation: "gap", mistake: "--operation gap: must be added, updated, deleted or restated"},
-		{operation: "Added", mistake: "--operation Added: must be added, updated, deleted or restated"},
-		{old: "before.yaml", operation: "deleted", mistake: "--old: only for an update, but --operation is deleted"},
+		{operation: "updated"},
+		{operation: "Added"},
 	} {
-		got, err := (&Options{Old: tt.old, Operation: tt.operation}).operation()
-		if mistake := fmt.Sprint(err); got != tt.want || mistake != tt.mistake && (err != nil || tt.mistake != "") {
+		got, err := (&ExplainOptions{Old: tt.old, Operation: tt.operation}).operation()
+		if got != tt.want || (err != nil) != (tt.want == 0) {
 			t.Errorf("old %q, operation %q: %v, %v", tt.old, tt.operation, got, err)
 		}
 	}
 }
 
 // offline explains objects from files, for a configuration in which everything is watched unless the text says more.
-func offline(t *testing.T, o Options, text string, args ...string) ([]*Report, error) {
+func offline(t *testing.T, o ExplainOptions, text string, args ...string) ([]*Report, error) {
 	t.Helper()
 	cfg, err := config.Parse("bridge.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	o.Offline = true
-	return o.Reports(t.Context(), cfg, args, strings.NewReader(pod("")))
-}
-
-func write(t *testing.T, text string) (file string) {
-	t.Helper()
-	file = filepath.Join(t.TempDir(), "object")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	return o.Explain(t.Context(), cfg, args, strings.NewReader(web("")))
 }
 
 // Each entry of watch has its own answer, in its own words. The object is watched if one covers it.
@@ -75,14 +60,14 @@ watch:
 - {resources: [pods, nodes], namespaces: [shop, ""]}
 `
 	for object, want := range map[string][]Watch{
-		pod(`,"labels":{"app":"web"}`): {
+		web(`,"labels":{"app":"web"}`): {
 			{0, "deployments.apps", false, "does not include pods"},
 			{1, "* without pods", false, "does not include pods"},
 			{2, "pods, nodes in team-*, !team-b", false, "does not include the namespace shop"},
 			{3, "pods in shop", false, "the selector app=db does not select it"},
 			{4, "pods, nodes in shop, ", true, "covers the object"},
 		},
-		pod(`,"labels":{"app":"db"}`): {
+		web(`,"labels":{"app":"db"}`): {
 			{0, "deployments.apps", false, "does not include pods"},
 			{1, "* without pods", false, "does not include pods"},
 			{2, "pods, nodes in team-*, !team-b", false, "does not include the namespace shop"},
@@ -97,7 +82,7 @@ watch:
 			{4, "pods, nodes in shop, ", true, "covers the object"},
 		},
 	} {
-		reports, err := offline(t, Options{}, text, write(t, object))
+		reports, err := offline(t, ExplainOptions{}, text, write(t, object))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +90,7 @@ watch:
 			t.Errorf("watched %v (-want +got):\n%s", reports[0].Watched, diff)
 		}
 	}
-	reports, err := offline(t, Options{}, everything+"\nwatch: [{resources: [nodes]}]", "-")
+	reports, err := offline(t, ExplainOptions{}, everything+"\nwatch: [{resources: [nodes]}]", "-")
 	if err != nil || reports[0].Watched || reports[0].Sinks[0].Sent || reports[0].Sinks[0].Operation != "added" {
 		t.Errorf("what no entry covers would be an addition, but is not sent: %+v, %v", reports, err)
 	}
@@ -113,16 +98,16 @@ watch:
 
 // The previous state must be one of the same object. Two states with one resourceVersion are noted.
 func TestPreviousState(t *testing.T) {
-	now := write(t, pod(""))
+	now := write(t, web(""))
 	for _, tt := range []struct{ name, old, want string }{
-		{"another object", strings.Replace(pod(""), `"web"`, `"db"`, 1), "--old: the file contains object shop/db, not shop/web"},
-		{"another uid", strings.Replace(pod(""), `"u1"`, `"u2"`, 1), "--old: the two states have different uids"},
-		{"two objects", pod("") + "\n---\n" + pod(""), "--old: the file must have one object, but has 2"},
+		{"another object", strings.Replace(web(""), `"web"`, `"db"`, 1), "--old: the file contains object shop/db, not shop/web"},
+		{"another uid", strings.Replace(web(""), `"u1"`, `"u2"`, 1), "--old: the two states have different uids"},
+		{"two objects", web("") + "\n---\n" + web(""), "--old: the file must have one object, but has 2"},
 		{"not an object", "[]", "json: cannot unmarshal array"},
 	} {
 		if _, err := offline(
 			t,
-			Options{Old: write(t, tt.old)},
+			ExplainOptions{Old: write(t, tt.old)},
 			everything,
 			now,
 		); err == nil ||
@@ -134,8 +119,8 @@ func TestPreviousState(t *testing.T) {
 		"6": "",
 		"7": "both states have the same resourceVersion, so `bridge run` would not see a change",
 	} {
-		old := write(t, strings.Replace(pod(`,"labels":{"a":"b"}`), `"7"`, `"`+version+`"`, 1))
-		reports, err := offline(t, Options{Old: old}, everything, now)
+		old := write(t, strings.Replace(web(`,"labels":{"a":"b"}`), `"7"`, `"`+version+`"`, 1))
+		reports, err := offline(t, ExplainOptions{Old: old}, everything, now)
 		if err != nil || strings.Join(reports[0].Notes[1:], "; ") != notes || reports[0].Operation != "updated" {
 			t.Errorf("resourceVersion %s: %+v, %v", version, reports, err)
 		}
@@ -149,7 +134,7 @@ func TestManifest(t *testing.T) {
 		"":     {Resource: "policies.x.com", APIVersion: "x.com/v1", Kind: "Policy", Name: "a", ResourceVersion: unknownVersion},
 		"shop": {Resource: "policies.x.com", APIVersion: "x.com/v1", Kind: "Policy", Namespace: "shop", Name: "a", ResourceVersion: unknownVersion},
 	} {
-		reports, err := offline(t, Options{Namespace: namespace}, everything, write(t, manifest))
+		reports, err := offline(t, ExplainOptions{Namespace: namespace}, everything, write(t, manifest))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +161,7 @@ func TestSecretValuesAreNotShown(t *testing.T) {
 	const value = "aHVudGVyMg=="
 	secret := `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","namespace":"shop","uid":"u1","resourceVersion":"7"},` +
 		`"data":{"password":"` + value + `"}}`
-	reports, err := offline(t, Options{}, `
+	reports, err := offline(t, ExplainOptions{}, `
 sinks:
 - {name: hidden, stdout: {}, filters: [{when: "object.data.password.size() == 1 / 0"}]}
 - {name: plain, stdout: {}, secrets: plain, filters: [{when: "object.data.password == '`+value+`'"}]}
@@ -217,63 +202,46 @@ func (p *previewer) Preview(_ context.Context, _ *event.Message, ask bool) (diag
 // What the destination says becomes part of the report: where, what it rejects, what is too large and what it does not
 // know. It is asked unless the command is offline.
 func TestPlacement(t *testing.T) {
-	const text = "sinks: [{name: out, oversize: gap, filters: [{operations: [added]}], kafka: {brokers: [\"127.0.0.1:1\"]}}]"
-	for _, tt := range []struct {
-		name        string
+	cfg, err := config.Parse("bridge.yaml", []byte(`sinks: [{name: out, oversize: gap, nats: {url: "nats://a:4222"}}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
 		destination previewer
-		operation   event.Type
 		want        Sink
 	}{
-		{
-			name: "a topic", destination: previewer{placement: diagnose.Placement{Topic: "k8s.pods", Size: 10, Limit: 10}},
-			want: Sink{Sent: true, Operation: "added", Message: &Message{Placement: diagnose.Placement{Topic: "k8s.pods", Size: 10, Limit: 10}}},
-		}, {
-			name: "too large", destination: previewer{placement: diagnose.Placement{Size: 11, Limit: 10}},
-			want: Sink{Sent: true, Operation: "added", Message: &Message{
+		"a topic": {
+			previewer{placement: diagnose.Placement{Topic: "k8s.pods", Size: 10, Limit: 10}},
+			Sink{Message: &Message{Placement: diagnose.Placement{Topic: "k8s.pods", Size: 10, Limit: 10}}},
+		},
+		"too large": {
+			previewer{placement: diagnose.Placement{Size: 11, Limit: 10}},
+			Sink{Message: &Message{
 				Placement: diagnose.Placement{Size: 11, Limit: 10}, Oversize: "the sink's setting oversize: gap applies",
 			}},
-		}, {
-			name: "no limit is known", destination: previewer{placement: diagnose.Placement{Size: 11, Unknown: errors.New("not allowed")}},
-			want: Sink{Sent: true, Operation: "added", Message: &Message{
-				Placement: diagnose.Placement{Size: 11}, Incomplete: "not allowed",
-			}},
-		}, {
-			name: "rejected", destination: previewer{placement: diagnose.Placement{Size: 1}, err: errors.New("the subject is too long")},
-			want: Sink{Sent: true, Operation: "added", Message: &Message{Placement: diagnose.Placement{Size: 1}}, Error: "the subject is too long"},
-		}, {
-			name: "suppressed", destination: previewer{}, operation: event.Deleted, want: Sink{},
+		},
+		"no limit is known": {
+			previewer{placement: diagnose.Placement{Size: 11, Unknown: errors.New("not allowed")}},
+			Sink{Message: &Message{Placement: diagnose.Placement{Size: 11}, Incomplete: "not allowed"}},
+		},
+		"rejected": {
+			previewer{placement: diagnose.Placement{Size: 1}, err: errors.New("the subject is too long")},
+			Sink{Message: &Message{Placement: diagnose.Placement{Size: 1}}, Error: "the subject is too long"},
 		},
 	} {
-		for _, isOffline := range []bool{false, true} {
-			e := explaining(t, text, objects{"/api/v1/namespaces/shop/pods?metadata.name=web": pod("")})
-			e.Offline = isOffline
-			if tt.operation != 0 {
-				e.operation = tt.operation
+		for _, ask := range []bool{false, true} {
+			e := &evaluator{options: options{cfg: cfg, ask: ask}}
+			sink := engine.Sink{Name: "out", Destination: &tt.destination}
+			m := e.message(t.Context(), &sink, &event.Message{Type: event.Added, ID: "u1.7", Data: []byte("{}")})
+			got := Sink{messages: []*Message{m}}
+			got.describe()
+			if m.ID != "u1.7" || m.Attributes["id"] != "u1.7" || tt.destination.asked != ask {
+				t.Errorf("%s: %+v, asked %v", name, m, tt.destination.asked)
 			}
-			s, err := e.readLive(t.Context(), "pods", "shop/web")
-			if err != nil {
-				t.Fatal(err)
-			}
-			redaction, err := assemble.RedactionWith(e.cfg, bytes.Repeat([]byte("k"), 32))
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, destination := &e.cfg.Sinks[0], tt.destination
-			part := assemble.Sink(e.cfg, c, redaction, &assemble.Destination{Sink: &destination, Key: c.Kafka.KeyTemplate()})
-			got, err := e.explainSink(t.Context(), part, c, s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := tt.want
-			want.Name, want.Kind, want.Filters = "out", "kafka", got.Filters
-			if got.Message != nil {
-				if got.Message.ID != "u1.7" || got.Message.Attributes["name"] != "web" || destination.asked == isOffline {
-					t.Errorf("%s: %+v, asked %v", tt.name, got.Message, destination.asked)
-				}
-				got.Message.ID, got.Message.Attributes, got.Message.Unknown = "", nil, nil
-			}
-			if diff := cmp.Diff(want, got); diff != "" || len(got.Filters) != 1 {
-				t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+			m.ID, m.Attributes, m.Unknown = "", nil, nil
+			tt.want.Sent, tt.want.Operation = true, "added"
+			if diff := cmp.Diff(tt.want, got, cmpopts.IgnoreUnexported(Sink{}, Message{})); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", name, diff)
 			}
 		}
 	}
@@ -292,13 +260,13 @@ users: [{name: u, user: {token: t}}]`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{}
-	reports, err := o.Reports(t.Context(), cfg, []string{"-"}, strings.NewReader(pod("")))
+	o := ExplainOptions{}
+	reports, err := o.Explain(t.Context(), cfg, []string{"-"}, strings.NewReader(web("")))
 	if err != nil || !strings.HasPrefix(reports[0].Notes[0], "cannot query the API server: ") ||
 		!reports[0].Sinks[0].Sent {
 		t.Errorf("%+v, %v", reports, err)
 	}
-	if _, err := o.Reports(
+	if _, err := o.Explain(
 		t.Context(),
 		cfg,
 		[]string{"pods", "shop/web"},
@@ -310,11 +278,11 @@ users: [{name: u, user: {token: t}}]`)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	o.Offline = true
-	if _, err := o.Reports(
+	if _, err := o.Explain(
 		ended,
 		cfg,
 		[]string{"-"},
-		strings.NewReader(pod("")),
+		strings.NewReader(web("")),
 	); err == nil ||
 		err.Error() != "interrupted" {
 		t.Errorf("after a signal: %v", err)

@@ -1,7 +1,7 @@
-package configtest
+package evaluate
 
 import (
-	"cmp"
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -11,11 +11,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 )
 
-// Options configures Test.
-type Options struct {
+// TestOptions configures `bridge test`.
+type TestOptions struct {
 	// Config returns the configuration for files that name none.
 	Config func() (*config.Config, error)
 	Run    *regexp.Regexp // only tests whose name matches are run; nil means all tests
@@ -48,13 +49,13 @@ func Files(args []string) (files []string, err error) {
 }
 
 // Test runs the tests of a file.
-func (o Options) Test(path string) *Report {
-	r := &Report{File: path}
+func (o TestOptions) Test(path string) *Results {
+	r := &Results{File: path}
 	r.Err = o.test(path, r)
 	return r
 }
 
-func (o *Options) test(path string, r *Report) error {
+func (o TestOptions) test(path string, r *Results) error {
 	f, err := load(path)
 	if err != nil {
 		return err
@@ -98,47 +99,42 @@ func (o *Options) test(path string, r *Report) error {
 
 // run runs a test.
 func (c *Case) run(cfg *config.Config) (failures []Failure, err error) {
-	p, err := play(cfg, c.story)
+	e, err := newEvaluator(options{
+		cfg: cfg, scopes: assemble.Scopes(cfg), existing: c.story.objects, selectsFields: selectsFields,
+		at: time.Date(2000, time.January, 1, 0, 0, 0, 0, time.UTC),
+	}, c.story.served)
 	if err != nil {
 		return nil, err
 	}
-	for _, sink := range slices.Sorted(maps.Keys(c.Expect)) {
-		f := Failure{Sink: sink, pairs: align(c.Expect[sink], p.sent[sink]), notes: map[int][]string{}}
-		if !slices.ContainsFunc(f.pairs, pair.fails) {
-			continue
-		}
-		for n := range c.story.changes {
-			f.names = append(f.names, c.story.changes[n].name)
-		}
-		if err := f.explain(p, c.story); err != nil {
+	outcomes := map[string][]outcome{} // by sink
+	for n := range c.story.changes {
+		change, r := &c.story.changes[n], &Report{}
+		if r.Sinks, err = e.evaluate(context.Background(), change); err != nil {
 			return nil, err
 		}
-		failures = append(failures, f)
-	}
-	return failures, nil
-}
-
-// fails reports whether an event was not sent as expected.
-func (p pair) fails() bool { return p.want == nil || p.got == nil || len(p.differences) > 0 }
-
-// explain notes why changes caused no event, or one that is not expected.
-func (f *Failure) explain(p *player, s *story) (err error) {
-	sent := map[int]bool{}
-	for _, pair := range f.pairs {
-		if pair.got != nil {
-			sent[pair.got.change] = true
+		err := r.explainWatch(cfg, change, func(selector string, s state) (selects, assumed bool, err error) {
+			return selectsFields(selector, s), false, nil
+		})
+		if err != nil {
+			return nil, err
 		}
-		if pair.want == nil {
-			text, failed := p.whySent(f.Sink, &s.changes[pair.got.change-1])
-			if err = cmp.Or(err, failed); text != "" {
-				f.notes[pair.got.change] = []string{text}
+		for i := range r.Sinks {
+			s := &r.Sinks[i]
+			outcomes[s.Name] = append(outcomes[s.Name], outcome{c.story.names[n], r, s})
+		}
+	}
+	for _, sink := range slices.Sorted(maps.Keys(c.Expect)) {
+		var got []*Message
+		for n, o := range outcomes[sink] {
+			for _, m := range o.sink.messages {
+				m.change = n
+				got = append(got, m)
 			}
 		}
-	}
-	for n := range s.changes {
-		if !sent[n+1] && err == nil {
-			f.notes[n+1], err = p.whyNot(s, f.Sink, &s.changes[n])
+		f := Failure{Sink: sink, pairs: align(c.Expect[sink], got), outcomes: outcomes[sink]}
+		if slices.ContainsFunc(f.pairs, func(p pair) bool { return p.fails() }) {
+			failures = append(failures, f)
 		}
 	}
-	return err
+	return failures, nil
 }

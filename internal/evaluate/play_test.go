@@ -1,4 +1,4 @@
-package configtest
+package evaluate
 
 import (
 	"strings"
@@ -19,16 +19,14 @@ func TestPlay(t *testing.T) {
     - {operation: deleted, id: pods/shop/web.deleted}
     - {operation: added, id: "pods/shop/web#2.1003"}
 `},
-		"uid and resourceVersion of the object": {"", `
+		"an object has its uid and the resourceVersion of the change": {"", `
   changes:
   - add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, uid: u, resourceVersion: "7"}}
-  - update: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, resourceVersion: "9"}}
-  - patch: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}, n: 12345678901234567}
+  - patch: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, uid: v}, n: 12345678901234567}
   expect:
     live:
-    - {operation: added, id: u.7}
-    - {operation: updated, id: u.9}
-    - {operation: updated, id: u.1003, data: {n: 12345678901234567}}
+    - {operation: added, id: u.1001}
+    - {operation: updated, id: u.1002, data: {n: 12345678901234567}}
 `},
 		"a patch removes what it sets to null": {"", `
   objects: [{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, labels: {a: b, c: d}}}]
@@ -42,13 +40,13 @@ func TestPlay(t *testing.T) {
   - patch: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, labels: {a: c}}}
   - delete: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}}
   - add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: db, uid: u, labels: {a: b}}}
-  - update: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: db, resourceVersion: "2000"}}
+  - patch: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: db, labels: null}}
   expect:
     live:
     - {operation: added, id: pods/shop/web.1002}
     - {operation: deleted, id: pods/shop/web.1003.deleted, data: {metadata: {labels: {a: b}, resourceVersion: "1003"}}}
     - {operation: added, id: u.1005}
-    - {operation: deleted, id: u.2000.deleted}
+    - {operation: deleted, id: u.1006.deleted}
 `},
 		"selectors that the bridge evaluates": {
 			"watch: [{resources: [pods], labelSelector: a=b}, {resources: [pods], labelSelector: a=c}]", `
@@ -124,7 +122,7 @@ func TestPlay(t *testing.T) {
 				configuration += "\nsinks: [{name: live, stdout: {}}]\n"
 			}
 			text := "resources: {Sheep: sheep, Ox.example.com: oxen}\ntests:\n- name: a" + tt.test
-			r, out := output(t, Options{}, write(t, text), configuration)
+			r, out := output(t, TestOptions{}, write(t, text), configuration)
 			if r.Err != nil || r.Failed() > 0 {
 				t.Error(out)
 			}
@@ -153,18 +151,16 @@ func TestOutput(t *testing.T) {
   expect: {live: [{operation: added}]}
 - name: c
   changes:
-  - add: {apiVersion: v1, kind: Node, metadata: {name: n1}}
   - add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}}
   - patch: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}, spec: {a: 1}}
   - delete: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}}
-  - add: {apiVersion: v1, kind: Node, metadata: {name: n2}}
   expect: {live: [{operation: added}, {operation: updated}, {operation: deleted}]}
 `)
 	const configuration = `
 watch: [{resources: [pods]}]
 sinks: [{name: live, filters: [{operations: [added, deleted], resources: [pods]}], stdout: {}}]
 `
-	_, out := output(t, Options{}, file, configuration)
+	_, out := output(t, TestOptions{}, file, configuration)
 	if want := "FAIL  " + file + `:2  a
   sink live (- expected, + sent)
     event 1: added pods/shop/web, because of change 1 (add pods/shop/web)
@@ -188,17 +184,23 @@ sinks: [{name: live, filters: [{operations: [added, deleted], resources: [pods]}
           + "web"
     - event 2: updated pods/shop/web.1002
     + deleted pods/shop/web
-        not expected, but sent because of change 4 (delete pods/shop/web)
-        filters[0] passes it
+      not expected, but sent because of change 4 (delete pods/shop/web)
+      yes  filters[0]
+           yes  resources   pods (found: pods)
+           yes  operations  added, deleted (found: deleted)
     nothing was sent because of change 2 (patch pods/shop/web)
-        filters[0]: operations added, deleted (found: updated)
+      no   filters[0]
+           yes  resources   pods (found: pods)
+           no   operations  added, deleted (found: updated)
     nothing was sent because of change 3 (add nodes//n1)
-        watch[0]: does not include nodes
+      no   watch[0]  pods: does not include nodes
 FAIL  ` + file + `:18  c
   sink live (- expected, + sent)
     - event 2: updated
-    nothing was sent because of change 3 (patch pods/shop/web)
-        filters[0]: operations added, deleted (found: updated)
+    nothing was sent because of change 2 (patch pods/shop/web)
+      no   filters[0]
+           yes  resources   pods (found: pods)
+           no   operations  added, deleted (found: updated)
 FAIL  ` + file + ": 2 failed, 1 passed\n"; out != want {
 		t.Errorf("got:\n%s\nwant:\n%s", out, want)
 	}
@@ -211,7 +213,7 @@ func TestRejected(t *testing.T) {
   changes: [{add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: `+strings.Repeat("x", 5000)+`}}}]
   expect: {live: [{operation: added}]}
 `)
-	r, out := output(t, Options{}, file, "sinks: [{name: live, nats: {url: 'nats://a:4222', stream: {name: A}}}]")
+	r, out := output(t, TestOptions{}, file, "sinks: [{name: live, nats: {url: 'nats://a:4222', stream: {name: A}}}]")
 	if r.Failed() != 1 || !strings.Contains(out, "the destination rejects the message\n          - (none)\n          + ") {
 		t.Error(out)
 	}

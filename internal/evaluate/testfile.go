@@ -1,9 +1,8 @@
-package configtest
+package evaluate
 
 import (
 	"fmt"
 	"os"
-	"strconv"
 
 	"go.yaml.in/yaml/v4"
 
@@ -48,8 +47,6 @@ type Case struct {
 type Change struct {
 	// The new object.
 	Add *yaml.Node `yaml:"add" oneOf:"true" example:"{apiVersion: v1, kind: Pod, ...}"`
-	// The object's new state.
-	Update *yaml.Node `yaml:"update" oneOf:"true" example:"{apiVersion: v1, kind: Pod, ...}"`
 	// What changes in the object (a JSON merge patch).
 	Patch *yaml.Node `yaml:"patch" oneOf:"true" example:"{apiVersion: v1, kind: Pod, ...}"`
 	// The object to delete.
@@ -62,13 +59,13 @@ type Event struct {
 	Operation string `yaml:"operation" required:"true" enum:"added updated deleted left" example:"added"`
 	// The id of the event.
 	ID string `yaml:"id" example:"pods/shop/web.1001"`
-	// The NATS subject, or the key in a bucket.
+	// The NATS subject.
 	Subject string `yaml:"subject" example:"k8s.local.core.pods.shop.web"`
 	// The Kafka topic and key.
 	Topic string `yaml:"topic" example:"k8s.pods"`
 	Key   string `yaml:"key"   example:"local/core/pods/shop/web"`
 	// Headers of the message. An empty value means that there is no such header.
-	Headers map[string]string `yaml:"headers" example:"{ce-kind: Pod}"`
+	Headers map[string]string `yaml:"headers" example:"{Nats-TTL: 24h0m0s}"`
 	// Attributes of the CloudEvent. An empty value means that there is no such attribute.
 	Attributes map[string]string `yaml:"attributes" example:"{kind: Pod}"`
 	// The data, or parts of it: keys of objects that are not given are not compared. Lists are compared as a whole.
@@ -88,34 +85,20 @@ func load(path string) (*File, error) {
 	}
 	f, at := strictyaml.Decode[File](path, text)
 	f.path, f.text, f.at = path, text, at
-	if !at.Unreadable() {
-		f.validate()
+	if at.Unreadable() {
+		return f, at.Err()
 	}
-	return f, at.Err()
-}
-
-func (f *File) validate() {
-	names := map[string]int{}
 	for n := range f.Tests {
-		c, at := &f.Tests[n], f.at.At(fmt.Sprintf("tests[%d]", n))
+		c, at := &f.Tests[n], at.At(fmt.Sprintf("tests[%d]", n))
 		at.NotEmpty("name", c.Name, "")
-		if first, again := names[c.Name]; again && c.Name != "" {
-			at.Report("name", "is the name of tests["+strconv.Itoa(first)+"] too", "choose another name")
-		} else {
-			names[c.Name] = n
-		}
-		if at.Has("expect") && at.Fine("expect") && len(c.Expect) == 0 {
-			at.Report("expect", "names no sink", "add a sink, as in my-sink: []")
-		}
 		for sink, events := range c.Expect {
 			for i := range events {
 				events[i].validate(at.At(fmt.Sprintf("expect[%q][%d]", sink, i)))
 			}
 		}
-		if f.at.Node("") != nil {
-			c.story = f.tell(n)
-		}
+		c.story = f.tell(c, at)
 	}
+	return f, at.Err()
 }
 
 func (e *Event) validate(at *strictyaml.Section) {
@@ -132,13 +115,16 @@ func (e *Event) validate(at *strictyaml.Section) {
 	}
 }
 
-// check reports sinks that the configuration does not have.
+// check reports sinks that the configuration does not have, or that are sent no changes.
 func (f *File) check(cfg *config.Config) error {
 	for n := range f.Tests {
 		for sink := range f.Tests[n].Expect {
-			if cfg.Sink(sink) == nil {
-				f.at.Report(fmt.Sprintf("tests[%d].expect[%q]", n, sink), "the configuration has no sink with this name",
+			key, s := fmt.Sprintf("tests[%d].expect[%q]", n, sink), cfg.Sink(sink)
+			if s == nil {
+				f.at.Report(key, "the configuration has no sink with this name",
 					"write "+strictyaml.OrList(config.SinkNames(cfg.Sinks)))
+			} else if s.IsAudit() {
+				f.at.Report(key, "the sink is sent audit events, and no changes", "remove it")
 			}
 		}
 	}

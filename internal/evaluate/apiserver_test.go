@@ -1,4 +1,4 @@
-package explain
+package evaluate
 
 import (
 	"fmt"
@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/deltabridge/deltabridge/internal/assemble"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
@@ -58,8 +57,7 @@ func explaining(t *testing.T, text string, o objects) *explainer {
 		}
 	}
 	return &explainer{
-		cfg: cfg, scopes: assemble.Scopes(cfg)[:len(cfg.Watch)],
-		operation: event.Added, client: client, uid: "k1",
+		cfg: cfg, operation: event.Added, client: client, uid: "k1",
 		served: []discovery.Served{
 			served("", "namespaces", "Namespace", false, "v1"), served("", "nodes", "Node", false, "v1"),
 			served("", "pods", "Pod", true, "v1"), served("apps", "deployments", "Deployment", true, "v1", "v1beta1"),
@@ -71,7 +69,7 @@ func explaining(t *testing.T, text string, o objects) *explainer {
 
 const everything = "sinks: [{name: out, stdout: {}}]"
 
-func pod(more string) string {
+func web(more string) string {
 	return `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"7"` +
 		more + `}}`
 }
@@ -103,11 +101,11 @@ func TestFind(t *testing.T) {
 func TestReadLive(t *testing.T) {
 	node := `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1","uid":"u2","resourceVersion":"8"}}`
 	e := explaining(t, "watch: [{resources: [deployments.v1beta1.apps, pods]}]\n"+everything, objects{
-		"/api/v1/namespaces/shop/pods?metadata.name=web":                  pod(""),
-		"/api/v1/namespaces/default/pods?metadata.name=web":               strings.Replace(pod(""), "shop", "default", 1),
+		"/api/v1/namespaces/shop/pods?metadata.name=web":                  web(""),
+		"/api/v1/namespaces/default/pods?metadata.name=web":               strings.Replace(web(""), "shop", "default", 1),
 		"/api/v1/nodes?metadata.name=n1":                                  node,
 		"/api/v1/namespaces/shop/pods?metadata.name=secret":               "forbidden",
-		"/apis/apps/v1beta1/namespaces/shop/deployments?metadata.name=me": strings.Replace(pod(""), "web", "me", 1),
+		"/apis/apps/v1beta1/namespaces/shop/deployments?metadata.name=me": strings.Replace(web(""), "web", "me", 1),
 	})
 	for _, tt := range []struct{ resource, name, namespace, want string }{
 		{"pods", "shop/web", "other", "shop/web"},
@@ -127,7 +125,7 @@ func TestReadLive(t *testing.T) {
 		if err != nil {
 			got = err.Error()
 		} else {
-			got = strings.TrimPrefix(s.Object.Namespace+"/"+s.Object.Name, "/")
+			got = strings.TrimPrefix(s.now.GetNamespace()+"/"+s.now.GetName(), "/")
 		}
 		if !strings.HasPrefix(got, tt.want) {
 			t.Errorf("%s %s: %s, want %s", tt.resource, tt.name, got, tt.want)
@@ -139,7 +137,7 @@ func TestReadLive(t *testing.T) {
 func TestFieldSelectors(t *testing.T) {
 	const watch = "watch: [{resources: [pods], labelSelector: %q, fieldSelector: status.phase=Running}]\n" + everything
 	const selected = "/api/v1/namespaces/shop/pods?metadata.name=web,status.phase=Running"
-	labeled := pod(`,"labels":{"app":"web"}`)
+	labeled := web(`,"labels":{"app":"web"}`)
 	for _, tt := range []struct {
 		name, labels string
 		live         bool
@@ -157,22 +155,27 @@ func TestFieldSelectors(t *testing.T) {
 			"/api/v1/namespaces/shop/pods?metadata.name=web": labeled, selected: tt.answer,
 		})
 		s, err := e.readLive(t.Context(), "pods", "shop/web")
-		if err == nil && !tt.live {
-			s.live, s.Watch = false, nil
-			err = e.finish(t.Context(), s, e.served[2], nil)
+		if err != nil {
+			t.Fatal(err)
 		}
+		s.live = tt.live
+		r, err := e.begin(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		want := []Watch{{Text: "pods", Covers: tt.covers, Why: tt.why}}
-		if diff := cmp.Diff(want, s.Watch); diff != "" || !s.selected {
-			t.Errorf("%s: selected %v (-want +got):\n%s", tt.name, s.selected, diff)
+		if diff := cmp.Diff(want, r.Watch); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
 		}
 	}
 	e := explaining(t, fmt.Sprintf(watch, ""), objects{
 		"/api/v1/namespaces/shop/pods?metadata.name=web": labeled, selected: "forbidden",
 	})
-	_, err := e.readLive(t.Context(), "pods", "shop/web")
+	s, err := e.readLive(t.Context(), "pods", "shop/web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.begin(t.Context(), s)
 	if want := "watch[0]: list objects selected by status.phase=Running: not for you"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -196,7 +199,7 @@ func TestLearn(t *testing.T) {
 			`"resourceVersion":"5"%s}}`, kind, name, uid, more)
 	}
 	known := objects{
-		"/api/v1/namespaces/shop/pods?metadata.name=web": pod(owned("ReplicaSet", "web-1", "r1")),
+		"/api/v1/namespaces/shop/pods?metadata.name=web": web(owned("ReplicaSet", "web-1", "r1")),
 		namespace:  `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","uid":"n1","resourceVersion":"1","labels":{"team":"red"}}}`,
 		replicaSet: object("ReplicaSet", "web-1", "r1", owned("Deployment", "web", "d1")),
 		deployment: object("Deployment", "web", "d1", ""),
@@ -210,18 +213,18 @@ func TestLearn(t *testing.T) {
 		withoutAPI bool
 	}{
 		{name: "all", owner: "Deployment.apps/web", team: "red"},
-		{name: "the top owner is gone", lists: map[string]string{deployment: ""}, owner: "Deployment.apps/web", team: "red"},
+		{name: "the top owner is gone", lists: map[string]string{deployment: ""}, owner: "Deployment.apps/web", team: "red", note: "deployments.apps web does not exist"},
 		{
 			name: "another object has the owner's name", owner: "ReplicaSet.apps/web-1", team: "red",
 			lists: map[string]string{replicaSet: object("ReplicaSet", "web-1", "r2", owned("Deployment", "web", "d1"))},
 		},
 		{
 			name: "forbidden", lists: map[string]string{namespace: "forbidden"}, owner: "Deployment.apps/web",
-			note: "enrich: cannot read namespaces shop: not for you",
+			note: "cannot read namespaces shop: not for you",
 		},
 		{
 			name: "offline", withoutAPI: true, owner: "ReplicaSet.apps/web-1",
-			note: "enrich: other objects are unknown, because the API server was not queried",
+			note: "the namespace and the owners are unknown, because the API server was not queried",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -237,17 +240,18 @@ func TestLearn(t *testing.T) {
 			if tt.withoutAPI {
 				e.client = nil
 			}
-			if err := e.explain(t.Context(), s); err != nil {
+			r, err := e.explain(t.Context(), s)
+			if err != nil {
 				t.Fatal(err)
 			}
-			attributes := s.Sinks[0].Message.Attributes
+			attributes := r.Sinks[0].Message.Attributes
 			if got := attributes["owner"]; got != tt.owner {
 				t.Errorf("owner %s of %v", got, attributes)
 			}
 			if labels := attributes["namespacelabels"]; strings.Contains(labels, "red") != (tt.team == "red") {
 				t.Errorf("labels of the namespace: %q", labels)
 			}
-			if notes := strings.Join(s.Notes, "; "); notes != tt.note {
+			if notes := strings.Join(r.Notes, "; "); notes != tt.note {
 				t.Errorf("notes: %q, want %q", notes, tt.note)
 			}
 		})
@@ -269,12 +273,12 @@ func TestReadNamespace(t *testing.T) {
 	}{
 		{answer: fmt.Sprintf(labels, "red"), sent: true},
 		{answer: fmt.Sprintf(labels, "blue")},
-		{answer: "", note: "because it does not exist"},
+		{answer: "", note: "namespaces shop does not exist"},
 		{answer: "forbidden", note: "not for you"},
 		{withoutAPI: true, note: "because the API server was not queried"},
 	} {
 		e := explaining(t, text, objects{
-			"/api/v1/namespaces/shop/pods?metadata.name=web": pod(""), namespace: tt.answer,
+			"/api/v1/namespaces/shop/pods?metadata.name=web": web(""), namespace: tt.answer,
 		})
 		s, err := e.readLive(t.Context(), "pods", "shop/web")
 		if err != nil {
@@ -283,12 +287,13 @@ func TestReadNamespace(t *testing.T) {
 		if tt.withoutAPI {
 			e.client = nil
 		}
-		if err := e.explain(t.Context(), s); err != nil {
+		r, err := e.explain(t.Context(), s)
+		if err != nil {
 			t.Fatal(err)
 		}
-		if notes := strings.Join(s.Notes, "; "); (s.Sinks[0].Message != nil) != tt.sent ||
+		if notes := strings.Join(r.Notes, "; "); r.Sinks[0].Sent != tt.sent ||
 			!strings.HasSuffix(notes, tt.note) || (notes == "") != (tt.note == "") {
-			t.Errorf("%+v: %+v, %s", tt, s.Sinks[0], notes)
+			t.Errorf("%+v: %+v, %s", tt, r.Sinks[0], notes)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package configtest
+package evaluate
 
 import (
 	"os"
@@ -11,7 +11,7 @@ import (
 )
 
 // output runs the tests of a file with a configuration, and returns what is printed.
-func output(t *testing.T, o Options, file, configuration string) (*Report, string) {
+func output(t *testing.T, o TestOptions, file, configuration string) (*Results, string) {
 	t.Helper()
 	o.Config = func() (*config.Config, error) { return config.Parse("bridge.yaml", []byte(configuration)) }
 	r := o.Test(file)
@@ -36,7 +36,7 @@ func read(t *testing.T, file string) string {
 func TestFindsWrongConfigurations(t *testing.T) {
 	right := read(t, filepath.Join("testdata", "bridge.yaml"))
 	file := filepath.Join("testdata", "bridge_test.yaml")
-	if r, text := output(t, Options{}, file, right); r.Err != nil || text != "ok  "+file+": 4 passed\n" {
+	if r, text := output(t, TestOptions{}, file, right); r.Err != nil || text != "ok  "+file+": 4 passed\n" {
 		t.Fatalf("the right configuration fails:\n%s", text)
 	}
 	for name, wrong := range map[string]struct {
@@ -48,41 +48,40 @@ func TestFindsWrongConfigurations(t *testing.T) {
 			[]string{
 				"- event 1: added k8s.prod.deployments.shop.web",
 				"nothing was sent because of change 1 (add deployments.apps/shop/web)",
-				"watch[0]: does not include deployments.apps", "watch[1]: does not include deployments.apps",
+				"no   watch[1]  pods: does not include deployments.apps",
 			},
 		},
 		"watch without the namespace": {
-			"[shop, \"team-*\", ", "[\"team-*\", ", []string{"watch[0]: does not include the namespace shop"},
+			"[shop, \"team-*\", ", "[\"team-*\", ", []string{"does not include the namespace shop"},
 		},
 		"watch without an exclusion": {
-			", \"!team-test\"", "", []string{"+ added secrets/team-test/key", "not expected, but sent because of change 4", "filters[2] passes it"},
+			", \"!team-test\"", "", []string{"+ added secrets/team-test/key", "not expected, but sent because of change 4", "yes  filters[2]"},
 		},
 		"watch with another label": {
-			"tier!=test", "tier=test", []string{"watch[1]: the selector tier=test", "does not select it"},
+			"tier!=test", "tier=test", []string{"no   watch[1]  pods: the selector tier=test spec.nodeName!=virtual does not select it"},
 		},
 		"watch without a label selector": {
 			"    labelSelector: tier!=test\n", "", []string{"+ added pods/team-a/c"},
 		},
 		"watch with another field": {
 			"spec.nodeName!=virtual", "spec.nodeName=virtual",
-			[]string{"watch[1]: the fieldSelector spec.nodeName=virtual does not select it"},
+			[]string{"no   watch[1]  pods: the selector tier!=test spec.nodeName=virtual does not select it"},
 		},
 		"filter with another resource": {
 			"resources: [deployments.apps]\n        when", "resources: [statefulsets.apps]\n        when",
-			[]string{"filters[0]: resources statefulsets.apps (found: deployments.apps)"},
+			[]string{"no   resources   statefulsets.apps (found: deployments.apps)"},
 		},
 		"filter with another operator": {
 			"replicas > 2", "replicas >= 2",
-			[]string{"- event 3: left", "+ updated deployments.apps/shop/web", "because of change 3", "filters[0] passes it"},
+			[]string{"- event 3: left", "+ updated deployments.apps/shop/web", "because of change 3", "yes  when        object.spec.replicas >= 2"},
 		},
 		"filter with another constant": {
-			"replicas > 2", "replicas > 3", []string{"filters[0]: when object.spec.replicas > 3"},
+			"replicas > 2", "replicas > 3", []string{"no   when        object.spec.replicas > 3"},
 		},
 		"filter that suppresses leaves": {
 			"replicas > 2\"", "replicas > 2\"\n        operations: [added, updated]",
 			[]string{
-				"filters[0], previous state: operations added, updated (found: deleted)",
-				"filters[0], new state: when object.spec.replicas > 2; operations added, updated (found: deleted)",
+				"no   filters[0]  previous state", "no   operations  added, updated (found: deleted)", "no   filters[0]  new state",
 			},
 		},
 		"filter with a misspelt field": {
@@ -90,14 +89,14 @@ func TestFindsWrongConfigurations(t *testing.T) {
 		},
 		"filter with another namespace": {
 			"namespaces: [\"team-*\"]\n        only", "namespaces: [\"shop\"]\n        only",
-			[]string{"filters[1]: namespaces shop (found: team-a)", "event 1: added pods/shop/b"},
+			[]string{"no   namespaces  shop (found: team-a)", "event 1: added pods/shop/b"},
 		},
 		"filter without an operation": {
-			"operations: [added, deleted]", "operations: [added]", []string{"filters[2]: operations added (found: deleted)"},
+			"operations: [added, deleted]", "operations: [added]", []string{"no   operations  added (found: deleted)"},
 		},
 		"filter with an operation too many": {
 			"operations: [added, deleted]", "operations: [added, updated, deleted]",
-			[]string{"+ updated secrets/shop/key", "because of change 2 (patch secrets/shop/key)", "filters[2] passes it"},
+			[]string{"+ updated secrets/shop/key", "because of change 2 (patch secrets/shop/key)", "yes  filters[2]"},
 		},
 		"filter with another path in onlyChanges": {
 			"onlyChanges: [status.phase]", "onlyChanges: [status.podIP]",
@@ -109,11 +108,11 @@ func TestFindsWrongConfigurations(t *testing.T) {
 		},
 		"filter that ignores too much": {
 			"ignoreChanges: [status, metadata", "ignoreChanges: [status, spec, metadata",
-			[]string{"filters[0]: ignoreChanges status, spec, metadata.annotations (found: spec)"},
+			[]string{"no   ignoreChanges  status, spec, metadata.annotations (found: spec)"},
 		},
 		"filter that does not reach another resource": {
 			"[\"*.example.com\"]\n        when", "[\"*.example.org\"]\n        when",
-			[]string{"filters[1]: resources *.example.org (found: widgets.example.com)"},
+			[]string{"no   resources   *.example.org (found: widgets.example.com)"},
 		},
 		"redaction of another path": {
 			"env[*].value\"]", "env[*].val\"]",
@@ -147,7 +146,7 @@ func TestFindsWrongConfigurations(t *testing.T) {
 			if configuration == right {
 				t.Fatal("the configuration is not changed")
 			}
-			r, text := output(t, Options{}, file, configuration)
+			r, text := output(t, TestOptions{}, file, configuration)
 			if r.Err != nil || r.Failed() == 0 {
 				t.Fatalf("the mistake is not found:\n%s", text)
 			}

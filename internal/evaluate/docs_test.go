@@ -1,4 +1,4 @@
-package configtest
+package evaluate
 
 import (
 	"os"
@@ -29,14 +29,14 @@ func TestExampleInDocs(t *testing.T) {
 	}
 	if r, out := output(
 		t,
-		Options{},
+		TestOptions{},
 		"bridge_test.yaml",
 		blocks[0],
 	); r.Err != nil ||
 		out != "ok  bridge_test.yaml: 2 passed\n" {
 		t.Errorf("the example fails:\n%s", out)
 	}
-	_, out := output(t, Options{}, "bridge_test.yaml", strings.Replace(blocks[0], "[status]", "[spec]", 1))
+	_, out := output(t, TestOptions{}, "bridge_test.yaml", strings.Replace(blocks[0], "[status]", "[spec]", 1))
 	if diff := cmp.Diff(blocks[2], out); diff != "" {
 		t.Errorf("the output on the page (-page +got):\n%s", diff)
 	}

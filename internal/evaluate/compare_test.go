@@ -1,4 +1,4 @@
-package configtest
+package evaluate
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func TestCompareData(t *testing.T) {
 		{want: `{}`, got: `{"a": {"b": {"c": 2}}}`, absent: "a[*].c", paths: []string{"data.a[*].c"}},
 		{want: `{}`, got: `{"a": 1}`, absent: "a.b"},
 	} {
-		event, got := &Event{Data: &yaml.Node{}, Absent: strings.Fields(tt.absent)}, &sent{}
+		event, got := &Event{Data: &yaml.Node{}, Absent: strings.Fields(tt.absent)}, &Message{}
 		err := utiljson.Unmarshal([]byte(tt.want), &event.data)
 		if err := errors.Join(err, utiljson.Unmarshal([]byte(tt.got), &got.data)); err != nil {
 			t.Fatal(err)
@@ -59,14 +59,14 @@ func TestAlign(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var want []Event
-			var got []*sent
+			var got []*Message
 			for text := range strings.FieldsSeq(tt.want) {
 				operation, id, _ := strings.Cut(text, ":")
 				want = append(want, Event{Operation: operation, ID: id})
 			}
 			for text := range strings.FieldsSeq(tt.got) {
 				operation, id, _ := strings.Cut(text, ":")
-				got = append(got, &sent{operation: operation, id: id})
+				got = append(got, &Message{operation: operation, ID: id})
 			}
 			var pairs []string
 			for _, p := range align(want, got) {
@@ -75,7 +75,7 @@ func TestAlign(t *testing.T) {
 					number = strconv.Itoa(p.number)
 				}
 				if p.got != nil {
-					id = p.got.id
+					id = p.got.ID
 				}
 				pairs = append(pairs, number+"="+id)
 			}

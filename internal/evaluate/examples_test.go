@@ -1,4 +1,4 @@
-package configtest
+package evaluate
 
 import (
 	"os"
@@ -19,7 +19,7 @@ func TestExamples(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(example), ".yaml")
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join("../../examples/tests", name+"_test.yaml")
-			r := Options{}.Test(file)
+			r := TestOptions{}.Test(file)
 			if r.Err != nil || r.Failed() > 0 || len(r.Results) == 0 {
 				t.Fatal(r.WriteTable(os.Stderr, console.Style{}))
 			}

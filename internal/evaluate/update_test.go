@@ -1,4 +1,4 @@
-package configtest
+package evaluate
 
 import (
 	"encoding/xml"
@@ -77,11 +77,10 @@ tests:
         - operation: added
 `
 
-// With Update, the file then has the events that were sent. Only the lines of `expect` change, comments stay, and the
-// tests pass.
+// With Update, the file then has the events that were sent. Only the lines of `expect` change, and the tests pass.
 func TestUpdate(t *testing.T) {
 	file := write(t, outdated)
-	if r, out := output(t, Options{Update: true}, file, updated); r.Err != nil || out != "ok  "+file+": updated\n" {
+	if r, out := output(t, TestOptions{Update: true}, file, updated); r.Err != nil || out != "ok  "+file+": updated\n" {
 		t.Fatal(out)
 	}
 	text := read(t, file)
@@ -89,10 +88,9 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", cmp.Diff(current, text[:min(len(text), len(current))]))
 	}
 	for _, part := range []string{
-		"\n        # The first event.\n        - operation: added\n          subject: 'a.web' # where to\n",
-		"\n          headers: {ce-name: \"web\", ce-kind: Pod, ce-x: ''}\n",
-		"\n            # the labels\n            metadata: {labels: {a: \"1\", b: c}, name: web} # in part\n",
-		"\n          absent: [metadata.annotations]\n",
+		"\n        - operation: added\n          subject: a.web\n          headers:\n            ce-kind: Pod\n",
+		"\n          data:\n            metadata:\n              labels:\n                a: '1'\n                b: c\n              name: web\n",
+		"\n          absent:\n            - metadata.annotations\n",
 		"\n        - operation: updated\n          id: pods/shop/web.1002\n          subject: a.web\n          data:\n",
 		"\n      # After the events.\n\n  # The second test, which passes.\n  - expect: {live: [{operation: added}]}\n    name: b\n",
 		"\n  - expect:\n      live:\n        - operation: added\n          id: pods/shop/web.1001\n",
@@ -103,7 +101,7 @@ func TestUpdate(t *testing.T) {
 			t.Errorf("the file lacks %q:\n%s", part, text)
 		}
 	}
-	for _, part := range []string{"# Too much.", "operation: deleted", "gone: 1", "operation: left"} {
+	for _, part := range []string{"operation: deleted", "gone: 1", "operation: left"} {
 		if strings.Contains(text, part) {
 			t.Errorf("the file still has %s:\n%s", part, text)
 		}
@@ -112,7 +110,7 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("what follows has changed:\n%s", text)
 	}
 	for range 2 {
-		if r, out := output(t, Options{Update: true}, file, updated); r.Err != nil || out != "ok  "+file+": 4 passed\n" {
+		if r, out := output(t, TestOptions{Update: true}, file, updated); r.Err != nil || out != "ok  "+file+": 4 passed\n" {
 			t.Errorf("the updated file fails:\n%s\n%s", out, read(t, file))
 		}
 	}
@@ -122,9 +120,9 @@ func TestUpdate(t *testing.T) {
 func TestUpdateInBraces(t *testing.T) {
 	text := "tests: [{name: a, changes: [{add: " + pod + "}], expect: {live: []}}]\n"
 	file := write(t, text)
-	r, _ := output(t, Options{Update: true}, file, updated)
+	r, _ := output(t, TestOptions{Update: true}, file, updated)
 	if r.Err == nil ||
-		!strings.Contains(r.Err.Error(), file+":1: cannot be updated: write each key of the test on a line") ||
+		!strings.Contains(r.Err.Error(), file+": cannot be updated: write each key of the tests on lines") ||
 		read(t, file) != text {
 		t.Error(r.Err, read(t, file))
 	}
@@ -132,9 +130,9 @@ func TestUpdateInBraces(t *testing.T) {
 
 func TestWriteJUnit(t *testing.T) {
 	good, bad := write(t, outdated), write(t, "tests: [")
-	reports := make([]*Report, 2)
-	reports[0], _ = output(t, Options{}, good, updated)
-	reports[1], _ = output(t, Options{}, bad, updated)
+	reports := make([]*Results, 2)
+	reports[0], _ = output(t, TestOptions{}, good, updated)
+	reports[1], _ = output(t, TestOptions{}, bad, updated)
 	for n := range reports[0].Results {
 		reports[0].Results[n].Took = 1500 * time.Microsecond
 	}
