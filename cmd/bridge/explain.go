@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 
 	"github.com/deltabridge/deltabridge/internal/evaluate"
+	"github.com/deltabridge/deltabridge/internal/strictyaml"
 )
 
 func newExplainCommand(stdout io.Writer) *cobra.Command {
@@ -29,15 +31,18 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	file := newConfigFile(flags)
+	operations := []string{"added", "deleted", "restated"}
+	operation := choice{operations[0], operations}
 	out := newOutput(cmd, stdout, formatTable, formatJSON, formatYAML)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := o.Check(args); err != nil {
-			return usageError(err)
+		if len(args) == 2 && (o.Offline || o.Resource != "") {
+			return usageError(errors.New("--offline and --resource require an object in a file"))
 		}
 		cfg, _, err := file.read(o.Offline)
 		if err != nil {
 			return err
 		}
+		o.Operation = operation.value
 		reports, err := o.Explain(cmd.Context(), cfg, args, cmd.InOrStdin())
 		for n, r := range reports {
 			if n > 0 && out.format.value == formatTable {
@@ -58,15 +63,14 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 		return names, cobra.ShellCompDirectiveDefault // or a file
 	}
 	flags.StringVar(&o.Old, "old", "", "`file` with the previous state, for an update")
-	flags.StringVar(&o.Operation, "operation", "",
-		"added, deleted or restated, for an object without --old (default added)")
+	flags.Var(&operation, "operation", "the change of the object, unless --old is set: "+strictyaml.OrList(operations))
 	flags.StringVarP(&o.Namespace, "namespace", "n", "", "namespace of the object, if the file or the name has none")
 	flags.StringVar(&o.Resource, "resource", "",
 		"`resource` of the object in the file, for example deployments.apps (default: ask the API server)")
 	flags.BoolVar(&o.Offline, "offline", false,
 		"query neither the API server nor the destinations; the files that the configuration names need not exist")
 	cmd.MarkFlagsMutuallyExclusive("old", "operation")
-	completeWords(cmd, "operation", "added", "deleted", "restated")
+	completeWords(cmd, "operation", operations...)
 	_ = cmd.RegisterFlagCompletionFunc("resource", resources) // the flag exists
 	return cmd
 }

@@ -135,16 +135,15 @@ sinks:
 	}
 	empty := write("empty.yaml", "---\n")
 	for want, args := range map[string][]string{
-		"the file has no objects":                    {empty},
-		"each of the two files must have one object": {several, "--old", file},
-		"the object must be in a file":               {"pods", "a/b", "--offline"},
-		"for an update, set --old":                   {file, "--operation", "updated"},
-		"[old operation] were all set":               {file, "--operation", "deleted", "--old", file},
-		"must be table, json or yaml":                {file, "-o", "xml"},
-		"no such file":                               {filepath.Join(dir, "nowhere")},
-		"different uids":                             {file, "--old", write("other.json", strings.Replace(pod, `"u1"`, `"u2"`, 1))},
-		"lacks apiVersion or kind":                   {write("bare.json", `{"metadata":{"name":"x"}}`)},
-		"no metadata.name":                           {write("nameless.json", `{"kind":"Pod","apiVersion":"v1"}`)},
+		"the file has no objects":            {empty},
+		"require an object in a file":        {"pods", "a/b", "--offline"},
+		"[old operation] were all set":       {file, "--operation", "deleted", "--old", file},
+		"must be added, deleted or restated": {file, "--operation", "updated"},
+		"must be table, json or yaml":        {file, "-o", "xml"},
+		"no such file":                       {filepath.Join(dir, "nowhere")},
+		"different uids":                     {file, "--old", write("other.json", strings.Replace(pod, `"u1"`, `"u2"`, 1))},
+		"lacks apiVersion or kind":           {write("bare.json", `{"metadata":{"name":"x"}}`)},
+		"no metadata.name":                   {write("nameless.json", `{"kind":"Pod","apiVersion":"v1"}`)},
 	} {
 		if _, err := command(
 			t,

@@ -26,17 +26,11 @@ func newTestCommand(stdout io.Writer) *cobra.Command {
 			"configuration. It exits with 1 if a test fails, and with 2 if a test file is invalid.",
 		Example: "  bridge test -c bridge.yaml\n" +
 			"  bridge test -c bridge.yaml tests/ --junit report.xml\n" +
-			"  bridge test -c bridge.yaml audit_test.yaml --run 'Pod' --update",
+			"  bridge test -c bridge.yaml audit_test.yaml --run Pod",
 	}
 	flags := cmd.Flags()
 	file := newConfigFile(flags)
 	flags.StringVar(&run, "run", "", "run only tests whose name matches this `regexp`")
-	flags.BoolVar(
-		&o.Update,
-		"update",
-		false,
-		"write the events that were sent to the files, in place of the expected ones",
-	)
 	flags.StringVar(&junit, "junit", "", "write the results to this `file` as JUnit XML")
 	cmd.RunE = func(_ *cobra.Command, args []string) (err error) {
 		if o.Run, err = regexp.Compile(run); err != nil {

@@ -2,7 +2,6 @@ package assemble
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -10,7 +9,6 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -48,7 +46,9 @@ func Lease(cfg *config.Config) (config.Lease, error) {
 		return lease, nil
 	}
 	var err error
-	_, lease.Namespace, err = CurrentContext(cfg.Kubeconfig)
+	if lease.Namespace, _, err = loadKubeconfig(cfg.Kubeconfig).Namespace(); err != nil {
+		err = fmt.Errorf("kubeconfig: %w", err)
+	}
 	return lease, err
 }
 
@@ -57,42 +57,6 @@ func loadKubeconfig(path string) clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
-}
-
-// CurrentContext returns the name that the kubeconfig has for its cluster, and its namespace. In a Pod without a
-// kubeconfig, the name is empty, and the namespace is that of the Pod.
-func CurrentContext(path string) (cluster, namespace string, err error) {
-	kubeconfig := loadKubeconfig(path)
-	raw, err := kubeconfig.RawConfig()
-	if current := raw.Contexts[raw.CurrentContext]; err == nil && current != nil {
-		cluster = current.Cluster
-	}
-	if err == nil {
-		namespace, _, err = kubeconfig.Namespace()
-	}
-	if err != nil {
-		return "", "", fmt.Errorf("kubeconfig: %w", err)
-	}
-	return cluster, namespace, nil
-}
-
-// IsAllowed asks the API server whether a request of the client's user would be allowed.
-func IsAllowed(
-	ctx context.Context,
-	client rest.Interface,
-	spec authorizationv1.SelfSubjectAccessReviewSpec,
-) (bool, error) {
-	review := authorizationv1.SelfSubjectAccessReview{Spec: spec}
-	body, err := json.Marshal(review)
-	if err != nil {
-		return false, err
-	}
-	data, err := client.Post().AbsPath("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").
-		SetHeader("Content-Type", "application/json").Body(body).MaxRetries(0).DoRaw(ctx)
-	if err == nil {
-		err = json.Unmarshal(data, &review)
-	}
-	return review.Status.Allowed, err
 }
 
 // Discover returns a client for the configured API server, and the catalog of resources that the API server serves.

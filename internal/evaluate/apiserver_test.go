@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/discovery"
 )
@@ -57,7 +56,7 @@ func explaining(t *testing.T, text string, o objects) *explainer {
 		}
 	}
 	return &explainer{
-		cfg: cfg, operation: event.Added, client: client, uid: "k1",
+		cfg: cfg, client: client, uid: "k1",
 		served: []discovery.Served{
 			served("", "namespaces", "Namespace", false, "v1"), served("", "nodes", "Node", false, "v1"),
 			served("", "pods", "Pod", true, "v1"), served("apps", "deployments", "Deployment", true, "v1", "v1beta1"),
@@ -67,7 +66,7 @@ func explaining(t *testing.T, text string, o objects) *explainer {
 	}
 }
 
-const everything = "sinks: [{name: out, stdout: {}}]"
+const everything = "sinks: [{name: live, stdout: {}}]"
 
 func web(more string) string {
 	return `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop","uid":"u1","resourceVersion":"7"` +
@@ -181,10 +180,11 @@ func TestFieldSelectors(t *testing.T) {
 	}
 }
 
-// What enrichment adds is read as `bridge run` would know it: the namespace, and the owners up to the top one. What
-// cannot be read is noted.
-func TestLearn(t *testing.T) {
-	const text = "sinks: [{name: out, enrich: {owner: true, namespaceLabels: true}, stdout: {}}]"
+// What a sink requires in addition is read as `bridge run` would know it: the namespace, and the owners up to the top
+// one. What cannot be read is noted.
+func TestRelated(t *testing.T) {
+	const text = "sinks: [{name: out, filters: [{namespaceSelector: team=red}], enrich: {owner: true}, stdout: {}}," +
+		" {name: all, enrich: {owner: true, namespaceLabels: true}, stdout: {}}]"
 	const (
 		namespace  = "/api/v1/namespaces?metadata.name=shop"
 		replicaSet = "/apis/apps/v1/namespaces/shop/replicasets?metadata.name=web-1"
@@ -198,102 +198,59 @@ func TestLearn(t *testing.T) {
 		return fmt.Sprintf(`{"kind":%q,"apiVersion":"apps/v1","metadata":{"name":%q,"namespace":"shop","uid":%q,`+
 			`"resourceVersion":"5"%s}}`, kind, name, uid, more)
 	}
+	team := func(name string) string {
+		return `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","uid":"n1","labels":{"team":"` + name + `"}}}`
+	}
 	known := objects{
 		"/api/v1/namespaces/shop/pods?metadata.name=web": web(owned("ReplicaSet", "web-1", "r1")),
-		namespace:  `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","uid":"n1","resourceVersion":"1","labels":{"team":"red"}}}`,
+		namespace:  team("red"),
 		replicaSet: object("ReplicaSet", "web-1", "r1", owned("Deployment", "web", "d1")),
 		deployment: object("Deployment", "web", "d1", ""),
 	}
-	for _, tt := range []struct {
-		name       string
-		lists      map[string]string // instead of those in known
-		owner      string
-		team       string
-		note       string
-		withoutAPI bool
+	const top, first = "Deployment.apps/web", "ReplicaSet.apps/web-1"
+	for name, tt := range map[string]struct {
+		list, answer string // instead of that in known
+		owner, team  string
+		note         string
 	}{
-		{name: "all", owner: "Deployment.apps/web", team: "red"},
-		{name: "the top owner is gone", lists: map[string]string{deployment: ""}, owner: "Deployment.apps/web", team: "red", note: "deployments.apps web does not exist"},
-		{
-			name: "another object has the owner's name", owner: "ReplicaSet.apps/web-1", team: "red",
-			lists: map[string]string{replicaSet: object("ReplicaSet", "web-1", "r2", owned("Deployment", "web", "d1"))},
+		"all":                   {owner: top, team: "red"},
+		"another team":          {list: namespace, answer: team("blue"), owner: top, team: "blue"},
+		"the top owner is gone": {list: deployment, owner: top, team: "red", note: "deployments.apps web does not exist"},
+		"another object has the owner's name": {
+			list: replicaSet, answer: object("ReplicaSet", "web-1", "r2", owned("Deployment", "web", "d1")),
+			owner: first, team: "red",
 		},
-		{
-			name: "forbidden", lists: map[string]string{namespace: "forbidden"}, owner: "Deployment.apps/web",
-			note: "cannot read namespaces shop: not for you",
+		"the namespace is gone": {list: namespace, owner: top, note: "namespaces shop does not exist"},
+		"forbidden": {
+			list: namespace, answer: "forbidden", owner: top, note: "cannot read namespaces shop: not for you",
 		},
-		{
-			name: "offline", withoutAPI: true, owner: "ReplicaSet.apps/web-1",
-			note: "the namespace and the owners are unknown, because the API server was not queried",
+		"offline": {
+			owner: first, note: "the namespace and the owners are unknown, because the API server was not queried",
 		},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			lists := objects{}
-			for _, all := range []map[string]string{known, tt.lists} {
-				maps.Copy(lists, all)
-			}
-			e := explaining(t, text, lists)
-			s, err := e.readLive(t.Context(), "pods", "shop/web")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if tt.withoutAPI {
-				e.client = nil
-			}
-			r, err := e.explain(t.Context(), s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			attributes := r.Sinks[0].Message.Attributes
-			if got := attributes["owner"]; got != tt.owner {
-				t.Errorf("owner %s of %v", got, attributes)
-			}
-			if labels := attributes["namespacelabels"]; strings.Contains(labels, "red") != (tt.team == "red") {
-				t.Errorf("labels of the namespace: %q", labels)
-			}
-			if notes := strings.Join(r.Notes, "; "); notes != tt.note {
-				t.Errorf("notes: %q, want %q", notes, tt.note)
-			}
-		})
-	}
-}
-
-// The labels of the object's namespace decide about a namespaceSelector. If they are not known, a note says so.
-func TestReadNamespace(t *testing.T) {
-	const (
-		text      = "sinks: [{name: out, filters: [{namespaceSelector: team=red}], stdout: {}}]"
-		namespace = "/api/v1/namespaces?metadata.name=shop"
-		labels    = `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"shop","uid":"n1","resourceVersion":"1","labels":{"team":%q}}}`
-	)
-	for _, tt := range []struct {
-		answer     string
-		withoutAPI bool
-		sent       bool
-		note       string
-	}{
-		{answer: fmt.Sprintf(labels, "red"), sent: true},
-		{answer: fmt.Sprintf(labels, "blue")},
-		{answer: "", note: "namespaces shop does not exist"},
-		{answer: "forbidden", note: "not for you"},
-		{withoutAPI: true, note: "because the API server was not queried"},
-	} {
-		e := explaining(t, text, objects{
-			"/api/v1/namespaces/shop/pods?metadata.name=web": web(""), namespace: tt.answer,
-		})
+		lists := maps.Clone(known)
+		if tt.list != "" {
+			lists[tt.list] = tt.answer
+		}
+		e := explaining(t, text, lists)
 		s, err := e.readLive(t.Context(), "pods", "shop/web")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if tt.withoutAPI {
+		if name == "offline" {
 			e.client = nil
 		}
 		r, err := e.explain(t.Context(), s)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if notes := strings.Join(r.Notes, "; "); r.Sinks[0].Sent != tt.sent ||
-			!strings.HasSuffix(notes, tt.note) || (notes == "") != (tt.note == "") {
-			t.Errorf("%+v: %+v, %s", tt, r.Sinks[0], notes)
+		attributes := r.Sinks[1].Message.Attributes
+		if owner, team := attributes["owner"], strings.TrimPrefix(attributes["namespacelabels"], "team="); owner != tt.owner ||
+			team != tt.team || r.Sinks[0].Sent != (team == "red") {
+			t.Errorf("%s: owner %s, team %s, sent to out: %v", name, owner, team, r.Sinks[0].Sent)
+		}
+		if notes := strings.Join(r.Notes, "; "); notes != tt.note {
+			t.Errorf("%s: notes: %q, want %q", name, notes, tt.note)
 		}
 	}
 }

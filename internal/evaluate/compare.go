@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"math"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,10 +90,10 @@ func (e *Event) compare(got *Message) (all []difference) {
 	text("topic", cmp.Or(e.Topic, got.Topic), got.Topic)
 	text("key", cmp.Or(e.Key, got.Key), got.Key)
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
-		text(step("headers", name), e.Headers[name], got.headers[name])
+		text("headers."+name, e.Headers[name], got.headers[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Attributes)) {
-		text(step("attributes", name), e.Attributes[name], got.Attributes[name])
+		text("attributes."+name, e.Attributes[name], got.Attributes[name])
 	}
 	if e.Data != nil {
 		all = append(all, contains("data", e.data, got.data)...)
@@ -121,9 +119,9 @@ func contains(path string, want, got any) (all []difference) {
 		}
 		for _, key := range slices.Sorted(maps.Keys(w)) {
 			if value, found := object[key]; found {
-				all = append(all, contains(step(path, key), w[key], value)...)
+				all = append(all, contains(path+"."+key, w[key], value)...)
 			} else {
-				all = append(all, difference{path: step(path, key), want: jsonText(w[key])})
+				all = append(all, difference{path: path + "." + key, want: jsonText(w[key])})
 			}
 		}
 		return all
@@ -169,16 +167,6 @@ func walk(steps []string, in any) (value any, found bool) {
 		}
 	}
 	return value, found
-}
-
-var plainKey = regexp.MustCompile(`^[^\s.\[\]"'$@?*/]+$`)
-
-// step adds a key to a path, in the notation of object.ParsePath.
-func step(path, key string) string {
-	if plainKey.MatchString(key) {
-		return path + "." + key
-	}
-	return fmt.Sprintf(`%s["%s"]`, path, key)
 }
 
 func jsonText(value any) string {

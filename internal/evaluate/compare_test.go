@@ -24,7 +24,7 @@ func TestCompareData(t *testing.T) {
 		{want: `{"a": null}`, got: `{"a": null}`},
 		{want: `[{"a": 1}, {}]`, got: `[{"a": 1, "b": 2}, {"c": 3}]`},
 		{want: `[{"a": 1}]`, got: `[{"a": 1}, {}]`, paths: []string{"data"}},
-		{want: `{"x.y": {"a": [1, 2]}}`, got: `{"x.y": {"a": [1, 3]}}`, paths: []string{`data["x.y"].a[1]`}},
+		{want: `{"x.y": {"a": [1, 2]}}`, got: `{"x.y": {"a": [1, 3]}}`, paths: []string{`data.x.y.a[1]`}},
 		{want: `{}`, got: `{"a": [{"b": 1}, {"c": 2}]}`, absent: "a[*].d"},
 		{want: `{}`, got: `{"a": [{"b": 1}, {"c": 2}]}`, absent: "a[*].c", paths: []string{"data.a[*].c"}},
 		{want: `{}`, got: `{"a": {"b": {"c": 2}}}`, absent: "a[*].c", paths: []string{"data.a[*].c"}},

@@ -73,8 +73,7 @@ type options struct {
 	clusterUID string   // empty if it is not known
 	at         time.Time
 	ask        bool // whether the destinations are asked for their partitions and limits
-	// selectsFields evaluates a field selector as the API server does.
-	selectsFields func(selector string, s state) bool
+	fields     fieldSelector
 }
 
 // evaluator passes changes of objects through the parts of a bridge.
@@ -255,5 +254,9 @@ func (e *evaluator) selects(source informer.Source, c *change, s state) bool {
 		return false
 	}
 	selector, err := labels.Parse(source.LabelSelector)
-	return err == nil && selector.Matches(labels.Set(s.GetLabels())) && e.selectsFields(source.FieldSelector, s)
+	selects := err == nil && selector.Matches(labels.Set(s.GetLabels()))
+	if selects && e.fields != nil {
+		selects, err = e.fields(source.FieldSelector, s)
+	}
+	return selects && err == nil
 }

@@ -1,7 +1,6 @@
 package evaluate
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +22,7 @@ import (
 // ExplainOptions configures `bridge explain`.
 type ExplainOptions struct {
 	Old string // file with the previous state, for updates
-	// Operation is added, deleted or restated. If it is empty, the operation is updated if Old is set, and added
-	// otherwise. It must be empty if Old is set.
+	// Operation is added, deleted or restated. It is ignored if Old is set.
 	Operation string
 	Namespace string // namespace of the object if neither the file nor the argument specifies one
 	Resource  string // resource of an object in a file; if empty, it is looked up at the API server
@@ -32,37 +30,24 @@ type ExplainOptions struct {
 	Version   string // version of the binary
 }
 
-// Check returns an error if the options contradict each other or the arguments of Explain.
-func (o *ExplainOptions) Check(args []string) error {
-	switch {
-	case len(args) == 2 && o.Offline:
-		return errors.New("--offline: the object must be in a file")
-	case len(args) == 2 && o.Resource != "":
-		return errors.New("--resource requires an object in a file")
-	}
-	_, err := o.operation()
-	return err
-}
-
 // operation returns the operation to explain.
-func (o *ExplainOptions) operation() (event.Type, error) {
-	if o.Old != "" {
-		return event.Updated, nil
+func (o *ExplainOptions) operation() event.Type {
+	switch {
+	case o.Old != "":
+		return event.Updated
+	case o.Operation == event.Deleted.String():
+		return event.Deleted
+	case o.Operation == event.Restated.String():
+		return event.Restated
+	default:
+		return event.Added
 	}
-	for _, t := range []event.Type{event.Added, event.Deleted, event.Restated} {
-		if cmp.Or(o.Operation, event.Added.String()) == t.String() {
-			return t, nil
-		}
-	}
-	return 0, fmt.Errorf("--operation %s: must be added, deleted or restated; for an update, set --old", o.Operation)
 }
 
 // explainer creates reports for one configuration.
 type explainer struct {
 	ExplainOptions
-	cfg       *config.Config
-	operation event.Type
-
+	cfg    *config.Config
 	client rest.Interface     // nil if the API server is not queried
 	served []discovery.Served // the resources that the API server serves
 	uid    string             // uid of the cluster; empty if the user is not allowed to read it
@@ -76,14 +61,11 @@ type subject struct {
 }
 
 // Explain returns one report per object. args is either one file with objects (- for stdin), or a resource and the name
-// of an object in the cluster. [ExplainOptions.Check] must accept args.
+// of an object in the cluster, which requires that neither Offline nor Resource is set.
 func (o ExplainOptions) Explain(
 	ctx context.Context, cfg *config.Config, args []string, stdin io.Reader,
 ) (reports []*Report, err error) {
 	e := &explainer{ExplainOptions: o, cfg: cfg}
-	if e.operation, err = o.operation(); err != nil {
-		return nil, err
-	}
 	subjects, err := e.findSubjects(ctx, args, stdin)
 	if err != nil {
 		return nil, err
@@ -127,8 +109,7 @@ func (e *explainer) explain(ctx context.Context, s *subject) (*Report, error) {
 	}
 	evaluator, err := newEvaluator(options{
 		cfg: e.cfg, scopes: scopes, existing: existing, clusterUID: e.uid, at: time.Now(), ask: !e.Offline,
-		selectsFields: func(string, state) bool { return true }, // explainWatch evaluates field selectors
-	}, served)
+	}, served) // r says which field selectors select the object
 	if err != nil {
 		return nil, err
 	}
@@ -159,14 +140,15 @@ func (e *explainer) begin(ctx context.Context, s *subject) (*Report, error) {
 		Resource: event.GroupResource(s.resource), APIVersion: last.GetAPIVersion(), Kind: last.GetKind(),
 		Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion, Bytes: len(o.Raw),
 	}}
-	return r, r.explainWatch(e.cfg, &s.change, func(selector string, _ state) (selects, assumed bool, err error) {
-		if !s.live {
-			return true, true, nil
+	var fields fieldSelector
+	if s.live {
+		fields = func(selector string, _ state) (bool, error) {
+			found, err := e.get(ctx, s.resource, o.Namespace, o.Name, selector)
+			if err != nil {
+				err = fmt.Errorf("list objects selected by %s: %w", selector, err)
+			}
+			return found != nil, err
 		}
-		found, err := e.get(ctx, s.resource, o.Namespace, o.Name, selector)
-		if err != nil {
-			err = fmt.Errorf("list objects selected by %s: %w", selector, err)
-		}
-		return found != nil, false, err
-	})
+	}
+	return r, r.explainWatch(e.cfg, &s.change, fields)
 }

@@ -15,8 +15,7 @@ type Results struct {
 	File    string
 	Results []Result
 	// Err is the reason why the tests could not be run, or nil.
-	Err     error
-	Updated bool // whether the file was changed
+	Err error
 }
 
 // Result is the result of one test.
@@ -66,8 +65,6 @@ func (r *Results) WriteTable(w io.Writer, style console.Style) error {
 	case r.Err != nil:
 		t.row("ERROR", console.Red, "  "+r.File, console.Plain)
 		fmt.Fprintln(&t.out, r.Err)
-	case r.Updated:
-		t.row("ok", console.Yellow, "  "+r.File+": updated", console.Plain)
 	case failed > 0:
 		t.row("FAIL", console.Red, fmt.Sprintf("  %s: %d failed, %s", r.File, failed, passed), console.Plain)
 	default:

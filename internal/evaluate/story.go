@@ -143,13 +143,10 @@ func (s *story) parse(at *strictyaml.Section, key string, node *yaml.Node) (c ch
 		at.Report(key, err.Error(), "write an object as kubectl apply takes it")
 		return c, false
 	}
-	for _, part := range []struct{ name, example string }{
-		{"apiVersion", "apiVersion: apps/v1"},
-		{"kind", "kind: Deployment"},
-		{"metadata.name", "metadata: {namespace: shop, name: web}"},
-	} {
-		if value, _, err := unstructured.NestedString(content, strings.Split(part.name, ".")...); err != nil || value == "" {
-			at.Report(key, "has no "+part.name+", or it is not a string", "write or quote it: "+part.example)
+	for _, path := range []string{"apiVersion", "kind", "metadata.name"} {
+		if value, _, err := unstructured.NestedString(content, strings.Split(path, ".")...); err != nil || value == "" {
+			at.Report(key, "has no "+path+", or it is not a string",
+				"example: {apiVersion: apps/v1, kind: Deployment, metadata: {namespace: shop, name: web}}")
 			return c, false
 		}
 	}
@@ -162,12 +159,9 @@ func (s *story) parse(at *strictyaml.Section, key string, node *yaml.Node) (c ch
 		}
 	}
 	c.served = s.serve(c.resource, gvk.Kind, c.now.GetNamespace() != "")
-	switch objects := "some objects of " + event.GroupResource(c.resource); {
-	case c.served.Namespaced != (c.now.GetNamespace() != ""):
-		at.Report(key, objects+" have a namespace, and others do not", "add metadata.namespace to all of them, or to none")
-		return c, false
-	case c.served.Versions[0] != c.resource.Version:
-		at.Report(key, objects+" have another apiVersion", "use the same apiVersion for all of them")
+	if c.served.Namespaced != (c.now.GetNamespace() != "") || c.served.Versions[0] != c.resource.Version {
+		at.Report(key, "differs from other objects of "+event.GroupResource(c.resource),
+			"use the same apiVersion for all of them, and metadata.namespace for all or none")
 		return c, false
 	}
 	return c, true

@@ -45,9 +45,6 @@ func (e *explainer) findSubjects(ctx context.Context, args []string, stdin io.Re
 	if err != nil {
 		return nil, err
 	}
-	if e.Old != "" && len(states) != 1 {
-		return nil, fmt.Errorf("--old: each of the two files must have one object, but %s has %d", args[0], len(states))
-	}
 	var notes []string
 	if !e.Offline && e.Resource == "" {
 		if err := e.connect(ctx); err != nil {
@@ -146,9 +143,9 @@ func (e *explainer) finish(s *subject, served discovery.Served, now state, stdin
 			"the object lacks the uid or resourceVersion that form the event id; the API server sets them")
 	}
 	s.change = change{
-		served: served, resource: e.watchedAs(served), operation: e.operation, now: now, version: now.GetResourceVersion(),
+		served: served, resource: e.watchedAs(served), operation: e.operation(), now: now, version: now.GetResourceVersion(),
 	}
-	switch e.operation {
+	switch s.operation {
 	case event.Updated:
 		return e.readOld(s, stdin)
 	case event.Deleted:
@@ -175,18 +172,18 @@ func (e *explainer) readOld(s *subject, stdin io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if len(states) != 1 {
-		return fmt.Errorf("--old: the file must have one object, but has %d", len(states))
+	for _, s.old = range states {
+		e.complete(s.served, s.old, "before "+unknownVersion)
+		if s.old.GetName() == s.now.GetName() && s.old.GetNamespace() == s.now.GetNamespace() {
+			break
+		}
 	}
-	s.old = states[0]
-	e.complete(s.served, s.old, "before "+unknownVersion)
-	key := func(o state) string { return strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/") }
 	switch {
+	case s.old.GetName() != s.now.GetName() || s.old.GetNamespace() != s.now.GetNamespace():
+		return fmt.Errorf("--old: the file has no object %s/%s", s.now.GetNamespace(), s.now.GetName())
 	case s.old.GetUID() != s.now.GetUID():
 		return errors.New("--old: the two states have different uids, so this is not an update:" +
 			" one object was deleted and another added")
-	case key(s.old) != key(s.now):
-		return fmt.Errorf("--old: the file contains object %s, not %s", key(s.old), key(s.now))
 	case s.old.GetResourceVersion() == s.version:
 		s.notes = append(s.notes, "both states have the same resourceVersion, so `bridge run` would not see a change")
 	}

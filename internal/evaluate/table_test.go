@@ -3,10 +3,8 @@ package evaluate
 import (
 	"bytes"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -114,20 +112,5 @@ func TestTable(t *testing.T) {
 		if diff := cmp.Diff(string(want), out.String()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-	}
-}
-
-func TestJSON(t *testing.T) {
-	var out bytes.Buffer
-	if err := console.WriteJSON(&out, report()); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{`"partition": 3`, `"operation": "left"`, `object.spec.replicas > 3`} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %s in\n%s", want, out.String())
-		}
-	}
-	if strings.Count(out.String(), fmt.Sprintf("%q", "partition")) != 1 {
-		t.Error("a partition that is not known is told")
 	}
 }

@@ -23,9 +23,7 @@ type File struct {
 	// The tests.
 	Tests []Case `yaml:"tests" required:"true" minItems:"1" example:"[{name: ..., changes: [...], expect: {...}}]"`
 
-	path string
-	text []byte
-	at   *strictyaml.Section
+	at *strictyaml.Section
 }
 
 // Case is one test.
@@ -84,7 +82,7 @@ func load(path string) (*File, error) {
 		return nil, err
 	}
 	f, at := strictyaml.Decode[File](path, text)
-	f.path, f.text, f.at = path, text, at
+	f.at = at
 	if at.Unreadable() {
 		return f, at.Err()
 	}

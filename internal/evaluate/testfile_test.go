@@ -41,19 +41,19 @@ func TestMistakes(t *testing.T) {
 		test("{}", "{live: []}"):                                                                      "3:13: tests[0].changes[0]: must have exactly one of the keys add, patch and delete (keep one of them)",
 		test("{add: "+pod+", delete: "+pod+"}", "{live: []}"):                                         "3:13: tests[0].changes[0]: must have exactly one of the keys",
 		test("{add: [a]}", "{live: []}"):                                                              "tests[0].changes[0].add: ",
-		test("{add: {kind: Pod, metadata: {name: a}}}", "{live: []}"):                                 "3:19: tests[0].changes[0].add: has no apiVersion, or it is not a string (write or quote it: apiVersion: apps/v1)",
-		test("{add: {apiVersion: v1, metadata: {name: a}}}", "{live: []}"):                            "tests[0].changes[0].add: has no kind, or it is not a string (write or quote it: kind: Deployment)",
-		test("{add: {apiVersion: v1, kind: Pod}}", "{live: []}"):                                      "tests[0].changes[0].add: has no metadata.name, or it is not a string (write or quote it: metadata: {namespace: shop, name: web})",
+		test("{add: {kind: Pod, metadata: {name: a}}}", "{live: []}"):                                 "3:19: tests[0].changes[0].add: has no apiVersion, or it is not a string (example: {apiVersion: apps/v1, kind: Deployment, metadata: {namespace: shop, name: web}})",
+		test("{add: {apiVersion: v1, metadata: {name: a}}}", "{live: []}"):                            "tests[0].changes[0].add: has no kind, or it is not a string (example: {apiVersion: apps/v1, kind: Deployment, metadata: {namespace: shop, name: web}})",
+		test("{add: {apiVersion: v1, kind: Pod}}", "{live: []}"):                                      "tests[0].changes[0].add: has no metadata.name, or it is not a string (example: {apiVersion: apps/v1, kind: Deployment, metadata: {namespace: shop, name: web}})",
 		test("{add: "+pod+"}, {add: "+pod+"}", "{live: []}"):                                          "tests[0].changes[1].add: pods/shop/web already exists (change it with patch, or choose another name)",
 		test("{patch: "+pod+"}", "{live: []}"):                                                        "tests[0].changes[0].patch: pods/shop/web does not exist (add it before, or correct its kind, namespace and name)",
 		test("{add: "+pod+"}, {delete: "+pod+"}, {delete: "+pod+"}", "{live: []}"):                    "tests[0].changes[2].delete: pods/shop/web does not exist",
-		test("{add: "+pod+"}, {add: {apiVersion: v1, kind: Pod, metadata: {name: b}}}", "{live: []}"): "tests[0].changes[1].add: some objects of pods have a namespace, and others do not",
+		test("{add: "+pod+"}, {add: {apiVersion: v1, kind: Pod, metadata: {name: b}}}", "{live: []}"): "tests[0].changes[1].add: differs from other objects of pods",
 		test("{add: &a "+pod+"}", "{live: []}"):                                                       "tests[0].changes[0].add: has an anchor, an alias or a tag, which are not allowed",
 		"config: gone.yaml\n" + test("{add: "+pod+"}", "{live: []}"):                                  "config: stat ",
 		test("{add: "+pod+"}, {add: {apiVersion: v2, kind: Pod, metadata: {namespace: shop, name: b}}}", "{live: []}"): "tests[0].changes[1].add: " +
-			"some objects of pods have another apiVersion (use the same apiVersion for all of them)",
+			"differs from other objects of pods (use the same apiVersion for all of them",
 		test("{add: {apiVersion: v1, kind: Pod, metadata: {name: n}}}", "{live: []}"): "tests[0].changes[0].add: " +
-			"has no metadata.name, or it is not a string (write or quote it: metadata: {namespace: shop, name: web})",
+			"has no metadata.name, or it is not a string (example: {apiVersion: apps/v1, kind: Deployment, metadata: {namespace: shop, name: web}})",
 		"tests: [": "this is not YAML",
 	} {
 		file := write(t, text)

@@ -14,8 +14,8 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
 )
 
-// fieldSelector evaluates a field selector of `watch`. assumed reports whether the result is only an assumption.
-type fieldSelector func(selector string, s state) (selects, assumed bool, err error)
+// fieldSelector evaluates a field selector of `watch`, as the API server does. If it is nil, all objects are selected.
+type fieldSelector func(selector string, s state) (bool, error)
 
 // explainWatch adds to a report whether the entries of `watch` cover the object.
 func (r *Report) explainWatch(cfg *config.Config, c *change, selectsFields fieldSelector) error {
@@ -61,29 +61,26 @@ func covers(scope *fleet.Scope, c *change, s state, selectsFields fieldSelector)
 	if err != nil {
 		return false, "", err
 	}
-	covers, assumed := selector.Matches(labels.Set(s.GetLabels())), false
-	if covers && scope.FieldSelector != "" {
-		covers, assumed, err = selectsFields(scope.FieldSelector, s)
-	}
 	text := "the selector " + strings.TrimSpace(scope.LabelSelector+" "+scope.FieldSelector)
-	switch {
-	case assumed:
-		text = "covers the object if the fieldSelector " + scope.FieldSelector +
-			" selects it, which only the API server knows"
-	case covers:
-		text += " selects it"
-	default:
-		text += " does not select it"
+	if covers = selector.Matches(labels.Set(s.GetLabels())); covers && scope.FieldSelector != "" {
+		if selectsFields == nil {
+			return true, "covers the object if the fieldSelector " + scope.FieldSelector +
+				" selects it, which only the API server knows", nil
+		}
+		covers, err = selectsFields(scope.FieldSelector, s)
 	}
-	return covers, text, err
+	if covers {
+		return true, text + " selects it", err
+	}
+	return false, text + " does not select it", err
 }
 
-// selectsFields evaluates a field selector. An API server calculates few fields: all others have the name of a path in
+// selectsFields is a fieldSelector for tests. An API server calculates few fields: all others have the name of a path in
 // the object.
-func selectsFields(selector string, s state) bool {
+func selectsFields(selector string, s state) (bool, error) {
 	byField, err := fields.ParseSelector(selector)
 	if err != nil {
-		return false
+		return false, err
 	}
 	values := fields.Set{}
 	for _, r := range byField.Requirements() {
@@ -92,5 +89,5 @@ func selectsFields(selector string, s state) bool {
 			values[r.Field] = fmt.Sprint(value)
 		}
 	}
-	return byField.Matches(values)
+	return byField.Matches(values), nil
 }

@@ -167,7 +167,7 @@ sinks: [{name: live, filters: [{operations: [added, deleted], resources: [pods]}
         attributes.kind
           - "Node"
           + "Pod"
-        data.metadata["a.b"]
+        data.metadata.a.b
           - 1
           + (none)
         data.spec.a
