@@ -80,7 +80,7 @@ func (s *Sink) IsAudit() bool { return s.Events == EventsAudit }
 func (c *Config) validateAudit(at *strictyaml.Section) {
 	if c.Audit == nil {
 		for i := range c.Sinks {
-			sink, remedy := at.Entry("sinks", i), "add audit: {certFile: tls.crt, keyFile: tls.key, tokenFile: tokens}"
+			sink, remedy := fmt.Sprintf("sinks[%d]", i), "add audit: {certFile: tls.crt, keyFile: tls.key, tokenFile: tokens}"
 			switch s := &c.Sinks[i]; {
 			case !at.Fine("audit"):
 			case s.IsAudit():
@@ -110,7 +110,7 @@ func (c *Config) validateAudit(at *strictyaml.Section) {
 		)
 	}
 	for i := range c.Sinks {
-		if key := at.Entry("sinks", i) + ".actor"; c.Sinks[i].Actor {
+		if key := fmt.Sprintf("sinks[%d]", i) + ".actor"; c.Sinks[i].Actor {
 			c.validateActor(at, key)
 		}
 	}
@@ -171,7 +171,7 @@ func (a *Audit) validateIntakes(at *strictyaml.Section, hasStateLog bool) {
 	}
 	seen := map[string]bool{}
 	for i, path := range a.Files {
-		key := at.Entry("files", i)
+		key := fmt.Sprintf("files[%d]", i)
 		switch {
 		case path == "":
 			at.Report(key, "is empty", "write the path in --audit-log-path")

@@ -48,9 +48,9 @@ type Config struct {
 	// The resources to watch. If this is not set, the bridge watches all resources that can be listed and watched, in all
 	// namespaces. If all sinks have `events: audit`, the bridge watches nothing.
 	Watch []Watch `yaml:"watch" minItems:"1"`
-	// The sinks, to which the bridge sends events: a list, or an object whose keys are the names of the sinks. If this is
-	// not set, there is one sink, `nats`, with an embedded JetStream server that stores its data in `./data/nats`.
-	Sinks []Sink `yaml:"sinks" minItems:"1" keyed:"name"`
+	// The sinks, to which the bridge sends events. If this is not set, there is one sink, `nats`, with an embedded
+	// JetStream server that stores its data in `./data/nats`.
+	Sinks []Sink `yaml:"sinks" minItems:"1"`
 }
 
 // HTTP configures the server for `/metrics`, `/healthz`, `/readyz`, `/api/` and the page, and how commands reach it. See

@@ -115,7 +115,7 @@ func TestEveryKey(t *testing.T) {
 
 // Audit events come from one place. The names by which brokers know the bridge are those of the intake.
 func TestAuditIntakes(t *testing.T) {
-	const sinks = "\nsinks: {one: {events: audit, stdout: {}}}"
+	const sinks = "\nsinks: [{name: one, events: audit, stdout: {}}]"
 	c := mustParse(t, "audit: {files: [a, b], maxBytes: 20Mi}"+sinks)
 	if diff := cmp.Diff([]string{"a", "b"}, c.Audit.Files); diff != "" {
 		t.Error(diff)

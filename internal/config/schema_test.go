@@ -38,7 +38,6 @@ type schemaNode struct {
 	Required             []string       `json:"required,omitempty"`
 	OneOf                []*schemaNode  `json:"oneOf,omitempty"`
 	AnyOf                []*schemaNode  `json:"anyOf,omitempty"`
-	MinProperties        int            `json:"minProperties,omitempty"`
 	Properties           propertySchema `json:"properties,omitempty"`
 	AdditionalProperties any            `json:"additionalProperties,omitempty"`
 }
@@ -173,10 +172,6 @@ func (g *schemaGenerator) value(typ reflect.Type, tag reflect.StructTag) *schema
 		node := &schemaNode{Type: "array", Items: g.value(typ.Elem(), tag)}
 		setEnum(node.Items, strings.Fields(tag.Get("entries")))
 		node.MinItems, _ = strconv.Atoi(tag.Get("minItems")) // not given: 0
-		if name := tag.Get("keyed"); name != "" {
-			node.Type, node.MinProperties = []string{"array", "object"}, node.MinItems
-			node.AdditionalProperties = withoutKey(g.object(typ.Elem()), name)
-		}
 		return node
 	case reflect.Map: // values are taken as they are written
 		return &schemaNode{Type: "object", AdditionalProperties: &schemaNode{Type: []string{"string", "number", "boolean"}}}
@@ -205,13 +200,6 @@ func setEnum(node *schemaNode, words []string) {
 	if len(words) > 0 {
 		node.AnyOf = []*schemaNode{{Enum: words}, {Pattern: variablePattern}}
 	}
-}
-
-// withoutKey removes a key from the schema of an object.
-func withoutKey(node *schemaNode, key string) *schemaNode {
-	node.Properties = slices.DeleteFunc(node.Properties, func(p namedSchema) bool { return p.name == key })
-	node.Required = slices.DeleteFunc(node.Required, func(name string) bool { return name == key })
-	return node
 }
 
 func bound(g *schemaGenerator, tag reflect.StructTag, name string) *int64 {
@@ -305,7 +293,6 @@ func TestSchemaTakesWhatHolds(t *testing.T) {
 		"sinks: [{name: a, stdout: {}, buffer: {bytes: 1e6}}]", "sinks: [{name: a, kafka: {brokers: ['[::1]:9092'], sasl: {mechanism: ''}}}]",
 		"watch: [{resources: ['*'], namespaces: ['']}]", "watch: [{resources: [pods.v1, '*.v1', 'p[a-z]*.*.example.com']}]",
 		"sinks: [{name: a, nats: {url: '', embedded: {}, stream: {create: true}}}]",
-		"sinks: {a: {stdout: {}}, b: {nats: {embedded: {}, stream: {create: true}}}}",
 		`{cluster: "${X:-a}", shutdownTimeout: "${X:-1s}", log: {level: "${X:-info}"}, http: {listen: "${X:-:1}"},
 		sinks: [{name: "${X:-a}", nats: {url: "${X:-nats://a}", maxInFlight: "${X:-1}", stream: {create: "${X:-true}"}},
 		filters: [{operations: ["${X:-added}"]}], buffer: {bytes: "${X:-1}Gi"}}]}`,
@@ -362,25 +349,6 @@ func TestSchemaRefusesMistakes(t *testing.T) {
 		}
 		if t.Failed() {
 			t.Logf("%s: the schema refuses %v", name, slices.Sorted(maps.Keys(refused)))
-		}
-	}
-}
-
-// The schema refuses the same mistakes in an object of sinks as in a list.
-func TestSchemaRefusesMistakesInSinksByName(t *testing.T) {
-	schema := compiledSchema(t)
-	for text, path := range map[string]string{
-		"sinks: {}": "sinks", "sinks: a": "sinks", "sinks: {a: {}}": "sinks.a",
-		"sinks: {a: {name: a, stdout: {}}}":               "sinks.a",
-		"sinks: {a: {stdout: {}, payload: all}}":          "sinks.a.payload",
-		"sinks: {a: {nats: {url: 'nats://b', user: 1}}}":  "sinks.a.nats.user",
-		"sinks: {a: {stdout: {}, buffer: {events: '5'}}}": "sinks.a.buffer.events",
-	} {
-		if refused := validate(t, schema, []byte(text)); refused[path] == "" {
-			t.Errorf("%s: %v", text, refused)
-		}
-		if _, err := Parse("f", []byte(text)); err == nil {
-			t.Errorf("%s: Parse accepts it", text)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (c *Config) validateState(at *strictyaml.Section) {
 		c.Election.validate(at.At("election"))
 	}
 	for i := range c.Sinks {
-		s, sink := &c.Sinks[i], at.Entry("sinks", i)
+		s, sink := &c.Sinks[i], fmt.Sprintf("sinks[%d]", i)
 		if c.State.Log == nil {
 			continue
 		}

@@ -45,7 +45,7 @@ func (c *Config) Validate(at *strictyaml.Section) {
 	c.validateAudit(at)
 	names := map[string]int{}
 	for i := range c.Sinks {
-		key, name := at.Entry("sinks", i), c.Sinks[i].Name
+		key, name := fmt.Sprintf("sinks[%d]", i), c.Sinks[i].Name
 		if !at.Fine(key) {
 			continue
 		}
@@ -139,7 +139,7 @@ func validateConflicts(at *strictyaml.Section, all []Sink) {
 	}
 	var events, control, letters []place
 	for i := range all {
-		s, sink := &all[i], at.Entry("sinks", i)
+		s, sink := &all[i], fmt.Sprintf("sinks[%d]", i)
 		kind, destination := s.given()
 		if destination == nil || !at.Fine(sink+"."+kind) {
 			continue

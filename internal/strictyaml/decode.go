@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,14 +26,11 @@ type decoder struct {
 	missing    []*Mistake // the files that do not exist, if offline is set
 	variables  []Variable // the references to environment variables
 	warnings   []*Mistake // see Section.Warn
-	// entries maps the path of each list that is written as an object to the paths of its entries.
-	entries map[string][]string
 }
 
 func newDecoder(file string) *decoder {
 	return &decoder{
 		file: file, nodes: map[string]*yaml.Node{}, tags: map[string]reflect.StructTag{}, broken: map[string]bool{},
-		entries: map[string][]string{},
 	}
 }
 
@@ -138,8 +134,7 @@ func (d *decoder) value(path string, node *yaml.Node, v reflect.Value, tag refle
 		d.stringMap(path, node, v)
 	case kind == reflect.Map && node.Kind == yaml.MappingNode:
 		d.valueMap(path, node, v, tag)
-	case kind == reflect.Slice && node.Kind == yaml.SequenceNode && tag.Get("format") != "commas",
-		kind == reflect.Slice && node.Kind == yaml.MappingNode && tag.Get("keyed") != "":
+	case kind == reflect.Slice && node.Kind == yaml.SequenceNode && tag.Get("format") != "commas":
 		d.list(path, node, v, tag)
 	default:
 		if node.Kind != yaml.ScalarNode || !d.scalar(path, node, v, tag) {
@@ -150,45 +145,14 @@ func (d *decoder) value(path string, node *yaml.Node, v reflect.Value, tag refle
 	}
 }
 
-// list decodes a list or, if the tag permits it, an object whose keys are the names of the entries.
+// list decodes a list. An invalid entry keeps its position, so the indexes of the other entries stay correct.
 func (d *decoder) list(path string, node *yaml.Node, v reflect.Value, tag reflect.StructTag) {
 	if len(node.Content) == 0 && tag.Get("minItems") != "" {
 		d.report(path, "is empty", "add an entry, or remove the key")
 	}
-	if node.Kind == yaml.SequenceNode {
-		// An invalid entry keeps its position, so the indexes of the other entries stay correct.
-		v.Set(reflect.MakeSlice(v.Type(), len(node.Content), len(node.Content)))
-		for i, entry := range node.Content {
-			d.value(fmt.Sprintf("%s[%d]", path, i), entry, v.Index(i), tag)
-		}
-		return
-	}
-	v.SetLen(0) // without the default
-	d.eachKey(path, node, func(key, value *yaml.Node) {
-		child := join(path, key.Value)
-		if !plainKey.MatchString(key.Value) {
-			child = fmt.Sprintf("%s[%q]", path, shorten(key.Value))
-		}
-		d.entries[path] = append(d.entries[path], child)
-		d.nodes[join(child, tag.Get("keyed"))] = key
-		entry := reflect.New(v.Type().Elem()).Elem()
-		d.value(child, value, entry, tag)
-		d.setName(child, key, entry, tag.Get("keyed"))
-		v.Set(reflect.Append(v, entry))
-	})
-}
-
-var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
-
-// setName sets the name of an entry, which is its key in the object around it.
-func (d *decoder) setName(path string, key *yaml.Node, entry reflect.Value, name string) {
-	if d.nodes[join(path, name)] != key {
-		d.report(join(path, name), "is also given by the key "+Quote(key.Value), "remove it: the key is the name")
-	}
-	for _, f := range Fields(entry.Type()) {
-		if f.Name == name {
-			entry.FieldByIndex(f.Index).SetString(key.Value)
-		}
+	v.Set(reflect.MakeSlice(v.Type(), len(node.Content), len(node.Content)))
+	for i, entry := range node.Content {
+		d.value(fmt.Sprintf("%s[%d]", path, i), entry, v.Index(i), tag)
 	}
 }
 

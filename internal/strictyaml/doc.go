@@ -34,8 +34,6 @@
 //	pattern   a regular expression that a string, or each entry of a list, must match; only for the schema
 //	entries   the valid entries of a list; only for the schema
 //	minItems  "1": the list must have an entry
-//	keyed     the key of a list's entries that contains their name: the list can also be written as an object that has
-//	          the entries by name (see Section.Entry)
 //	oneOf     exactly one of the keys of the struct that have this tag must be given; only for the schema
 //
 // A struct checks everything else in its method Validate, which is called with a [Section].

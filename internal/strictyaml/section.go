@@ -1,7 +1,6 @@
 package strictyaml
 
 import (
-	"fmt"
 	"net"
 	"regexp"
 	"slices"
@@ -31,15 +30,6 @@ func (s *Section) Variables() []Variable { return s.d.variables }
 
 // Warnings returns what Warn has recorded, in the order of the calls.
 func (s *Section) Warnings() []*Mistake { return s.d.warnings }
-
-// Entry returns the key of an entry of the list at a key: `sinks[0]` or, if the file has an object in place of the list,
-// `sinks.live`.
-func (s *Section) Entry(key string, n int) string {
-	if entries := s.d.entries[join(s.path, key)]; n < len(entries) {
-		return strings.TrimPrefix(strings.TrimPrefix(entries[n], s.path), ".")
-	}
-	return fmt.Sprintf("%s[%d]", key, n)
-}
 
 // Unreadable reports whether the file is not valid YAML. In this case its values must not be checked.
 func (s *Section) Unreadable() bool { return s.d.unreadable }

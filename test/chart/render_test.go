@@ -409,59 +409,6 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// Sinks by name mean the same as a list, and later values can change a single one.
-func TestSinksByName(t *testing.T) {
-	render := func(layers ...string) (config map[string]any, others string) {
-		t.Helper()
-		args := []string{
-			"template", "x", chartDir, "--set", "config.cluster=a,networkPolicy.enabled=true,prometheusRule.enabled=true",
-		}
-		for _, layer := range layers {
-			args = append(args, "--values", writeFile(t, "values.yaml", layer))
-		}
-		for _, o := range objects(t, helm(t, args...)) {
-			switch o.Kind {
-			case "ConfigMap":
-				var m corev1.ConfigMap
-				if o.decode(t, &m); m.Data["bridge.yaml"] != "" {
-					config = decodeMap(t, m.Data["bridge.yaml"])
-				}
-			case "NetworkPolicy", "PrometheusRule", "ClusterRole", "Service":
-				others += o.text
-			}
-		}
-		return config, others
-	}
-	_, want := render(`config: {sinks: [
-		{name: a, enrich: {owner: true}, nats: {url: "nats://a:4333", stream: {name: A, replicas: 3}}},
-		{name: b, buffer: {spill: {maxBytes: 2Gi}}, kafka: {brokers: ["b:9094"]}},
-		{name: c, nats: {embedded: {listen: ":4444"}, stream: {create: true}}}]}`)
-	config, got := render(`config: {sinks: {
-		c: {nats: {embedded: {listen: ":4444"}, stream: {create: true}}},
-		b: {kafka: {brokers: ["b:9094"]}},
-		a: {enrich: {owner: true}, nats: {url: "nats://a:4333", stream: {name: A}}}}}`,
-		`config: {sinks: {a: {nats: {stream: {replicas: 3}}}, b: {buffer: {spill: {maxBytes: 2Gi}}}}}`)
-	if diff := cmp.Diff(want, got); diff != "" || !strings.Contains(got, "9094") {
-		t.Errorf("(-list +by name):\n%s", diff)
-	}
-	a := map[string]any{
-		"enrich": map[string]any{"owner": true},
-		"nats":   map[string]any{"url": "nats://a:4333", "stream": map[string]any{"name": "A", "replicas": 3.0}},
-	}
-	sinks, _ := config["sinks"].(map[string]any)
-	if diff := cmp.Diff(a, sinks["a"]); diff != "" || len(sinks) != 3 {
-		t.Errorf("sink a (-want +got):\n%s", diff)
-	}
-}
-
-func decodeMap(t *testing.T, text string) (m map[string]any) {
-	t.Helper()
-	if err := yaml.Unmarshal([]byte(text), &m); err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
 // object is a rendered object.
 type object struct {
 	metav1.TypeMeta   `json:",inline"`

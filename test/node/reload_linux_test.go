@@ -29,10 +29,10 @@ config:
   cluster: node
   watch: [{resources: [configmaps]}]
   sinks:
-    live: {nats: {url: "nats://nats.nats:4222", stream: {name: K8S, create: true, subjects: ["k8s.>"]}}}
+    - {name: live, nats: {url: "nats://nats.nats:4222", stream: {name: K8S, create: true, subjects: ["k8s.>"]}}}
 `
 	// addedSink is a further sink, with a filter.
-	addedSink = `    added:
+	addedSink = `    - name: added
       filters: [{when: %q}]
       nats: {url: "nats://nats.nats:4222", subject: "added.{resource}.{namespace}.{name}", stream: {name: ADDED, create: true, subjects: ["added.>"]}}
 `

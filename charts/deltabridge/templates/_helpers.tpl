@@ -106,7 +106,7 @@ config:
 {{- range list "watch" "election" "http" "shutdownTimeout" }}
 {{- $_ := set $read (print "config." .) (get $.Values.config .) }}
 {{- end }}
-{{- range include "deltabridge.sinks" . | fromJsonArray }}
+{{- range .Values.config.sinks }}
 {{- $_ := set $read (printf "config.sinks: sink %s: name" .name) .name }}
 {{- $_ := set $read (printf "config.sinks: sink %s: enrich" .name) .enrich }}
 {{- $_ := set $read (printf "config.sinks: sink %s: nats.embedded" .name) (dig "nats" "embedded" "" .) }}
@@ -156,29 +156,16 @@ config:
 {{- add 15 (include "deltabridge.seconds" (.Values.config.shutdownTimeout | default "30s") | int64) }}
 {{- end }}
 
-{{/* The sinks as a JSON list, each with its name. config.sinks is a list, or an object whose keys are the names. */}}
-{{- define "deltabridge.sinks" -}}
-{{- $sinks := .Values.config.sinks }}
-{{- if kindIs "map" $sinks }}
-{{- $list := list }}
-{{- range $name, $sink := $sinks }}
-{{- $list = append $list (merge (dict "name" $name) $sink) }}
-{{- end }}
-{{- $sinks = $list }}
-{{- end }}
-{{- toJson $sinks }}
-{{- end }}
-
 {{/* How much disk space the spill of each sink can use, as "NAME BYTES" in lines. */}}
 {{- define "deltabridge.spills" -}}
-{{- range include "deltabridge.sinks" . | fromJsonArray }}
+{{- range .Values.config.sinks }}
 {{ .name }} {{ include "deltabridge.bytes" (dig "buffer" "spill" "maxBytes" "1Gi" .) }}
 {{- end }}
 {{- end }}
 
 {{/* What the bridge connects to, as a JSON list: the sinks and, named state.log, the log of the state. */}}
 {{- define "deltabridge.destinations" -}}
-{{- $all := include "deltabridge.sinks" . | fromJsonArray }}
+{{- $all := .Values.config.sinks }}
 {{- with dig "state" "log" "" .Values.config }}
 {{- $all = append $all (merge (dict "name" "state.log") .) }}
 {{- end }}
@@ -215,7 +202,7 @@ config:
 {{/* The ports of embedded JetStream servers that other Pods can reach, as JSON. */}}
 {{- define "deltabridge.embeddedPorts" -}}
 {{- $ports := list }}
-{{- range include "deltabridge.sinks" . | fromJsonArray }}
+{{- range .Values.config.sinks }}
 {{- $listen := dig "nats" "embedded" "listen" "" . }}
 {{- if and $listen (not (include "deltabridge.isLoopback" $listen)) }}
 {{- $ports = append $ports (regexFind "[0-9]+$" $listen | int) }}

@@ -131,7 +131,7 @@ empty if all sinks are sent audit events.
 {{- $watches := .Values.config.watch | default (list (dict "resources" (list "*"))) }}
 {{- $used := false }}
 {{- $needs := dict }}
-{{- range include "deltabridge.sinks" . | fromJsonArray }}
+{{- range .Values.config.sinks }}
 {{- $used = or $used (ne (.events | default "changes") "audit") }}
 {{- range $need, $wanted := .enrich }}
 {{- if and (kindIs "bool" $wanted) $wanted }}

@@ -33,7 +33,7 @@ other with the headless Service.
 {{- $_ := set $fixed "log" (pick ($config.log | default dict) "format") }}
 {{- if include "deltabridge.hasLog" . }}
 {{- $audit := list }}
-{{- range include "deltabridge.sinks" . | fromJsonArray }}
+{{- range .Values.config.sinks }}
 {{- if eq (.events | default "") "audit" }}
 {{- $audit = append $audit . }}
 {{- end }}
