@@ -17,6 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
+	"github.com/deltabridge/deltabridge/pkg/sinks/access"
+	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkalog"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
 const (
@@ -37,6 +40,9 @@ func TestDocumentation(t *testing.T) {
 	}
 	r := &reference{comments: readComments(t)}
 	r.section("", reflect.TypeFor[Config]())
+	for _, shared := range sharedSections() {
+		r.section(shared.path, shared.typ)
+	}
 	want := intro + docsMark + r.out.String()
 	if *update {
 		if err := os.WriteFile(docsFile, []byte(want), 0o600); err != nil {
@@ -228,29 +234,82 @@ func readComments(t *testing.T) map[string]string {
 	return comments
 }
 
+// sharedSection is a struct that is the value of several keys, or part of several structs. It is printed once.
+type sharedSection struct {
+	typ         reflect.Type
+	path, title string
+}
+
+func sharedSections() []sharedSection {
+	kafka := reflect.TypeFor[kafkalog.Config]()
+	sasl, _ := kafka.FieldByName("SASL")
+	oauth, _ := sasl.Type.FieldByName("OAuth")
+	return []sharedSection{
+		{reflect.TypeFor[natsconn.Access](), "nats", "Connections to NATS"},
+		{reflect.TypeFor[access.TLS](), "tls", "`tls`"},
+		{sasl.Type, "sasl", "`sasl`"},
+		{oauth.Type.Elem(), "sasl.oauth", "`sasl.oauth`"},
+	}
+}
+
+// shared returns the shared section of a struct, or nil.
+func shared(typ reflect.Type) *sharedSection {
+	for _, s := range sharedSections() {
+		if s.typ == typ {
+			return &s
+		}
+	}
+	return nil
+}
+
+// anchor returns the anchor that a heading has on GitHub.
+func anchor(title string) string {
+	return strings.ReplaceAll(regexp.MustCompile(`[^a-z ]+`).ReplaceAllString(strings.ToLower(title), ""), " ", "-")
+}
+
 // reference writes the generated part.
 type reference struct {
 	out      bytes.Buffer
 	comments map[string]string
+	printed  []reflect.Type
 }
 
 func (r *reference) section(path string, typ reflect.Type) {
+	if slices.Contains(r.printed, typ) {
+		panic(typ.String() + " is printed twice: add it to sharedSections")
+	}
+	r.printed = append(r.printed, typ)
 	if path == "" {
 		fmt.Fprintf(&r.out, "\n## Top level\n\n")
 	} else {
-		fmt.Fprintf(&r.out, "\n## `%s`\n\n", path)
+		title := "`" + path + "`"
+		if s := shared(typ); s != nil {
+			title = s.title
+		}
 		about := oneParagraph(r.comments[typ.String()])
 		if rest, ok := strings.CutPrefix(about, typ.Name()+" "); ok { // Go's form, which names the type
 			rest = strings.TrimPrefix(rest, "is ")
 			about = strings.ToUpper(rest[:1]) + rest[1:]
 		}
-		fmt.Fprintf(&r.out, "%s\n\n", about)
+		fmt.Fprintf(&r.out, "\n## %s\n\n%s\n\n", title, about)
 	}
-	for _, f := range strictyaml.Fields(typ) {
+	for n := range typ.NumField() {
+		if s := shared(typ.Field(n).Type); s != nil && typ.Field(n).Anonymous {
+			var names []string
+			for _, f := range strictyaml.Fields(s.typ) {
+				names = append(names, "`"+f.Name+"`")
+			}
+			fmt.Fprintf(&r.out, "- %s: see [%s](#%s)\n", strings.Join(names, ", "), s.title, anchor(s.title))
+		}
+	}
+	own := slices.DeleteFunc(strictyaml.Fields(typ), func(f strictyaml.Field) bool {
+		return len(f.Index) > 1 && shared(typ.Field(f.Index[0]).Type) != nil
+	})
+	for _, f := range own {
 		r.key(path, typ, f)
 	}
-	for _, f := range strictyaml.Fields(typ) {
-		if child, inner := sectionOf(f, path); inner != nil && inner.NumField() > 0 {
+	for _, f := range own {
+		if child, inner := sectionOf(f, path); inner != nil && inner.NumField() > 0 && shared(inner) == nil {
 			r.section(child, inner)
 		}
 	}
@@ -265,18 +324,21 @@ func (r *reference) key(path string, typ reflect.Type, f strictyaml.Field) {
 		facts = append(facts, "required")
 	}
 	child, inner := sectionOf(f, path)
-	hasKeys, anchor := inner != nil && inner.NumField() > 0, ""
+	hasKeys, id := inner != nil && inner.NumField() > 0, ""
 	if !hasKeys { // the others have the anchors of their sections
 		words := regexp.MustCompile(`[^a-z]+`).ReplaceAllString(strings.ToLower(path+"."+f.Name), "-")
-		anchor = `<a id="` + strings.Trim(words, "-") + `"></a>`
+		id = `<a id="` + strings.Trim(words, "-") + `"></a>`
 	}
-	fmt.Fprintf(&r.out, "- %s`%s` (%s)  \n  %s", anchor, f.Name, strings.Join(facts, "; "), about)
+	fmt.Fprintf(&r.out, "- %s`%s` (%s)  \n  %s", id, f.Name, strings.Join(facts, "; "), about)
 	if example, ok := f.Tag.Lookup("example"); ok {
 		fmt.Fprintf(&r.out, "  \n  Example: `%s: %s`", f.Name, example)
 	}
 	if hasKeys {
-		anchor = strings.Trim(regexp.MustCompile(`[^a-z]+`).ReplaceAllString(strings.ToLower(child), ""), "-")
-		fmt.Fprintf(&r.out, "  \n  Keys: [`%s`](#%s)", child, anchor)
+		title := "`" + child + "`"
+		if s := shared(inner); s != nil {
+			title = s.title
+		}
+		fmt.Fprintf(&r.out, "  \n  Keys: [%s](#%s)", title, anchor(title))
 	}
 	r.out.WriteString("\n")
 }
