@@ -68,7 +68,7 @@ func (r *bridge) use(ctx context.Context, span time.Duration) (used usage, err e
 
 // view looks at the page with a tail until ctx ends.
 func (r *bridge) view(ctx context.Context) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.http+"/ui/objects?tail=1", http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.http+"/ui/tail", http.NoBody)
 	if err != nil {
 		return err
 	}

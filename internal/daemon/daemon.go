@@ -16,7 +16,6 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/engine"
-	"github.com/deltabridge/deltabridge/internal/evaluate"
 	"github.com/deltabridge/deltabridge/internal/guard"
 	"github.com/deltabridge/deltabridge/internal/page"
 	"github.com/deltabridge/deltabridge/internal/reload"
@@ -105,14 +104,6 @@ func roleOf(cfg *config.Config) control.Role {
 func newPage(f *frontend, log *slog.Logger) *page.Page {
 	return page.New(page.Options{
 		Status: f.status, Protect: f.guard.Protect, IsLocal: guard.IsLocal, Logger: log,
-		Explain: func(ctx context.Context, resource, name string) (*evaluate.Report, error) {
-			cfg := f.reload.InUse().Config
-			reports, err := evaluate.ExplainOptions{Version: f.version}.Explain(ctx, cfg, []string{resource, name}, nil)
-			if err != nil {
-				return nil, err
-			}
-			return reports[0], nil
-		},
 	})
 }
 

@@ -96,7 +96,6 @@ func (b *bridge) newEngine(cfg *config.Config, o engine.Options, taking *control
 		printed(sink, m)
 		b.server.page.Observe(sink, m)
 	}
-	o.Transform = b.server.page.Counting(o.Transform)
 	o.OnReady = func() { taking.End(control.StepReady) }
 	return engine.New(o)
 }

@@ -142,7 +142,7 @@ func TestPage(t *testing.T) {
 		if code, body := getPage(t, url+"/metrics"); code != http.StatusServiceUnavailable {
 			t.Errorf("/metrics: %d %s", code, body)
 		}
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+page.ObjectsPath, http.NoBody)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+page.TailPath, http.NoBody)
 		if err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ func benchmarkSecond(b *testing.B, viewers int) {
 	r, status := newRenderer(), large()
 	h, now, stop := newHub(nil, r.tail, slog.Default()), time.Now(), make(chan struct{})
 	for range viewers {
-		h.viewers[&viewer{audience: audience{objects: true, tail: true}, frames: make(chan []byte, 1)}] = struct{}{}
+		h.viewers[&viewer{audience: audience{tail: true}, frames: make(chan []byte, 1)}] = struct{}{}
 		h.tails.add(selection{})
 	}
 	m := message(event.Updated, "shop", "web")

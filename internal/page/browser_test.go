@@ -13,11 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/test/browser"
 	"github.com/deltabridge/deltabridge/test/freeport"
 )
@@ -236,11 +233,11 @@ func TestKeyboard(t *testing.T) {
 	for range 80 {
 		tab.Press("\t")
 		seen[browser.Eval[string](tab, `document.activeElement.closest('section')?.id || document.activeElement.nodeName`)] = true
-		if seen["tail"] && seen["explain"] && seen["sources"] {
+		if seen["tail"] && seen["sources"] {
 			break
 		}
 	}
-	for _, want := range []string{"flow", "sources", "explain", "tail"} {
+	for _, want := range []string{"flow", "sources", "tail"} {
 		if !seen[want] {
 			t.Errorf("%s cannot be reached: %v", want, seen)
 		}
@@ -251,23 +248,10 @@ func TestKeyboard(t *testing.T) {
 	check(t, tab)
 }
 
-// Objects, explanations and the tail, of objects whose names are scripts.
-func TestObjectsInABrowser(t *testing.T) {
+// The tail of an object whose name is a script.
+func TestTailInABrowser(t *testing.T) {
 	p := newTestPage(t, healthy)
 	tab := look(t, browser.Start(t), serve(t, p), desk)
-	count := p.Counting(nil)
-	for range 3 {
-		count(
-			schema.GroupVersionResource{Resource: "pods"},
-			&object.Object{Identity: object.Identity{Namespace: "shop", Name: script}},
-		)
-	}
-	tab.Wait("document.querySelector('#objects a')")
-	tab.Run("document.querySelector('#objects a').click()")
-	tab.Wait("document.querySelector('#explanation h3')")
-	if text := tab.Text("#explanation"); !strings.Contains(text, script) || !strings.Contains(text, "sends added") {
-		t.Errorf("the explanation is %q", text)
-	}
 	tab.Run("document.querySelector('#tail-form button').click()")
 	for n := 0; !browser.Eval[bool](tab, "document.querySelectorAll('#tail-rows li').length > 2"); n++ {
 		m := message(event.Updated, "shop", script)
@@ -291,7 +275,7 @@ func TestObjectsInABrowser(t *testing.T) {
 	}
 }
 
-// A remote viewer sees the status, and must show a token for everything else.
+// A remote viewer sees the status, and must show a token for the tail.
 func TestTokenInABrowser(t *testing.T) {
 	p := newTestPage(t, healthy)
 	p.IsLocal = func(*http.Request) bool { return false }
@@ -303,10 +287,9 @@ func TestTokenInABrowser(t *testing.T) {
 	tab.Problems() // the 401
 	tab.Press("good\r")
 	tab.Wait("document.querySelector('#access').hidden")
-	tab.Wait("document.querySelector('#objects').innerText.includes('No changes')")
-	tab.Run("document.querySelector('#explain-form input').focus()")
-	tab.Press("pods\tshop/web\r")
-	tab.Wait("document.querySelector('#explanation h3')")
+	for !browser.Eval[bool](tab, "!!document.querySelector('#tail-rows li')") {
+		p.Observe("live", message(event.Added, "shop", "web"))
+	}
 	if browser.Eval[bool](
 		tab,
 		"document.cookie !== '' || localStorage.length + sessionStorage.length > 0 || location.search !== ''",

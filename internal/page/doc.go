@@ -3,9 +3,7 @@
 //
 // All viewers share one goroutine, which renders the page once per second. It starts with the first viewer and ends
 // with the last one, so that the page costs nothing while nobody looks at it. The page is read only, and never delays
-// delivery: [Page.Counting] and [Page.Observe] return at once if nobody looks, and a viewer that reads too slowly is
-// disconnected.
+// delivery: [Page.Observe] returns at once if nobody has a tail, and a viewer that reads too slowly is disconnected.
 //
-// The status contains no data of objects, and anyone may see it. Names of objects, the tail and explanations are only
-// served by handlers that Options.Protect protects.
+// The status contains no data of objects, and anyone may see it. Options.Protect protects the tail.
 package page

@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -19,9 +18,8 @@ const (
 
 // section is a part of the page.
 type section struct {
-	id      string
-	event   []byte // its HTML as a server-sent event
-	objects bool   // contains data of objects
+	id    string
+	event []byte // its HTML as a server-sent event
 	// of and at describe the content of a section that is not rendered each time: what it is about, and its time.
 	of string
 	at time.Time
@@ -35,11 +33,9 @@ type hub struct {
 	render func(last frame) (frame, error)
 	rows   func(tail) ([][]byte, error) // renders a part of a tail as the parts of a server-sent event
 	log    *slog.Logger
-	noise  noise
 
-	running       sync.WaitGroup
-	objectViewers atomic.Int32 // the number of viewers that may see data of objects
-	tails         tails
+	running sync.WaitGroup
+	tails   tails
 
 	mu      sync.Mutex
 	closed  bool
@@ -49,8 +45,7 @@ type hub struct {
 
 // audience is what viewers have in common that are sent the same.
 type audience struct {
-	objects bool // may see data of objects
-	tail    bool // has a tail
+	tail bool // has a tail
 	selection
 }
 
@@ -76,9 +71,6 @@ func (h *hub) join(a audience) *viewer {
 	}
 	v := &viewer{audience: a, frames: make(chan []byte, 2)}
 	h.viewers[v] = struct{}{}
-	if v.objects {
-		h.objectViewers.Add(1)
-	}
 	if v.tail {
 		h.tails.add(v.selection)
 	}
@@ -122,9 +114,6 @@ func (h *hub) remove(v *viewer) {
 	delete(h.viewers, v)
 	if v.tail {
 		h.tails.remove(v.selection)
-	}
-	if v.objects && h.objectViewers.Add(-1) == 0 {
-		h.noise.reset()
 	}
 	if len(h.viewers) == 0 {
 		close(h.stop)
@@ -188,7 +177,7 @@ func (h *hub) send(stop <-chan struct{}, last, next frame) {
 		k := kind{v.audience, !v.started}
 		data, known := shared[k]
 		if !known {
-			parts := changed(last, next, k.objects, k.all)
+			parts := changed(last, next, k.all)
 			if k.tail {
 				parts = append(parts, rows[k.selection]...)
 			}
@@ -224,9 +213,9 @@ func (h *hub) renderTails() map[selection][][]byte {
 }
 
 // changed returns the sections of next that differ from last, or all.
-func changed(last, next frame, objects, all bool) (events [][]byte) {
+func changed(last, next frame, all bool) (events [][]byte) {
 	for i, s := range next {
-		if s.objects && !objects || !all && i < len(last) && bytes.Equal(last[i].event, s.event) {
+		if !all && i < len(last) && bytes.Equal(last[i].event, s.event) {
 			continue
 		}
 		events = append(events, s.event)

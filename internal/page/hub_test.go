@@ -21,7 +21,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
-// testHub is a hub whose page consists of the text in page, and of objects.
+// testHub is a hub whose page consists of the text in page, and of a text that does not change.
 type testHub struct {
 	*hub
 	page     atomic.Value // string or error
@@ -44,7 +44,6 @@ func newTestHub(t *testing.T) *testHub {
 		return frame{
 			{id: "a", event: []byte("event: a\ndata: " + text + "\n\n")},
 			{id: "b", event: []byte("event: b\ndata: same\n\n")},
-			{id: "objects", event: []byte("event: objects\ndata: pods/" + text + "\n\n"), objects: true},
 		}, nil
 	}
 	rows := func(v tail) (parts [][]byte, err error) {
@@ -81,14 +80,14 @@ func TestHub(t *testing.T) {
 		defer h.close()
 		for range 2 { // starts again after it has ended
 			h.page.Store(any("one"))
-			a, b := h.join(audience{}), h.join(audience{objects: true})
-			for v, want := range map[*viewer]string{a: "a=one b=same", b: "a=one b=same objects=pods/one"} {
+			a, b := h.join(audience{}), h.join(audience{tail: true})
+			for v, want := range map[*viewer]string{a: "a=one b=same", b: "a=one b=same"} {
 				if got := v.next(most); got != want {
 					t.Errorf("%q, want %q", got, want)
 				}
 			}
 			h.page.Store(any("two"))
-			for v, want := range map[*viewer]string{a: "a=two", b: "a=two objects=pods/two"} {
+			for v, want := range map[*viewer]string{a: "a=two", b: "a=two"} {
 				if got := v.next(most); got != want {
 					t.Errorf("%q, want %q", got, want)
 				}
@@ -149,7 +148,7 @@ func TestTooManyViewers(t *testing.T) {
 		h := newTestHub(t)
 		var all []*viewer
 		for range maxViewers {
-			all = append(all, h.join(audience{objects: true, tail: true}))
+			all = append(all, h.join(audience{tail: true}))
 		}
 		if h.join(audience{}) != nil {
 			t.Error("there is no limit")
@@ -167,7 +166,7 @@ func TestTooManyViewers(t *testing.T) {
 		if h.join(audience{}) != nil {
 			t.Error("a viewer joins after the end")
 		}
-		if h.objectViewers.Load() != 0 || h.tails.count.Load() != 0 {
+		if h.tails.count.Load() != 0 {
 			t.Error("viewers are left")
 		}
 	})
@@ -206,12 +205,8 @@ func TestTail(t *testing.T) {
 		h := newTestHub(t)
 		defer h.close()
 		h.tails.observe("live", message(event.Added, "shop", "early")) // nobody looks
-		all, shop := h.join(
-			audience{objects: true, tail: true},
-		), h.join(
-			audience{true, true, selection{"live", "pod", "shop", "we"}},
-		)
-		none := h.join(audience{objects: true})
+		all, shop := h.join(audience{tail: true}), h.join(audience{true, selection{"live", "pod", "shop", "we"}})
+		none := h.join(audience{})
 		for _, v := range []*viewer{all, shop, none} {
 			v.next(most)
 		}
@@ -250,8 +245,8 @@ func TestSharedTail(t *testing.T) {
 		h := newTestHub(t)
 		defer h.close()
 		h.rows = newRenderer().tail
-		web := audience{true, true, selection{name: "web"}}
-		a, b, other := h.join(web), h.join(web), h.join(audience{true, true, selection{namespace: "shop"}})
+		web := audience{true, selection{name: "web"}}
+		a, b, other := h.join(web), h.join(web), h.join(audience{true, selection{namespace: "shop"}})
 		for _, v := range []*viewer{a, b, other} {
 			v.next(most)
 		}
@@ -304,13 +299,13 @@ func TestRow(t *testing.T) {
 	}
 }
 
-// The stream over HTTP: all sections at first, then what has changed. A viewer without a right gets no objects.
+// The stream over HTTP: all sections at first, then what has changed. Only the one with a tail has events.
 func TestStream(t *testing.T) {
 	var status atomic.Value
 	status.Store(healthy())
 	p := newTestPage(t, func() control.Status { return status.Load().(control.Status) })
 	url := serve(t, p)
-	for path, objects := range map[string]bool{"/ui/stream": false, "/ui/objects?tail=1&name=web": true} {
+	for path, hasTail := range map[string]bool{"/ui/stream": false, "/ui/tail?name=web": true} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -340,10 +335,10 @@ func TestStream(t *testing.T) {
 			if strings.Contains(text, script) {
 				t.Error(text)
 			}
-			found = strings.Contains(text, "&lt;script") && (!objects || strings.Contains(text, "web-"))
+			found = strings.Contains(text, "&lt;script") && (!hasTail || strings.Contains(text, "web-"))
 		}
 		response.Body.Close()
-		if !found || objects != strings.Contains(strings.Join(seen, " "), "objects") || seen[0] != "verdict" {
+		if !found || hasTail != slices.Contains(seen, "tail") || seen[0] != "verdict" {
 			t.Error(seen, lines.Err())
 		}
 		status.Store(healthy())

@@ -2,7 +2,6 @@ package page
 
 import (
 	"bytes"
-	"context"
 	"embed"
 	"html/template"
 	"log/slog"
@@ -10,12 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/deltabridge/deltabridge/internal/control"
-	"github.com/deltabridge/deltabridge/internal/evaluate"
 	"github.com/deltabridge/deltabridge/pkg/event"
-	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 //go:embed assets
@@ -25,8 +20,6 @@ var assets embed.FS
 type Options struct {
 	// Status returns the status that the page shows. It is called once per second while somebody looks.
 	Status func() control.Status
-	// Explain explains an object of the cluster. name is NAME or NAMESPACE/NAME.
-	Explain func(ctx context.Context, resource, name string) (*evaluate.Report, error)
 	// Protect returns a handler that passes on only the requests that may see data of objects.
 	Protect func(http.Handler) http.Handler
 	// IsLocal reports whether Protect passes on a request without a token.
@@ -34,53 +27,27 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// The paths that serve data of objects. Kubernetes decides about them as non-resource URLs.
-const (
-	ObjectsPath = "/ui/objects"
-	explainPath = "/ui/explain"
-)
+// TailPath is the path that serves data of objects. Kubernetes decides about it as a non-resource URL.
+const TailPath = "/ui/tail"
 
-// explainTimeout is how long an explanation may take. It asks the API server and the destinations.
-const explainTimeout = 20 * time.Second
-
-// Page is the live page. It is safe for concurrent use. A nil *Page serves nothing and counts nothing.
+// Page is the live page. It is safe for concurrent use. A nil *Page serves nothing.
 type Page struct {
 	Options
 	renderer *renderer
 	hub      *hub
-	explains chan struct{} // has an element while an object is explained
 }
 
 // New returns a page that nobody looks at yet.
 func New(o Options) *Page {
 	r := newRenderer()
-	p := &Page{Options: o, renderer: r, explains: make(chan struct{}, 1)}
-	p.hub = newHub(func(last frame) (frame, error) { return r.sections(p.view(true), last) }, r.tail, o.Logger)
-	return p
+	render := func(last frame) (frame, error) { return r.sections(newView(o.Status(), time.Now()), last) }
+	return &Page{Options: o, renderer: r, hub: newHub(render, r.tail, o.Logger)}
 }
 
 // Close ends all streams. No stream starts after it. It returns when all goroutines of the page have ended.
 func (p *Page) Close() {
 	if p != nil {
 		p.hub.close()
-	}
-}
-
-// Counting returns engine.Options.Transform: a function that counts each object that is read, and then calls transform,
-// which may be nil.
-func (p *Page) Counting(
-	transform func(schema.GroupVersionResource, *object.Object),
-) func(schema.GroupVersionResource, *object.Object) {
-	if p == nil {
-		return transform
-	}
-	return func(resource schema.GroupVersionResource, o *object.Object) {
-		if p.hub.objectViewers.Load() > 0 {
-			p.hub.noise.count(time.Now(), subject{resource.Group, resource.Resource, o.Namespace, o.Name})
-		}
-		if transform != nil {
-			transform(resource, o)
-		}
 	}
 }
 
@@ -102,8 +69,7 @@ func (p *Page) Register(mux *http.ServeMux) {
 	handle("/ui/page.js", asset("page.js", "text/javascript; charset=utf-8"))
 	handle("/ui/icon/{name}", http.HandlerFunc(icon))
 	handle("/ui/stream", sameSite(p.stream(false)))
-	handle(ObjectsPath, sameSite(p.Protect(p.stream(true))))
-	handle(explainPath, sameSite(p.Protect(http.HandlerFunc(p.explain))))
+	handle(TailPath, sameSite(p.Protect(p.stream(true))))
 }
 
 // secure adds the headers that limit what a browser does with the page.
@@ -158,54 +124,16 @@ func icon(w http.ResponseWriter, r *http.Request) {
 
 // document serves the page.
 func (p *Page) document(w http.ResponseWriter, r *http.Request) {
-	p.write(w, "page.html", p.view(p.IsLocal(r)))
-}
-
-// write serves a template.
-func (p *Page) write(w http.ResponseWriter, name string, data any) {
+	v := newView(p.Status(), time.Now())
+	v.Local = p.IsLocal(r)
 	var out bytes.Buffer
-	if err := p.renderer.templates.ExecuteTemplate(&out, name, data); err != nil {
+	if err := p.renderer.templates.ExecuteTemplate(&out, "page.html", v); err != nil {
 		p.Logger.Error("cannot render the page", "err", err)
 		http.Error(w, "the page cannot be rendered, see the log of the bridge", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(out.Bytes()) // fails if the client has disconnected
-}
-
-// view returns what the page shows now. objects reports whether it may contain data of objects.
-func (p *Page) view(objects bool) *view {
-	now := time.Now()
-	v := newView(p.Status(), now)
-	if v.Objects = objects; objects {
-		v.Noisy, v.NoisySince = p.hub.noise.top(now, noisyObjects)
-	}
-	return v
-}
-
-// explain serves the explanation of an object as HTML. An object that cannot be explained is not an error of the
-// request. Only one object is explained at a time.
-func (p *Page) explain(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), explainTimeout)
-	defer cancel()
-	var answer explanation
-	select {
-	case p.explains <- struct{}{}:
-		report, err := p.Explain(ctx, strings.TrimSpace(r.FormValue("resource")), strings.TrimSpace(r.FormValue("name")))
-		<-p.explains
-		if answer.Report = report; err != nil {
-			answer.Error = err.Error()
-		}
-	case <-ctx.Done():
-		answer.Error = "the bridge is busy with another explanation; try again"
-	}
-	p.write(w, "explanation", answer)
-}
-
-// explanation is what the page shows about an object.
-type explanation struct {
-	*evaluate.Report
-	Error string // why there is no report
 }
 
 // shape is the icon of a state.

@@ -1,8 +1,6 @@
 package page
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"html/template"
 	"io"
@@ -14,9 +12,6 @@ import (
 	"testing"
 
 	"github.com/deltabridge/deltabridge/internal/control"
-	"github.com/deltabridge/deltabridge/internal/evaluate"
-	"github.com/deltabridge/deltabridge/pkg/filter"
-	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
 // newTestPage returns a page that shows a status. Requests that are not local, which are those with the header Remote,
@@ -36,59 +31,9 @@ func newTestPage(t testing.TB, status func() control.Status) *Page {
 				next.ServeHTTP(w, r)
 			})
 		},
-		Explain: func(_ context.Context, resource, name string) (*evaluate.Report, error) {
-			if resource == "missing" {
-				return nil, errors.New(script)
-			}
-			return report(resource, name), nil
-		},
 	})
 	t.Cleanup(p.Close)
 	return p
-}
-
-// report is an explanation that has everything that the page can show.
-func report(resource, name string) *evaluate.Report {
-	namespace, short, _ := strings.Cut(name, "/")
-	return &evaluate.Report{
-		Object: evaluate.Object{
-			Resource:        resource,
-			Kind:            "Pod",
-			Namespace:       namespace,
-			Name:            short,
-			ResourceVersion: "812",
-			Bytes:           3100,
-		},
-		Operation: "added",
-		Watched:   true,
-		Watch: []evaluate.Watch{
-			{Entry: 0, Text: "*", Covers: true, Why: "covers the object"},
-			{Entry: 1, Text: "nodes", Why: "does not include pods"},
-		},
-		Sinks: []evaluate.Sink{
-			{
-				Name: "live", Kind: "nats", Sent: true, Operation: "added",
-				Filters: []filter.Verdict{{Rule: 0, Belongs: true, Sends: true, Conditions: []filter.Condition{
-					{
-						Field: "resources",
-						Text:  "pods",
-						Found: resource,
-						Holds: true,
-					},
-					{Field: "when", Text: "true", Error: "no such key"},
-				}}},
-				Message: &evaluate.Message{ID: "uid.812", Placement: diagnose.Placement{
-					Stream:    "K8S",
-					Subject:   "k8s.demo.core.pods." + name,
-					Size:      3400,
-					Limit:     1 << 20,
-					Partition: new(0),
-					Headers:   []diagnose.Header{{Name: "ce-id", Value: "uid.812"}},
-				}, Oversize: "oversize: reject"},
-			},
-			{Name: "audit", Kind: "kafka", Error: "the key is empty"},
-		},
-	}
 }
 
 func serve(t testing.TB, p *Page) string {
@@ -227,12 +172,8 @@ func TestAccess(t *testing.T) {
 		{"an icon", "/ui/icon/fail.svg", nil, http.StatusOK},
 		{"no icon", "/ui/icon/fail.png", nil, http.StatusNotFound},
 		{"unknown icon", "/ui/icon/nothing.svg", nil, http.StatusNotFound},
-		{"local", "/ui/explain?resource=pods&name=a/b", nil, http.StatusOK},
-		{"remote", "/ui/explain?resource=pods&name=a/b", []string{"Remote", "1"}, http.StatusUnauthorized},
-		{"remote stream", "/ui/objects", []string{"Remote", "1"}, http.StatusUnauthorized},
-		{"remote with a token", "/ui/explain?resource=pods&name=a/b", []string{"Remote", "1", "Authorization", "Bearer good"}, http.StatusOK},
-		{"from another site", "/ui/explain?resource=pods&name=a/b", []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
-		{"from the same site", "/ui/explain?resource=pods&name=a/b", []string{"Sec-Fetch-Site", "same-origin"}, http.StatusOK},
+		{"remote", "/ui/tail", []string{"Remote", "1"}, http.StatusUnauthorized},
+		{"from another site", "/ui/tail", []string{"Sec-Fetch-Site", "cross-site"}, http.StatusForbidden},
 		{"a stream for another site", "/ui/stream", []string{"Sec-Fetch-Site", "same-site"}, http.StatusForbidden},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -243,32 +184,12 @@ func TestAccess(t *testing.T) {
 			}
 		})
 	}
-	if _, body := get(
-		t,
-		url,
-		"Remote",
-		"1",
-	); strings.Contains(body, "data-objects") ||
-		!strings.Contains(body, "require a <a") {
-		t.Error("a remote viewer is offered objects")
+	const hidden = `aria-labelledby="h-access" hidden`
+	if _, body := get(t, url, "Remote", "1"); strings.Contains(body, "data-local") || strings.Contains(body, hidden) {
+		t.Error("a remote viewer is not asked for a token")
 	}
-	if _, body := get(t, url); !strings.Contains(body, "data-objects") {
-		t.Error("a local viewer is not offered objects")
-	}
-}
-
-func TestExplain(t *testing.T) {
-	url := serve(t, newTestPage(t, healthy))
-	_, body := get(t, url+"/ui/explain?resource=pods&name=shop%2Fweb")
-	for _, want := range []string{"Pod shop/web", "sends added", "k8s.demo.core.pods.shop/web", "cannot send", "no such key", "oversize: reject", "1 header"} {
-		if !strings.Contains(body, want) {
-			t.Errorf("no %q in %s", want, body)
-		}
-	}
-	response, body := get(t, url+"/ui/explain?resource=missing&name=a")
-	if response.StatusCode != http.StatusOK || strings.Contains(body, script) ||
-		!strings.Contains(body, "&lt;script&gt;") {
-		t.Errorf("%d: %s", response.StatusCode, body)
+	if _, body := get(t, url); !strings.Contains(body, "data-local") || !strings.Contains(body, hidden) {
+		t.Error("a local viewer is asked for a token")
 	}
 }
 
@@ -277,9 +198,6 @@ func TestNoPage(t *testing.T) {
 	var p *Page
 	p.Register(http.NewServeMux())
 	p.Observe("live", nil)
-	if p.Counting(nil) != nil {
-		t.Error("objects are counted")
-	}
 	p.Close()
 }
 

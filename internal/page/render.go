@@ -16,11 +16,9 @@ import (
 // renderer renders the page and its parts. It is safe for concurrent use.
 type renderer struct{ templates *template.Template }
 
-// sectionIDs returns the sections of the page, each a template and an element of the document. The last ones contain
-// data of objects.
-func sectionIDs() (public, objects []string) {
-	return []string{"verdict", "totals", "flow", "open-sources", moreSources, "losses", "resources", "bridge"},
-		[]string{"objects"}
+// sectionIDs returns the sections of the page, each a template and an element of the document.
+func sectionIDs() []string {
+	return []string{"verdict", "totals", "flow", "open-sources", moreSources, "losses", "bridge"}
 }
 
 // item is a part of the page, and the page.
@@ -57,7 +55,7 @@ func newRenderer() *renderer {
 		"first":   func(hash string) string { return hash[:min(8, len(hash))] },
 	}
 	t := template.New("").Funcs(functions)
-	for _, name := range []string{"page.html", "parts.html", "explain.html"} {
+	for _, name := range []string{"page.html", "parts.html"} {
 		text, _ := assets.ReadFile("assets/" + name) // exists
 		var lines []string
 		for line := range strings.Lines(string(text)) { // without the indentation, which would be sent each second
@@ -80,9 +78,8 @@ const (
 
 // sections renders the parts of the page that change. last contains what was rendered before, if anything.
 func (r *renderer) sections(v *view, last frame) (f frame, err error) {
-	public, objects := sectionIDs()
-	for i, id := range append(public, objects...) {
-		s := section{id: id, objects: i >= len(public)}
+	for i, id := range sectionIDs() {
+		s := section{id: id}
 		size := 0
 		if last != nil {
 			size = len(last[i].event) + 64 // about as long as before

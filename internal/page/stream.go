@@ -11,12 +11,11 @@ const (
 	streamLife = 10 * time.Minute
 )
 
-// stream returns the handler of the stream. objects reports whether the viewer may see data of objects, and with it a
-// tail.
-func (p *Page) stream(objects bool) http.Handler {
+// stream returns the handler of a stream, with or without a tail.
+func (p *Page) stream(tail bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := audience{objects: objects, tail: objects && r.FormValue("tail") != ""}
-		if a.tail {
+		a := audience{tail: tail}
+		if tail {
 			a.selection = newSelection(r)
 		}
 		v := p.hub.join(a)

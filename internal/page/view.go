@@ -20,16 +20,13 @@ const (
 // view is what the page shows.
 type view struct {
 	control.Status
-	Now     time.Time
-	Objects bool // whether it may contain data of objects
-	Totals  totals
+	Now    time.Time
+	Local  bool // whether the tail requires no token
+	Totals totals
 
 	Lanes, FoldedLanes     []control.Sink
 	Rows, FoldedRows       []control.Source
-	Noisiest               []noisyResource
 	Losses, FoldedLosses   []loss
-	Noisy                  []noisy
-	NoisySince             time.Time
 	ReadingHealth          control.Health // the worst of all sources
 	LastContact            time.Time      // with the API server
 	NotHealthy, NotServing int            // sources: that are not ok, and that are idle
@@ -45,13 +42,6 @@ type totals struct {
 	FuseSink          string
 	Gaps, DeadLetters int
 	Dropped           int64
-}
-
-// noisyResource is a resource with its rate of changes.
-type noisyResource struct {
-	Resource string
-	Rate     float64
-	Share    int // of the rate of the noisiest resource, in percent
 }
 
 // loss is a place where a consumer lacks something, or may lack something.
@@ -89,12 +79,10 @@ func (v *view) foldedNames() string {
 
 // addSources sums up the sources.
 func (v *view) addSources(sources []control.Source) {
-	rates := map[string]float64{}
 	for i := range sources {
 		s := &sources[i]
 		v.Totals.In += s.Rate
 		v.Totals.Objects += s.Objects
-		rates[s.Resource] += s.Rate
 		if s.Health != control.Idle {
 			v.ReadingHealth = control.Worst(v.ReadingHealth, s.Health)
 		}
@@ -108,18 +96,6 @@ func (v *view) addSources(sources []control.Source) {
 		default:
 			v.NotHealthy++
 		}
-	}
-	for resource, rate := range rates {
-		if rate > 0 {
-			v.Noisiest = append(v.Noisiest, noisyResource{Resource: resource, Rate: rate})
-		}
-	}
-	slices.SortFunc(v.Noisiest, func(a, b noisyResource) int {
-		return cmp.Or(cmp.Compare(b.Rate, a.Rate), strings.Compare(a.Resource, b.Resource))
-	})
-	v.Noisiest = v.Noisiest[:min(noisyObjects, len(v.Noisiest))]
-	for i := range v.Noisiest {
-		v.Noisiest[i].Share = percent(v.Noisiest[i].Rate, v.Noisiest[0].Rate)
 	}
 }
 

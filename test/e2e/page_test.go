@@ -16,7 +16,7 @@ import (
 )
 
 // TestPage: outages of both brokers begin and end while the live page is open in a browser, one inside the other. The
-// page shows what waits, which objects change most, the tail, and the explanation of an object.
+// page shows what waits, and the tail.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	screen := browser.Start(t)
@@ -57,14 +57,6 @@ func TestPage(t *testing.T) {
 	}
 	away("")
 
-	tab.Wait("document.querySelector('#objects a')")
-	tab.Run("document.querySelector('#objects a').click()")
-	// The object may just have been deleted.
-	tab.Wait("document.querySelector('#explanation h3') || " +
-		"document.querySelector('#explanation .problem') && document.querySelector('#objects a').click()")
-	if text := tab.Text("#explanation"); !strings.Contains(text, "k8s.e2e.core.configmaps."+namespace) {
-		t.Errorf("the explanation is %q", text)
-	}
 	tab.Run("document.querySelector('#tail-form button').click()")
 	tab.Wait("document.querySelectorAll('#tail-rows .event').length > 5")
 	if text := tab.Text("#tail-rows .event"); !strings.Contains(text, namespace+"/") {
@@ -92,19 +84,10 @@ func (v viewer) refused(why string) {
 	v.Wait("document.querySelector('#token-problem').textContent.includes('" + why + "')")
 }
 
-// explain returns the explanation of a ConfigMap.
-func (v viewer) explain(namespace, name string) string {
-	v.Run("document.querySelector('#explain-form').elements.resource.value = 'configmaps'")
-	v.Run("document.querySelector('#explain-form').elements.name.value = '" + namespace + "/" + name + "'")
-	v.Run("document.querySelector('#explain-form').requestSubmit()")
-	v.Wait("!document.querySelector('#explanation').hasAttribute('aria-busy')")
-	return v.Text("#explanation")
-}
-
 // startTail starts a tail, and stops the previous one.
 func (v viewer) startTail() { v.Run("document.querySelector('#tail-form').requestSubmit()") }
 
-// TestPageWithToken: the API server decides which viewers from elsewhere may see data of objects. The rights that `bridge
+// TestPageWithToken: the API server decides which viewers from elsewhere may see the tail. The rights that `bridge
 // rbac` grants are sufficient to ask it. The tail is redacted as the sink is. A right that is withdrawn ends.
 func TestPageWithToken(t *testing.T) {
 	t.Parallel()
@@ -130,7 +113,7 @@ func TestPageWithToken(t *testing.T) {
 	// The browser resolves this name to the same machine, but the bridge does not know that.
 	v := viewer{screen.Open(t, "http://bridge.localhost:"+port, browser.Look{Width: 1280, Height: 900})}
 	v.Wait("document.title.startsWith('ok') && document.body.classList.contains('live')")
-	if text := v.Text("#objects"); !strings.Contains(text, "require a token") {
+	if text := v.Text("#access"); !strings.Contains(text, "require") {
 		t.Errorf("without a token: %q", text)
 	}
 	account := func(audience string, paths ...string) (name, token string) {
@@ -140,19 +123,12 @@ func TestPageWithToken(t *testing.T) {
 	_, other := account("other", "/ui/*")
 	v.use(other)
 	v.refused("not valid for the audience deltabridge")
-	_, limited := account("deltabridge", "/ui/explain")
+	_, limited := account("deltabridge", "/ui/stream")
 	v.use(limited)
-	v.refused("may not get the non-resource URL /ui/objects")
-	name, token := account("deltabridge", "/ui/objects", "/ui/explain")
+	v.refused("may not get the non-resource URL /ui/tail")
+	name, token := account("deltabridge", "/ui/tail")
 	v.use(token)
-	v.Wait(
-		"document.querySelector('#access').hidden && document.querySelector('#objects').innerText.includes('No changes')",
-	)
-
-	if text := v.explain(namespace, "web"); !strings.Contains(text, "k8s.e2e.core.configmaps."+namespace+".web") {
-		t.Errorf("the explanation is %q", text)
-	}
-	v.startTail()
+	v.Wait("document.querySelector('#access').hidden")
 	for n := 0; !browser.Eval[bool](v.Tab, "!!document.querySelector('#tail-rows details')"); n++ {
 		object.Data["count"] = fmt.Sprint(n)
 		if _, err := cs.CoreV1().ConfigMaps(namespace).Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
@@ -170,15 +146,9 @@ func TestPageWithToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, func() error { // the API server notices the deletion after some time
-		if text := v.explain(namespace, "web"); !strings.Contains(text, "may not get the non-resource URL /ui/explain") {
-			return fmt.Errorf("the explanation is %q", text)
-		}
-		return nil
-	})
-	eventually(t, time.Minute, func() error { // the bridge may have asked the API server about this path later
 		v.startTail()
 		pause(t, time.Second)
-		if text := v.Text("#token-problem"); !strings.Contains(text, "may not get the non-resource URL /ui/objects") {
+		if text := v.Text("#token-problem"); !strings.Contains(text, "may not get the non-resource URL /ui/tail") {
 			return fmt.Errorf("the problem is %q", text)
 		}
 		return nil

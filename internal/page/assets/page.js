@@ -98,7 +98,7 @@
   }
 
   const authorization = () => (token ? {Authorization: `Bearer ${token}`} : {});
-  const maySee = () => token !== '' || 'objects' in document.body.dataset;
+  const maySee = () => token !== '' || 'local' in document.body.dataset;
   const sleep = ms => new Promise(resolve => setTimeout(resolve, ms));
 
   function showAccess(problem) {
@@ -134,10 +134,11 @@
     for (let wait = 500; mine === generation; wait = Math.min(2 * wait, 8000)) {
       controller = new AbortController();
       try {
-        const path = maySee() ? '/ui/objects' + (selected ? '?' + selected : '') : '/ui/stream';
+        const path = selected ? '/ui/tail?' + selected : '/ui/stream';
         const response = await fetch(path, {headers: authorization(), signal: controller.signal, cache: 'no-store'});
         if (token && (response.status === 401 || response.status === 403)) {
           token = '';
+          endTail();
           showAccess(await response.text());
           continue;
         }
@@ -160,43 +161,29 @@
     return fields;
   }
 
-  function needToken() {
-    byId('access').hidden = false;
-    byId('token-form').elements.token.focus();
+  function startTail() {
+    if (!maySee()) {
+      byId('token-form').elements.token.focus();
+      return;
+    }
+    selected = query(byId('tail-form'));
+    byId('tail-stop').disabled = false;
+    byId('tail-rows').replaceChildren();
+    connect();
   }
 
-  byId('explain-form').addEventListener('submit', async event => {
-    event.preventDefault();
-    if (!maySee()) return needToken();
-    const answer = byId('explanation');
-    answer.setAttribute('aria-busy', 'true');
-    answer.textContent = 'asking the API server and the destinations …';
-    try {
-      const response = await fetch(`/ui/explain?${query(event.target)}`, {headers: authorization(), cache: 'no-store'});
-      const text = await response.text();
-      if (response.ok) answer.replaceChildren(parse(text));
-      else answer.textContent = text;
-    } catch {
-      answer.textContent = 'no connection to the bridge';
-    }
-    answer.removeAttribute('aria-busy');
-    answer.focus({preventScroll: true});
-    return undefined;
-  });
+  function endTail() {
+    selected = null;
+    byId('tail-stop').disabled = true;
+  }
 
   byId('tail-form').addEventListener('submit', event => {
     event.preventDefault();
-    if (!maySee()) return needToken();
-    selected = query(event.target);
-    selected.set('tail', '1');
-    byId('tail-stop').disabled = false;
-    byId('tail-rows').replaceChildren();
-    return connect();
+    startTail();
   });
 
   byId('tail-stop').addEventListener('click', event => {
-    selected = null;
-    event.target.disabled = true;
+    endTail();
     event.target.form.querySelector('button').focus();
     connect();
   });
@@ -206,16 +193,7 @@
     token = event.target.elements.token.value.trim();
     event.target.reset();
     showAccess('');
-    connect();
-  });
-
-  document.addEventListener('click', event => {
-    const link = event.target.closest('a[data-resource]');
-    if (!link) return;
-    const {resource, name} = byId('explain-form').elements;
-    resource.value = link.dataset.resource;
-    name.value = link.dataset.name;
-    byId('explain-form').requestSubmit();
+    startTail();
   });
 
   connect();
