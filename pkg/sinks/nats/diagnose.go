@@ -17,7 +17,7 @@ import (
 // started.
 func (s *Sink) Check(ctx context.Context) (findings []diagnose.Finding) {
 	if s.cfg.Embedded != nil && s.server == nil {
-		return append(embedded.Check(*s.cfg.Embedded), s.stream.CheckConfigured(embedded.MaxPayload, nil)...)
+		return embedded.Check(*s.cfg.Embedded)
 	}
 	findings, destination := s.stream.Check(ctx)
 	if destination != "" {

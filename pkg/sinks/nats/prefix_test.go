@@ -83,8 +83,8 @@ func TestDomain(t *testing.T) {
 		}
 		return subjects
 	}
-	common := append(api("$KV.deltabridge-clusters.>", "STREAM.INFO."+register, "STREAM.CREATE."+register,
-		"DIRECT.GET."+register+".>", "INFO"), "$SYS.REQ.USER.INFO")
+	common := api("$KV.deltabridge-clusters.>", "STREAM.INFO."+register, "STREAM.CREATE."+register,
+		"DIRECT.GET."+register+".>", "INFO")
 	for _, c := range []struct {
 		name, bucket string
 		publish      []string
@@ -178,7 +178,7 @@ func TestDomainWithoutLimits(t *testing.T) {
 // TestInboxPrefix: a user that may subscribe only to some inboxes can use these, and is told so otherwise. The server
 // knows the connection by its name.
 func TestInboxPrefix(t *testing.T) {
-	b := secured(t, limited("k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S", "$SYS.REQ.USER.INFO"))
+	b := secured(t, limited("k8s.>", "$JS.API.STREAM.INFO.K8S", "$JS.API.STREAM.CREATE.K8S"))
 	b.edit = func(c *nats.Config) { asBridge(t, c); c.ConnectionName = "deltabridge-prod-live" }
 	sink := connect(t, b)
 	send(t, sink, sinktest.Message("a", 1, 100))
@@ -198,7 +198,7 @@ func TestInboxPrefix(t *testing.T) {
 		t.Errorf("%v, want %s", err, remedy)
 	}
 	found := sinktest.Table(newSink(t, b, func(*nats.Config) {}).Check(t.Context()), b.Addr())
-	if last := found[len(found)-1]; !strings.HasPrefix(last, "FAIL authorize subject") || !strings.Contains(last, remedy) {
+	if last := found[len(found)-1]; !strings.HasPrefix(last, "FAIL authorize stream K8S") || !strings.Contains(last, remedy) {
 		t.Errorf("the check does not find it:\n%s", strings.Join(found, "\n"))
 	}
 }

@@ -84,7 +84,6 @@ func New(cfg Config) *Sink {
 		Create:   cfg.Stream.Create,
 		Wildcard: subject.Wildcard(),
 		Letters:  cfg.LettersOf != "",
-		Embedded: cfg.Embedded != nil,
 
 		DeletionsKeptFor: cfg.Stream.DeletionsKeptFor,
 	}

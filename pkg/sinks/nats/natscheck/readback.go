@@ -1,13 +1,14 @@
 package natscheck
 
 import (
-	"slices"
+	"context"
 	"strings"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsconn"
 )
 
 // The effects if the sink cannot read the stream after a crash.
@@ -18,45 +19,31 @@ const (
 )
 
 // readBackWarnings returns a warning for everything that keeps the sink from reading the stream back after a crash.
-// consumers is the number of consumers of the stream. may contains the user's permissions; it is nil if they are not
-// known.
 func (s *Stream) readBackWarnings(
-	c *jetstream.StreamConfig, consumers int, may *server.Permissions,
+	ctx context.Context, t *natsconn.Attempt, info *jetstream.StreamInfo,
 ) (found []diagnose.Finding) {
-	retention := strings.ToLower(c.Retention.String())
+	c, retention := &info.Config, strings.ToLower(info.Config.Retention.String())
+	requests, effect := []string{
+		"CONSUMER.CREATE." + c.Name + ".*", "CONSUMER.INFO." + c.Name + ".*", "CONSUMER.MSG.NEXT." + c.Name + ".*",
+	}, OnlyWindow
+	if s.isLatest() {
+		requests, effect = []string{"STREAM.MSG.GET." + c.Name}, LastWins
+	}
 	switch {
 	case s.Letters:
-		return nil
 	case c.Retention != jetstream.LimitsPolicy && s.isLatest():
 		s.warn(&found, true, "use retention: limits",
 			"its retention is %v: after a crash, states that consumers have removed are sent again", retention)
-		return found
 	case c.Retention != jetstream.LimitsPolicy:
 		s.warn(&found, true, "use retention: limits, or a duplicate_window that is longer than the bridge is ever down",
 			"its retention is %v: %s (duplicate_window %v)", retention, OnlyWindow, c.Duplicates)
-		return found
-	}
-	api, name := s.Access.API(), c.Name
-	denied := func(effect string, subjects ...string) {
-		subjects = slices.DeleteFunc(subjects, func(subject string) bool {
-			all, _ := allows(may.Publish, subject)
-			return all
-		})
-		list := strings.Join(subjects, ", ")
-		s.warn(&found, len(subjects) > 0, "on the server, allow "+s.Access.Auth.Who()+" to publish to "+list,
-			"the user may not publish to %s: after a crash, %s", list, effect)
-	}
-	switch {
-	case s.isLatest() && may != nil:
-		denied(LastWins, api+".STREAM.MSG.GET."+name)
-	case s.isLatest():
-	case c.MaxConsumers > 0 && consumers >= c.MaxConsumers:
+	case !s.isLatest() && c.MaxConsumers > 0 && info.State.Consumers >= c.MaxConsumers:
 		s.warn(&found, true, "raise max_consumers",
 			"it has as many consumers as it allows (max_consumers %d): after a crash, %s", c.MaxConsumers, OnlyWindow)
-	case may != nil:
-		denied(OnlyWindow, api+".CONSUMER.CREATE."+name+".*", api+".CONSUMER.INFO."+name+".*",
-			api+".CONSUMER.MSG.NEXT."+name+".*")
-		denied(Replicating, s.Access.Route(s.Wildcard)+s.EndSubject(c.Subjects))
+	default:
+		for _, err := range s.Try(ctx, t, requests...) {
+			s.warn(&found, true, err.Remedy, "%v: after a crash, %s", err.Err, effect)
+		}
 	}
 	return found
 }

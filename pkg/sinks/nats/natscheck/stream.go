@@ -36,24 +36,15 @@ type Stream struct {
 	Create   bool   // create the stream if it does not exist
 	Wildcard string // matches the subjects of all events
 	Letters  bool   // the messages are dead letters, which are not read back
-	// Requests are further subjects of the JetStream API that are required. STREAM.INFO and STREAM.CREATE need not be
-	// listed.
-	Requests []string
 	// DeletionsKeptFor is the TTL of deletions. It is 0 if they do not expire.
 	DeletionsKeptFor time.Duration
-	// Embedded reports whether the server runs in this process. Then the stream can't have more than one replica.
-	Embedded bool
 }
 
 // isLatest reports whether the stream must keep only the last message of each subject.
 func (s *Stream) isLatest() bool { return s.Config.MaxMsgsPerSubject == 1 }
 
-// Destination returns the identity of the stream, which consists of its name and creation time. info is nil if the
-// stream does not exist yet.
+// Destination returns the identity of the stream, which consists of its name and creation time.
 func (s *Stream) Destination(info *jetstream.StreamInfo) string {
-	if info == nil {
-		return fmt.Sprintf("stream %s, not created yet", s.Config.Name)
-	}
 	return fmt.Sprintf("stream %s, created %s", s.Config.Name, info.Created.UTC().Format(time.RFC3339Nano))
 }
 

@@ -99,7 +99,6 @@ func TestWarnings(t *testing.T) {
 		{nil, nil, 1 << 20, true, "it accepts messages of at most 1048576 bytes"},
 		{nil, func(c *jetstream.StreamConfig) { c.MaxAge = time.Minute }, large, false, "it keeps messages for 1m0s"},
 		{nil, func(c *jetstream.StreamConfig) { c.Replicas = 1 }, large, false, "it has one replica"},
-		{func(s *Stream) { s.Embedded = true }, func(c *jetstream.StreamConfig) { c.Replicas = 1 }, large, false, ""},
 		{nil, func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage }, large, false, "if all its servers are down"},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject, c.AllowMsgTTL = 1, true }, large, false, ""},
 		{latest, func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 }, large, false, "allow_msg_ttl"},
@@ -173,9 +172,6 @@ func TestError(t *testing.T) {
 
 func TestDestination(t *testing.T) {
 	s := required(nil)
-	if got, want := s.Destination(nil), "stream K8S, not created yet"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
 	info := &jetstream.StreamInfo{Created: time.Date(2026, 11, 22, 1, 2, 3, 4, time.FixedZone("", 3600))}
 	if got, want := s.Destination(info), "stream K8S, created 2026-11-22T00:02:03.000000004Z"; got != want {
 		t.Errorf("%q, want %q", got, want)

@@ -20,6 +20,9 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 )
 
+// expiresSoon is how long before credentials expire a warning is reported.
+const expiresSoon = 7 * 24 * time.Hour
+
 // Attempt is a connection to one server that does not reconnect.
 type Attempt struct {
 	Conn      *natsgo.Conn // the caller closes it
@@ -136,7 +139,14 @@ func (t *Attempt) report() {
 	if *auth == (Auth{}) && !t.Conn.AuthRequired() {
 		return
 	}
-	f := t.passed(sinks.StepAuthenticate, auth.Who())
+	c, _ := auth.read() // who is set even if read fails
+	f := t.passed(sinks.StepAuthenticate, c.who)
+	if left := time.Until(c.expires).Round(time.Second); !c.expires.IsZero() {
+		f.Detail += fmt.Sprintf(", valid for %v", left)
+		if left < expiresSoon {
+			f.Warn, f.Remedy = true, "renew the credentials"
+		}
+	}
 	if err != nil && (auth.TokenFile != "" || auth.User != "") {
 		f.Warn, f.Detail = true, f.Detail+": the secret is sent without encryption"
 		f.Remedy = "enable TLS on the server, or use an nkey or credentials, which are never sent"

@@ -3,7 +3,9 @@ package natsconn
 import (
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/nats-io/jwt/v2"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
@@ -29,11 +31,12 @@ type Auth struct {
 
 // credential describes the credentials of a client.
 type credential struct {
-	file   string        // the file with the secret; empty without authentication
-	key    string        // the configuration key of the file
-	who    string        // the identity of the client as the server knows it
-	remedy string        // the remedy if the server rejects the credentials
-	option natsgo.Option // lets nats.go read the file for every connection; nil without authentication
+	file    string        // the file with the secret; empty without authentication
+	key     string        // the configuration key of the file
+	who     string        // the identity of the client as the server knows it
+	remedy  string        // the remedy if the server rejects the credentials
+	option  natsgo.Option // lets nats.go read the file for every connection; nil without authentication
+	expires time.Time     // of the JWT; zero if it does not expire
 }
 
 // read reads and checks the file with the secret. On error, c is complete except for what is read from the file. The
@@ -80,6 +83,10 @@ func (a *Auth) read() (c credential, err error) {
 		return c, &sinks.ConnectError{Step: sinks.StepFiles, Key: c.key, Err: err, Rejected: true}
 	}
 	c.who += " with the public key " + public
+	token, _ := jwt.ParseDecoratedJWT([]byte(secret))
+	if claims, err := jwt.DecodeUserClaims(token); err == nil && claims.Expires > 0 {
+		c.expires = time.Unix(claims.Expires, 0)
+	}
 	return c, nil
 }
 

@@ -64,7 +64,6 @@ func New(cfg Config) *Log {
 	l.client.Access, l.client.Prober = cfg.Access, new(reach.Prober)
 	l.stream = natscheck.Stream{
 		Access: &l.client.Access, Config: cfg.Stream.jetstream(), Create: cfg.Stream.Create, Wildcard: l.subject,
-		Requests: requests(&l.client.Access, cfg.Stream.Name),
 	}
 	return l
 }
@@ -163,7 +162,7 @@ func (l *Log) resolve(ctx context.Context, after int64, record []byte, cause err
 			return conflict("sequence %d is not this record", after)
 		}
 		return nil
-	case isCode(cause, server.JSStreamWrongLastSequenceErrF), isCode(cause, server.JSStreamWrongLastSequenceConstantErr):
+	case natscheck.IsWrongSequence(cause):
 		return cause // a message that the leader has received is not stored yet; perhaps it never will be
 	}
 	return permanent(cause)
