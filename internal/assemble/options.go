@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/engine"
@@ -172,18 +171,4 @@ func Places(cfg *config.Config) map[string]*event.Template {
 		places[cfg.Sinks[n].Name] = cfg.Sinks[n].Destination().Place()
 	}
 	return places
-}
-
-// BufferBytes returns the memory that events and audit events can use in full buffers, for all sinks together.
-func BufferBytes(cfg *config.Config) int64 {
-	var buffers, auditEvents int64
-	for n := range cfg.Sinks {
-		s := &cfg.Sinks[n]
-		buffers += s.Buffer.Bytes
-		if s.Actor {
-			buffers += s.Buffer.Bytes / engine.LineShare
-			auditEvents = actors.MaxBytes
-		}
-	}
-	return buffers + auditEvents
 }

@@ -195,7 +195,7 @@ func TestCheckWatched(t *testing.T) {
 			}
 			e := examining(t, tt.answers)
 			pods := schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-			found, _ := e.checkWatched(t.Context(), &fleet.Watched{
+			found := e.checkWatched(t.Context(), &fleet.Watched{
 				Source: informer.Source{Resource: pods}, Namespaced: true, Named: tt.named, Auxiliary: tt.auxiliary,
 			})
 			e.add(found)

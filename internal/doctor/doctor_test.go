@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -282,16 +281,6 @@ func TestState(t *testing.T) {
 	cfg.State.Path = filepath.Join(cfg.State.Path, "checkpoint.db")
 	if f := outcome(t, cfg, "state", "directory"); f.Result != "failed" || f.Remedy == "" {
 		t.Errorf("a file: %+v", f)
-	}
-}
-
-func TestMemory(t *testing.T) {
-	cfg := localConfig(t)
-	limit, _ := memoryLimit()
-	cfg.Sinks[0].Buffer.Bytes = limit
-	f := outcome(t, cfg, "process", "memory")
-	if limited := limit != math.MaxInt64; (f.Result == "warning") != limited || !strings.Contains(f.Detail, size(limit)) {
-		t.Errorf("%+v", f)
 	}
 }
 

@@ -23,7 +23,7 @@ const (
 
 // Finding is the result of one step.
 type Finding struct {
-	Area   string `json:"area"` // "API server", "state", "state log", "audit", "process" or "sink NAME"
+	Area   string `json:"area"` // "API server", "state", "state log", "audit" or "sink NAME"
 	Step   string `json:"step"`
 	Target string `json:"target"`
 	Result string `json:"result"` // ok, warning or failed
@@ -70,7 +70,6 @@ type examination struct {
 	client  rest.Interface
 	cluster string // uid of the cluster; empty if unknown
 	running bool   // whether a bridge is using the state directory
-	size    estimate
 	// destinations maps each sink to its destination in the checkpoint.
 	destinations map[string]string
 	paused       map[string]time.Time // by sink, since when it is paused
@@ -112,9 +111,6 @@ func (e *examination) run(ctx context.Context) *Report {
 		e.area = "audit"
 		e.checkAuditSources(ctx)
 	}
-	e.area = "process"
-	e.checkMemory()
-	e.estimateLoad()
 	e.checkSinks(ctx)
 	return &e.report
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/files"
@@ -85,16 +87,12 @@ func tryToWrite(dir string) error {
 	return errors.Join(err, file.Sync(), file.Close(), os.Remove(file.Name()))
 }
 
-// checkSpace compares the free disk space with the maximum size of the spills and the size of the checkpoint.
+// checkSpace compares the free disk space with the maximum size of the spills.
 func (e *examination) checkSpace(dir, existing string) {
 	free, err := files.Free(existing)
 	if err != nil {
 		e.warn(stepSpace, "", "cannot determine the free space: "+err.Error(), "")
 		return
-	}
-	growth := e.size.checkpoint() // how much larger the checkpoint will become
-	if info, err := os.Stat(filepath.Join(dir, "checkpoint.db")); err == nil {
-		growth = max(0, growth-info.Size())
 	}
 	var limit, used int64
 	for n := range e.cfg.Sinks {
@@ -102,18 +100,20 @@ func (e *examination) checkSpace(dir, existing string) {
 		limit += s.Buffer.Spill.MaxBytes
 		used += spillBytes(dir, s.Name)
 	}
-	detail := fmt.Sprintf("%s free; the checkpoint takes about %s, spills can take up to %s",
-		size(free), size(e.size.checkpoint()), size(limit))
+	detail := fmt.Sprintf("%s free; spills can take up to %s", size(free), size(limit))
 	if used > 0 {
 		detail += " and use " + size(used) + " now"
 	}
-	if free < growth+limit-used {
+	if free < limit-used {
 		e.warn(stepSpace, "", detail,
 			"free some space, or lower buffer.spill.maxBytes: if the disk is full, the checkpoint can't be written either")
 		return
 	}
 	e.ok(stepSpace, "", detail)
 }
+
+// size formats a number of bytes with a binary unit. It rounds down to mebibytes.
+func size(n int64) string { return resource.NewQuantity(n>>20<<20, resource.BinarySI).String() }
 
 // checkCheckpoint checks whether the bridge can use the checkpoint of the previous process.
 func (e *examination) checkCheckpoint(ctx context.Context, dir string) {

@@ -45,20 +45,17 @@ func (e *examination) checkWatches(ctx context.Context) {
 	}
 	e.checkOwnRights(ctx)
 	e.checkNamespaces(ctx)
-	found, sizes := make([]diagnose.Finding, len(preview.Watched)), make([]estimate, len(preview.Watched))
+	found := make([]diagnose.Finding, len(preview.Watched))
 	var group errgroup.Group
 	group.SetLimit(maxParallel)
 	for n, w := range preview.Watched {
 		group.Go(func() error {
-			found[n], sizes[n] = e.checkWatched(ctx, &w)
+			found[n] = e.checkWatched(ctx, &w)
 			return nil
 		})
 	}
 	_ = group.Wait() // the findings contain the errors
 	e.add(found...)
-	for _, s := range sizes {
-		e.size.add(s)
-	}
 }
 
 // checkOwnRights checks the optional permissions. With these permissions, the bridge detects some changes in the
@@ -100,7 +97,7 @@ func (e *examination) checkNamespaces(ctx context.Context) {
 	case len(forbidden) > 0:
 		e.fail("watch", target, errors.New(key+": "+notAllowed(forbidden)), rbacRemedy)
 	default:
-		e.ok("watch", target, key+": "+found.String())
+		e.ok("watch", target, key+": "+found)
 	}
 }
 
@@ -108,9 +105,9 @@ const checkLog = "check the API server's log"
 
 func notAllowed(verbs []string) string { return "no permission to " + strings.Join(verbs, ", ") }
 
-// checkWatched checks one resource with the requests of an informer, and counts its objects.
-func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) (f diagnose.Finding, objects estimate) {
-	f = diagnose.Finding{Step: "watch", Target: w.Resource.GroupResource().String()}
+// checkWatched checks one resource with the requests of an informer.
+func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) diagnose.Finding {
+	f := diagnose.Finding{Step: "watch", Target: w.Resource.GroupResource().String()}
 	if w.Namespace != "" {
 		f.Target += " in " + w.Namespace
 	}
@@ -125,7 +122,7 @@ func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) (f dia
 			f.Remedy = "correct labelSelector or fieldSelector: the API server supports only a few fields of each resource"
 		}
 	case len(forbidden) == 0:
-		f.Detail = objects.String()
+		f.Detail = objects
 	case slices.Equal(forbidden, []string{"get"}):
 		f.Warn, f.Detail = true, notAllowed(forbidden)+": the bridge detects only later that etcd was restored from a backup"
 	case w.Named:
@@ -136,13 +133,13 @@ func (e *examination) checkWatched(ctx context.Context, w *fleet.Watched) (f dia
 		f.Warn, f.Detail = true, notAllowed(forbidden)+": the bridge will not send its events"
 		f.Remedy += ", or exclude it"
 	}
-	return f, objects
+	return f
 }
 
-// try sends the requests of an informer. It returns the forbidden verbs and the number of objects.
+// try sends the requests of an informer. It returns the forbidden verbs and, in words, the number of objects.
 func (e *examination) try(
 	ctx context.Context, w *fleet.Watched, verbs []string,
-) (forbidden []string, objects estimate, err error) {
+) (forbidden []string, objects string, err error) {
 	for _, verb := range verbs {
 		limited, cancel := context.WithTimeout(ctx, stepTimeout)
 		switch verb {
@@ -158,7 +155,7 @@ func (e *examination) try(
 		case apierrors.IsForbidden(err):
 			forbidden = append(forbidden, verb)
 		case err != nil:
-			return nil, estimate{}, fmt.Errorf("%s: %w", verb, err)
+			return nil, "", fmt.Errorf("%s: %w", verb, err)
 		}
 	}
 	return forbidden, objects, nil
@@ -179,24 +176,21 @@ func (e *examination) getProbe(ctx context.Context, w *fleet.Watched) error {
 	return err
 }
 
-// countObjects lists a few objects, and counts all.
-func (e *examination) countObjects(ctx context.Context, w *fleet.Watched) (s estimate, err error) {
-	answer, err := e.listWatch(w, "").ListWithContext(ctx, metav1.ListOptions{Limit: sampleSize})
+// countObjects lists an object, and returns the number of all in words.
+func (e *examination) countObjects(ctx context.Context, w *fleet.Watched) (string, error) {
+	answer, err := e.listWatch(w, "").ListWithContext(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
-		return s, err
+		return "", err
 	}
 	list := answer.(*object.List)
-	s.watches, s.objects = 1, int64(len(list.Items))
-	for _, o := range list.Items {
-		s.bytes += int64(len(o.Raw))
+	n, more := int64(len(list.Items)), list.RemainingItemCount
+	switch {
+	case more != nil:
+		n += *more
+	case list.Continue != "": // the API server does not count the remaining objects if there are selectors
+		return fmt.Sprintf("more than %d objects", n), nil
 	}
-	if n := list.RemainingItemCount; n == nil {
-		s.more = list.Continue != "" // the API server does not count the remaining objects if there are selectors
-	} else if s.objects > 0 {
-		s.bytes += s.bytes / s.objects * *n
-		s.objects += *n
-	}
-	return s, nil
+	return fmt.Sprintf("%d objects", n), nil
 }
 
 // openWatch opens a watch for a name that does not exist, and closes it at once.

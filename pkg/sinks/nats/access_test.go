@@ -369,6 +369,9 @@ func TestWrongAccess(t *testing.T) {
 			if err != nil && strings.Contains(err.Error(), "wr0ng") {
 				t.Error("it repeats the secret")
 			}
+			if c.name == "too many replicas" { // the check creates no stream
+				return
+			}
 			inOneRound(t, func() error {
 				if steps := sinktest.Failures(sink.Check(ctx)); len(steps) == 0 || steps[0] != c.want.Step {
 					return fmt.Errorf("check: failures %v", steps)

@@ -25,7 +25,6 @@ import (
 
 const (
 	warnReplica = ": the topic has one replica: if a broker is lost, its acknowledged events are lost too, and Kafka 4 can lose the marker of a fence while a partition has no leader (KAFKA-20734) -> increase the number of replicas to 3, and set min.insync.replicas to 2"
-	warnCreated = ": the topic would have one replica: if a broker is lost, its acknowledged events are lost too, and Kafka 4 can lose the marker of a fence while a partition has no leader (KAFKA-20734) -> set kafka.createTopics.replicationFactor to 3, and min.insync.replicas to 2 in kafka.createTopics.config"
 	warnState   = ": transaction.state.log.replication.factor of the brokers is 1: while a broker is down, a bridge that starts cannot fence some partitions, and their events wait; if the broker is lost, so are its fences -> set transaction.state.log.replication.factor to 3, and increase the number of replicas of the topic __transaction_state to 3"
 	warnUnclean = ": unclean.leader.election.enable is true: acknowledged events, and fences, can be lost with a broker -> set unclean.leader.election.enable of the topic to false"
 	warnSize    = ": the topic accepts at most %d bytes (compressed), but objects can have up to 1572864 bytes: see the sink's oversize setting for larger events -> increase max.message.bytes of the topic"
@@ -102,7 +101,7 @@ func TestCheck(t *testing.T) {
 			append(slices.Clone(reached), "FAIL topic topic check.missing: topic: topic check.missing does not exist; create it, correct kafka.topic, or set kafka.createTopics"+
 				" -> create it, correct kafka.topic, or set kafka.createTopics"),
 		},
-		{"would be created", kafka.Config{Topic: "check.missing", CreateTopics: &kafka.CreateTopics{}}, append(slices.Clone(reached), "ok topic topic check.missing", "warn topic topic check.missing"+warnCreated)},
+		{"would be created", kafka.Config{Topic: "check.missing", CreateTopics: &kafka.CreateTopics{}}, append(slices.Clone(reached), "ok topic topic check.missing")},
 		{
 			"would be created, but with too many replicas",
 			kafka.Config{Topic: "check.missing", CreateTopics: &kafka.CreateTopics{ReplicationFactor: 3}},
@@ -217,7 +216,7 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 				Brokers: []string{broker.SASLAddr()}, Topic: "check.new", CreateTopics: &kafka.CreateTopics{},
 				SASL: kafka.SASLConfig{Mechanism: "PLAIN", Username: testkafka.User, PasswordFile: passwordFile(t, testkafka.Password)},
 			},
-			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok authorize", "warn authorize", "ok topic", "warn topic"},
+			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok authorize", "warn authorize", "ok topic"},
 		},
 		{
 			"expired token",
@@ -230,7 +229,7 @@ func TestCheckStopsWhereItFails(t *testing.T) {
 				Brokers: []string{broker.SASLAddr()}, Topic: "check.new", CreateTopics: &kafka.CreateTopics{},
 				SASL: oauth(t, broker, time.Hour),
 			},
-			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok authorize", "warn authorize", "ok topic", "warn topic"},
+			[]string{"ok files", "ok connect", "ok protocol", "warn authenticate", "ok authorize", "ok authorize", "warn authorize", "ok topic"},
 		},
 		{"TLS to a plaintext port", kafka.Config{Brokers: []string{broker.Addr()}, TLS: access.TLS{CAFile: broker.CAFile()}}, []string{"ok files", "ok connect", "FAIL TLS"}},
 	} {

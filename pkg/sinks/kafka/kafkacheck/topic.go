@@ -1,11 +1,9 @@
 package kafkacheck
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -138,38 +136,6 @@ func (t *topic) checkCreation(ctx context.Context) {
 		return
 	}
 	t.pass(sinks.StepTopic, "the topic does not exist; the cluster allows the bridge to create it")
-	brokers, _ := t.Client.BrokerSettings(ctx) // without DescribeConfigs on the cluster, only the configuration is known
-	t.checkCreated(brokers)
-}
-
-// checkCreated compares the settings that the new topic would have with the guarantees of acks=all. The settings of the
-// brokers apply unless createTopics has others.
-func (t *topic) checkCreated(brokers wire.Settings) {
-	const how = " in kafka.createTopics.config"
-	replicas := cmp.Or(int64(t.Create.ReplicationFactor), brokers.Number("default.replication.factor"))
-	settings := maps.Clone(brokers)
-	if settings == nil {
-		settings = make(wire.Settings)
-	}
-	maps.Copy(settings, t.Create.Config)
-	switch need := settings.Number("min.insync.replicas"); {
-	case replicas == 1:
-		t.warn("set kafka.createTopics.replicationFactor to 3, and min.insync.replicas to 2"+how,
-			"the topic would have one replica: %s", lostWithABroker)
-	case need == 1:
-		t.warn("set min.insync.replicas to 2"+how,
-			"min.insync.replicas of the topic would be 1: an acknowledged event can be on a single broker, and is lost with "+
-				"this broker")
-	case need > replicas && replicas > 0:
-		t.fail(&sinks.ConnectError{
-			Step: sinks.StepTopic, Key: "kafka.createTopics.replicationFactor", Remedy: "use more replicas",
-			Err: fmt.Errorf("acks=all would be impossible: min.insync.replicas is %d, but the topic would have %d replicas",
-				need, replicas),
-		})
-	}
-	if settings["unclean.leader.election.enable"] == "true" {
-		t.warn("set unclean.leader.election.enable to false"+how, "%s", uncleanElections)
-	}
 }
 
 // checkReplication compares the topic's replicas with the guarantees of acks=all.

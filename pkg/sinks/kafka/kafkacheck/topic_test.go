@@ -8,7 +8,6 @@ import (
 	"github.com/segmentio/kafka-go/protocol/metadata"
 
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
-	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
 
 // TestReplication: what a single test broker can't show.
@@ -106,46 +105,6 @@ func TestStateProblem(t *testing.T) {
 			if !strings.HasPrefix(detail, c.want) || (detail == "") != (c.want == "") || (remedy == "") != (detail == "") {
 				t.Errorf("%q -> %q, want %q", detail, remedy, c.want)
 			}
-		})
-	}
-}
-
-// TestCreatedTopic: what createTopics does not set comes from the brokers.
-func TestCreatedTopic(t *testing.T) {
-	brokers := func(replicas, insync, unclean string) wire.Settings {
-		return wire.Settings{
-			"default.replication.factor": replicas, "min.insync.replicas": insync, "unclean.leader.election.enable": unclean,
-		}
-	}
-	for name, c := range map[string]struct {
-		brokers wire.Settings
-		create  wire.NewTopic
-		want    []string
-	}{
-		"as it should be":          {brokers("3", "2", "false"), wire.NewTopic{}, nil},
-		"the brokers' one replica": {brokers("1", "1", "false"), wire.NewTopic{}, []string{"warn the topic would have one replica"}},
-		"configured": {
-			brokers("1", "1", "true"),
-			wire.NewTopic{ReplicationFactor: 3, Config: map[string]string{
-				"min.insync.replicas": "2", "unclean.leader.election.enable": "false",
-			}},
-			nil,
-		},
-		"one acknowledgement is enough": {
-			brokers("3", "1", "false"), wire.NewTopic{}, []string{"warn min.insync.replicas of the topic would be 1"},
-		},
-		"too few replicas": {
-			brokers("3", "3", "true"),
-			wire.NewTopic{ReplicationFactor: 2},
-			[]string{"FAIL acks=all would be impossible", "warn unclean.leader.election.enable is true"},
-		},
-		"the settings can't be read":              {nil, wire.NewTopic{}, nil},
-		"the settings can't be read, one replica": {nil, wire.NewTopic{ReplicationFactor: 1}, []string{"warn the topic would have one replica"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			one := &topic{Check: &Check{Create: &c.create}}
-			one.checkCreated(c.brokers)
-			wantFindings(t, one.findings, c.want)
 		})
 	}
 }
