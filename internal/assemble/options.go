@@ -32,7 +32,6 @@ func Checkpoint(cfg *config.Config, log *slog.Logger) (checkpoint.Options, error
 	}
 	return checkpoint.Options{
 		Path: cfg.State.Path, ClusterName: cfg.Cluster, Privacy: redaction.Privacy, Logger: log,
-		Identities: cfg.State.Log != nil && cfg.State.Log.Rows == config.RowsIdentity,
 	}, nil
 }
 
@@ -136,7 +135,7 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 	return engine.Sink{
 		Name: s.Name, Kind: s.Kind(), Place: s.Destination().Describe(), Seen: seen(r.ForSink(s)),
 		Destination: d.Sink, Disconnect: d.Close, Resync: s.Resync,
-		NoSynced: s.ControlEvents != nil && s.ControlEvents.None != nil, Progress: s.Progress,
+		Progress: s.Progress,
 		Enrich: s.Enrich.Needs, Rules: s.Filters, Audit: s.IsAudit(), Actor: s.Actor,
 		Encoder: &event.Encoder{
 			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Headers: s.Headers, Redactor: r.ForSink(s),

@@ -59,30 +59,23 @@ sinks:
 	}
 }
 
-// The state log is the configured one, with identities only if the configuration says so.
+// The state log is the configured one.
 func TestLog(t *testing.T) {
 	key := t.TempDir() + "/key"
 	if err := os.WriteFile(key, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]struct {
-		log        string
-		identities bool
-	}{
-		`{nats: {url: "nats://a"}}`:                                    {"*natslog.Log", false},
-		`{kafka: {brokers: ["a:9092"], topic: state}, rows: identity}`: {"*kafkalog.Log", true},
+	for text, want := range map[string]string{
+		`{nats: {url: "nats://a"}}`:                    "*natslog.Log",
+		`{kafka: {brokers: ["a:9092"], topic: state}}`: "*kafkalog.Log",
 	} {
 		cfg := parse(
 			t,
 			"state: {path: "+t.TempDir()+", log: "+text+"}\nredactionKeyFile: "+key+"\nsinks: [{name: s, stdout: {}}]",
 		)
 		log, err := Log(cfg.State.Log, slog.New(slog.DiscardHandler))
-		if err != nil || fmt.Sprintf("%T", log) != want.log {
+		if err != nil || fmt.Sprintf("%T", log) != want {
 			t.Errorf("%s: %T, %v", text, log, err)
-		}
-		store, err := Checkpoint(cfg, slog.New(slog.DiscardHandler))
-		if err != nil || store.Identities != want.identities {
-			t.Errorf("%s: %+v, %v", text, store, err)
 		}
 		if err := log.Close(); err != nil {
 			t.Error(err)

@@ -28,14 +28,7 @@ type StateLog struct {
 	NATS *natslog.Config `yaml:"nats" oneOf:"true"`
 	// The log is a Kafka topic.
 	Kafka *kafkalog.Config `yaml:"kafka" oneOf:"true"`
-	// What the log contains of each object. `full`: its last state, as in the checkpoint. `identity`: only its name, uid
-	// and resourceVersion. Then the log is smaller, but after the directory was lost, a deletion that the bridge finds in
-	// a list has no last state, and the first update of an object has no old state.
-	Rows string `yaml:"rows" default:"full" enum:"full identity" example:"identity"`
 }
-
-// RowsIdentity is the value of StateLog.Rows for a log without the states of objects.
-const RowsIdentity = "identity"
 
 // Election configures how the replicas of the bridge agree on a leader, which is the only one that reads and delivers.
 // The others are standbys. It has an effect only with `state.log`. The replicas must have the same configuration.

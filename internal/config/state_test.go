@@ -15,7 +15,7 @@ func TestStateLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := c.State.Log
-	if log.NATS != nil || log.Rows != RowsIdentity || log.Kafka.ClientID != "deltabridge-local-state" ||
+	if log.NATS != nil || log.Kafka.ClientID != "deltabridge-local-state" ||
 		log.Kafka.CreateTopics.ReplicationFactor != 3 {
 		t.Errorf("%+v", log)
 	}
@@ -28,7 +28,7 @@ func TestStateLog(t *testing.T) {
 
 	c = mustParse(t, `{state: {log: {nats: {url: "nats://a"}}}, redactionKeyFile: testdata/full.yaml,
 		sinks: [{name: a, stdout: {}}]}`)
-	if log := c.State.Log; log.Rows != "full" || log.NATS.Stream.Name != "DELTABRIDGE_STATE" ||
+	if log := c.State.Log; log.NATS.Stream.Name != "DELTABRIDGE_STATE" ||
 		log.NATS.ConnectionName != "deltabridge-local-state" {
 		t.Errorf("%+v", log)
 	}

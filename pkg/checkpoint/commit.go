@@ -282,7 +282,7 @@ func (t *transaction) putRows(source string, objects []*object.Object, rows *tal
 			rows.remove(old)
 		}
 		p := statelog.Pair{Bucket: bucketRows, Source: source, Key: k.key, Value: row}
-		if err := t.setRow(p, k.object); err != nil {
+		if err := t.set(p); err != nil {
 			return fmt.Errorf("row %q: %w", k.key, err)
 		}
 		rows.add(row)

@@ -39,9 +39,7 @@
 //
 // With [Options.Log], each transaction passes its changes to the log before they are written to the file. Other
 // processes apply these changes to their files ([Store.Copy], internal/statelog), which then contain the same bytes.
-// The log and the copies contain the rows exactly as the file does, redacted or encrypted. With [Options.Identities],
-// they contain only the identities of objects. The sum in the record of a source is then still that of the rows with
-// bodies, so it stays correct when a copy is changed.
+// The log and the copies contain the rows exactly as the file does, redacted or encrypted.
 //
 // The file also contains the point of the log that it corresponds to. If the process ends after a transaction is in the
 // log and before it is in the file, the point shows that the file is behind, and the next process applies the missing
@@ -64,8 +62,8 @@
 // another cluster, which are quarantined with the file.
 //
 // Events contain what the sink is sent: the filter, the redaction and the encoder come before the queue. They contain
-// secret values if and only if the sink is sent secret values in plain text. Privacy and Options.Identities do not
-// apply to events, and events that were spilled before a change of the redaction stay as they are.
+// secret values if and only if the sink is sent secret values in plain text. Privacy does not apply to
+// events, and events that were spilled before a change of the redaction stay as they are.
 //
 // # The file
 //
@@ -84,8 +82,7 @@
 // All values except the format and those of unsent begin with a CRC-32C of key and content (see seal). A row contains
 // the manager, which is not part of the JSON, and the object's JSON (see bodyRaw). The JSON is compressed as one s2
 // block if compression saves at least one eighth. If Privacy has a Seal, the row contains the redacted JSON and,
-// encrypted, the original JSON (see appendSealed). A row without a body contains the checksum of the row with the body
-// (see identityRow).
+// encrypted, the original JSON (see appendSealed).
 //
 // The store record names all sources, so the loss of a source record is detected. Format numbers only increase. The
 // files of each format have a directory of their own, and a program goes back to its own files if a newer program has

@@ -329,36 +329,34 @@ func TestFailedAppend(t *testing.T) {
 // Another process that follows the log has the events of the leader in their order, whether it has read them one by one
 // or from a pass.
 func TestEventsAreTakenOver(t *testing.T) {
-	for _, o := range []Options{{}, {Identities: true}} {
-		l := newLeader(t, o)
-		c := l.another(o)
-		e := events(t, l.Store)
-		for n := uint64(1); n < 400; n += 40 {
-			appendEvents(t, e, n, n+39)
-			if err := e.Ack(n / 3); err != nil {
-				t.Fatal(err)
-			}
-			c.read()
-		}
-		l.broker.Remove(func(int64) bool { return true })
-		if _, err := l.writer.Check(t.Context()); err != nil {
+	l := newLeader(t, Options{})
+	c := l.another(Options{})
+	e := events(t, l.Store)
+	for n := uint64(1); n < 400; n += 40 {
+		appendEvents(t, e, n, n+39)
+		if err := e.Ack(n / 3); err != nil {
 			t.Fatal(err)
 		}
-		l.writer = statelog.NewWriter(smallRecords{l.broker.Open()}, l.Copy(), statelog.Claim{})
-		if err := l.writer.Claim(t.Context(), true); err != nil {
-			t.Fatal(err)
+		c.read()
+	}
+	l.broker.Remove(func(int64) bool { return true })
+	if _, err := l.writer.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.writer = statelog.NewWriter(smallRecords{l.broker.Open()}, l.Copy(), statelog.Claim{})
+	if err := l.writer.Claim(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	steps := 1
+	for ; l.refresh(); steps++ {
+	}
+	for _, p := range []*process{c, l.another(Options{})} {
+		if !p.read() || steps < 5 {
+			t.Fatalf("the copy is not complete; a pass of %d steps", steps)
 		}
-		steps := 1
-		for ; l.refresh(); steps++ {
-		}
-		for _, p := range []*process{c, l.another(o)} {
-			if !p.read() || steps < 5 {
-				t.Fatalf("the copy is not complete; a pass of %d steps", steps)
-			}
-			wantSame(t, l.Store, p.Store)
-			p.lead()
-			wantEvents(t, events(t, p.Store), e.Acked()+1, 400)
-		}
+		wantSame(t, l.Store, p.Store)
+		p.lead()
+		wantEvents(t, events(t, p.Store), e.Acked()+1, 400)
 	}
 }
 

@@ -107,8 +107,7 @@ type sourceRecord struct {
 	Rows tally `json:"rows"`
 }
 
-// tally is the checksum of a set of rows. It can be updated row by row. A row that contains only an identity has the
-// same tally as the row with the body.
+// tally is the checksum of a set of rows. It can be updated row by row.
 type tally struct {
 	Count int    `json:"count"`
 	Sum   uint64 `json:"sum"` // sum of the rows' checksums, modulo 2^64
@@ -117,14 +116,14 @@ type tally struct {
 // add adds a sealed row to the tally.
 func (t *tally) add(sealed []byte) {
 	t.Count++
-	t.Sum += uint64(rowSum(sealed))
+	t.Sum += uint64(checksumOf(sealed))
 }
 
 // remove subtracts a sealed row from the tally. If the row is damaged, the tally no longer matches the rows, so Load
 // detects the damage.
 func (t *tally) remove(sealed []byte) {
 	t.Count--
-	t.Sum -= uint64(rowSum(sealed))
+	t.Sum -= uint64(checksumOf(sealed))
 }
 
 // A sealed value consists of
@@ -210,7 +209,6 @@ const (
 	bodyRaw    byte = 1 // uncompressed JSON
 	bodyS2     byte = 2 // JSON as one s2 block, see github.com/klauspost/compress/s2
 	bodySealed byte = 3 // redacted JSON, followed by the encrypted original JSON: see appendSealed
-	bodyNone   byte = 4 // only the identity, preceded by a checksum: see identityRow
 )
 
 // minS2 is the minimum size for compression, in bytes. Compressing less would not save a page.
@@ -254,7 +252,7 @@ func (c *rowCodec) compress(raw []byte) (kind byte, body []byte) {
 // expand reverses compress. The result is in the codec's buffer.
 func (c *rowCodec) expand(kind byte, body []byte) ([]byte, error) {
 	switch kind {
-	case bodyRaw, bodyNone:
+	case bodyRaw:
 		c.buffer = append(c.buffer[:0], body...)
 		return c.buffer, nil
 	case bodyS2:
@@ -268,8 +266,7 @@ func (c *rowCodec) expand(kind byte, body []byte) ([]byte, error) {
 	}
 }
 
-// decode returns the object of a sealed row. Its Raw is valid until the codec is used again. It is nil if the row
-// contains only the identity.
+// decode returns the object of a sealed row. Its Raw is valid until the codec is used again.
 func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	content, err := unseal(key, sealed)
 	if err != nil {
@@ -279,9 +276,6 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 		return nil, fmt.Errorf("%w: row %q is empty", boltfile.ErrDamaged, key)
 	}
 	kind, rest := content[0], content[1:]
-	if kind == bodyNone {
-		rest = rest[min(sealSize, len(rest)):]
-	}
 	length, n := binary.Uvarint(rest)
 	if n <= 0 || length > uint64(len(rest)-n) {
 		return nil, fmt.Errorf("%w: row %q: the length of the manager is invalid", boltfile.ErrDamaged, key)
@@ -304,9 +298,7 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	if o.Key() != key {
 		return nil, fmt.Errorf("%w: row %q contains the object %q", boltfile.ErrDamaged, key, o.Key())
 	}
-	if o.Manager = manager; kind == bodyNone {
-		o.Raw = nil
-	}
+	o.Manager = manager
 	return o, nil
 }
 

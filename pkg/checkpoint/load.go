@@ -90,8 +90,7 @@ func (s *Store) eachRow(tx *bbolt.Tx, source string, want tally, call func(*obje
 }
 
 // Fetch returns the JSON of an object's row if the row contains the state that id identifies. The caller may modify the
-// result. The error wraps object.ErrNoBody if the row contains only the identity of this state, because the file was
-// read from a log that has nothing else (Options.Identities).
+// result.
 func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 	var o *object.Object
 	err := s.view(func(tx *bbolt.Tx) (err error) {
@@ -111,9 +110,6 @@ func (s *Store) Fetch(source, key string, id object.Identity) ([]byte, error) {
 	if err == nil && (o.UID != id.UID || o.ResourceVersion != id.ResourceVersion) {
 		err = fmt.Errorf("%w: row %q contains uid@resourceVersion %s@%s, expected %s@%s", errNoState,
 			key, o.UID, o.ResourceVersion, id.UID, id.ResourceVersion)
-	}
-	if err == nil && o.Raw == nil {
-		err = fmt.Errorf("row %q: %w", key, object.ErrNoBody)
 	}
 	if err != nil {
 		return nil, boltfile.Explain("read the checkpoint", s.path, err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 
@@ -398,46 +397,6 @@ func TestCopyWithoutLog(t *testing.T) {
 	former.read()
 	alone("a former leader", former, errOnlyCopy)
 	alone("its successor", next, nil)
-}
-
-// With Identities, neither the log nor a copy contains a body, and a copy that becomes the leader counts its rows
-// correctly.
-func TestIdentities(t *testing.T) {
-	l := newLeader(t, Options{Identities: true})
-	a, b := secretRow(t, "a", "1"), secretRow(t, "b", "1")
-	a.Manager = "kubectl"
-	u := ledger.Update{State: ledger.State{Source: testSource("secrets"), ResourceVersion: "2"}}
-	u.Upserts = []*object.Object{a, b}
-	commit(t, l.Store, nil, u)
-	for range 2 { // from the change, and from a pass
-		c := l.another(Options{})
-		if c.read(); inFile(t, c.opts.Path) {
-			t.Error("a body is in the file of a copy")
-		}
-		_, rows, err := c.Load("secrets")
-		if err != nil || len(rows) != 2 || rows[0].Identity != a.Identity || rows[1].Identity != b.Identity {
-			t.Error(rows, err)
-		}
-		l.broker.Remove(func(int64) bool { return true })
-		if _, err := l.writer.Check(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for l.refresh() {
-		}
-	}
-	if raw, err := l.Fetch("secrets", "a", a.Identity); err != nil || !bytes.Equal(raw, a.Raw) {
-		t.Errorf("%s, %v", raw, err)
-	}
-	c := l.another(Options{}).lead()
-	next := secretRow(t, "a", "2")
-	u.ResourceVersion, u.Upserts, u.Deletes = "3", []*object.Object{next}, []string{"b"}
-	commit(t, c.Store, nil, u)
-	if _, rows := rowsOf(t, c.Store, "secrets"); !maps.Equal(rows, rowsFrom(next)) {
-		t.Error(rows)
-	}
-	if _, err := c.Fetch("secrets", "a", a.Identity); !errors.Is(err, errNoState) {
-		t.Error(err)
-	}
 }
 
 // A file that cannot be used is replaced with the content of the log.

@@ -125,10 +125,8 @@ func (s *Store) rewriteSource(name string) error {
 				if err != nil {
 					return err
 				}
-				if o.Raw != nil {
-					o.Raw = bytes.Clone(o.Raw)
-					u.Upserts = append(u.Upserts, o)
-				}
+				o.Raw = bytes.Clone(o.Raw)
+				u.Upserts = append(u.Upserts, o)
 				s.release(tx, len(sealed))
 				if after, size = key, size+len(o.Raw); size >= moveBytes {
 					done = false

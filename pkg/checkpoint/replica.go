@@ -123,7 +123,6 @@ func (r replica) Next(cursor string, maxBytes int) (pairs []statelog.Pair, next 
 type chunk struct {
 	*Store
 	tx    *bbolt.Tx
-	codec rowCodec
 	pairs []statelog.Pair
 	left  int // remaining bytes
 	next  string
@@ -195,13 +194,6 @@ func (c *chunk) add(p statelog.Pair, next string) (full bool) {
 		p.Value = seal(p.Key, make([]byte, sealSize)) // nothing else shows that there was an event
 	}
 	p.Value = bytes.Clone(p.Value)
-	if p.Bucket == bucketRows && c.opts.Identities {
-		o, err := c.codec.decode(p.Key, p.Value)
-		if err != nil {
-			return false
-		}
-		p = c.logged(p, o)
-	}
 	c.pairs = append(c.pairs, p)
 	c.left -= len(p.Key) + len(p.Value)
 	return c.left <= 0

@@ -16,7 +16,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
-	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
@@ -158,44 +157,8 @@ func wantSame(t testing.TB, leader, replica *Store) {
 		cmpopts.EquateEmpty()); diff != "" {
 		t.Fatal(diff)
 	}
-	if leader.opts.Identities {
-		wantSameIdentities(t, leader, replica)
-	} else if diff := gocmp.Diff(raw(t, leader), raw(t, replica)); diff != "" {
+	if diff := gocmp.Diff(raw(t, leader), raw(t, replica)); diff != "" {
 		t.Fatal(diff)
-	}
-}
-
-func wantSameIdentities(t testing.TB, leader, replica *Store) {
-	t.Helper()
-	states, err := leader.States()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range states {
-		_, expected, err := leader.Load(want.Source.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		state, rows, err := replica.Load(want.Source.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		identities := func(objects []*object.Object) (all []object.Identity) {
-			for _, o := range objects {
-				all = append(all, o.Identity)
-			}
-			return all
-		}
-		diff := gocmp.Diff(want, state) +
-			gocmp.Diff(identities(expected), identities(rows), cmpopts.EquateComparable(object.Identity{}))
-		if diff != "" {
-			t.Fatal(diff)
-		}
-		for _, o := range rows {
-			if _, err := replica.Fetch(state.Source.Name, o.Key(), o.Identity); !errors.Is(err, object.ErrNoBody) {
-				t.Fatal(err)
-			}
-		}
 	}
 }
 
@@ -203,21 +166,18 @@ func wantSameIdentities(t testing.TB, leader, replica *Store) {
 type replicated struct {
 	*model
 
-	t       testing.TB
-	s       *script
-	broker  *logtest.Broker
-	options Options
-	leader  *process
-	copies  []*process
-	events  spilled // of sink-0
-	ops     []int   // that step does; the first one changes something
-	n       int
+	t      testing.TB
+	s      *script
+	broker *logtest.Broker
+	leader *process
+	copies []*process
+	events spilled // of sink-0
+	ops    []int   // that step does; the first one changes something
+	n      int
 }
 
 func (r *replicated) start(path string) *process {
-	o := r.options
-	o.Path = path
-	p := startProcess(r.t, r.broker, o)
+	p := startProcess(r.t, r.broker, Options{Path: path})
 	p.cut = func() bool { return r.s.below(12) == 11 }
 	return p
 }
@@ -229,7 +189,7 @@ func (r *replicated) step(op int) {
 	case 0: // the leader starts again
 		l.Close()
 		path := l.opts.Path
-		if s.below(2) == 1 && l.Copy().Point().Running.Number == 0 && !r.options.Identities && !l.isDetached() {
+		if s.below(2) == 1 && l.Copy().Point().Running.Number == 0 && !l.isDetached() {
 			path = ""
 		}
 		r.leader = r.start(path).lead()
@@ -262,7 +222,7 @@ func (r *replicated) step(op int) {
 		*c = r.start([]string{"", (*c).opts.Path}[s.below(2)])
 	case 7: // a copy leads
 		c := &r.copies[s.below(len(r.copies))]
-		if r.attach(); (*c).read() && !r.options.Identities {
+		if r.attach(); (*c).read() {
 			l.standBy()
 			*c, r.leader = l, (*c).lead()
 			r.events.log = nil
@@ -342,15 +302,8 @@ func (r *replicated) compare() {
 	for _, c := range r.copies {
 		if c.read() {
 			wantSame(r.t, r.leader.Store, c.Store)
-			r.check(r.t, c.Store)
+			r.model.check(r.t, c.Store)
 		}
-	}
-}
-
-func (r *replicated) check(t testing.TB, s *Store) {
-	t.Helper()
-	if !r.options.Identities {
-		r.model.check(t, s)
 	}
 }
 
@@ -363,8 +316,8 @@ func mostlySpill() []int {
 	return append(slices.Repeat([]int{opSpill}, 9), 0, 3, 4, 5, 6, 7, 8, opOutage, opOutage, opOutage)
 }
 
-func replicate(t testing.TB, s *script, o Options, ops []int) {
-	r := &replicated{model: newModel(), t: t, s: s, broker: logtest.NewBroker(true), options: o, ops: ops}
+func replicate(t testing.TB, s *script, ops []int) {
+	r := &replicated{model: newModel(), t: t, s: s, broker: logtest.NewBroker(true), ops: ops}
 	r.events.data = map[uint64]string{}
 	r.broker.Max, r.broker.Claimed = 10_000, 10_000
 	r.leader = r.start("").lead()
@@ -387,22 +340,21 @@ func replicate(t testing.TB, s *script, o Options, ops []int) {
 // middle of a pass, and become the leader.
 func TestReplicas(t *testing.T) {
 	for seed := range byte(scale.Of(1, 4)) {
-		replicate(t, &script{noise(seed, 1600)}, Options{}, allButSpill())
-		replicate(t, &script{noise(seed, 800)}, Options{Identities: true}, allButSpill())
-		replicate(t, &script{noise(seed, 2000)}, Options{}, mostlySpill())
+		replicate(t, &script{noise(seed, 1600)}, allButSpill())
+		replicate(t, &script{noise(seed, 2000)}, mostlySpill())
 	}
 }
 
 func FuzzReplicas(f *testing.F) {
-	f.Add([]byte{9, 0, 3, 0, 1, 2, 1, 0, 11, 0, 4, 3, 9, 5, 1, 1, 1, 0, 7, 1, 2, 8, 0}, false)
-	f.Fuzz(func(t *testing.T, b []byte, identities bool) {
-		replicate(t, &script{b}, Options{Identities: identities}, allButSpill())
+	f.Add([]byte{9, 0, 3, 0, 1, 2, 1, 0, 11, 0, 4, 3, 9, 5, 1, 1, 1, 0, 7, 1, 2, 8, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		replicate(t, &script{b}, allButSpill())
 	})
 }
 
 func FuzzReplicasOfEvents(f *testing.F) {
-	f.Add([]byte{0, 1, 5, 40, 8, 90, 1, 1, 0, 9, 0, 2, 1, 1, 1, 14, 0, 1, 3, 7, 7, 7, 7, 0, 0, 1}, false)
-	f.Fuzz(func(t *testing.T, b []byte, identities bool) {
-		replicate(t, &script{b}, Options{Identities: identities}, mostlySpill())
+	f.Add([]byte{0, 1, 5, 40, 8, 90, 1, 1, 0, 9, 0, 2, 1, 1, 1, 14, 0, 1, 3, 7, 7, 7, 7, 0, 0, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		replicate(t, &script{b}, mostlySpill())
 	})
 }

@@ -26,8 +26,7 @@ type Options struct {
 	NoSync      bool         // skips fsync; only for tests and benchmarks
 	Quarantined int64        // initial value of Stats.Quarantined
 
-	Log        Log  // receives all changes; if it is set, call TakeOver before the first change
-	Identities bool // passes only the identities of objects to Log, without their bodies
+	Log Log // receives all changes; if it is set, call TakeOver before the first change
 
 	format  int                         // Format, except in tests
 	convert func(from, to string) error // converts the files of an older format and makes the new ones durable

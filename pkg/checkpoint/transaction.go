@@ -9,7 +9,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
 	"github.com/deltabridge/deltabridge/internal/statelog"
-	"github.com/deltabridge/deltabridge/pkg/object"
 )
 
 // Log receives all changes before they are written to the file, so that other processes can make the same changes to
@@ -24,7 +23,7 @@ type Log interface {
 	Append(pairs []statelog.Pair) (statelog.Point, error)
 }
 
-// transaction is a write transaction. All changes to the content go through set and setRow. It also contains the new
+// transaction is a write transaction. All changes to the content go through set. It also contains the new
 // version of the store record.
 type transaction struct {
 	*bbolt.Tx
@@ -33,7 +32,7 @@ type transaction struct {
 	pairs  []statelog.Pair // changes for the log
 	codec  rowCodec
 	record storeRecord
-	key    []byte // reused by setFile
+	key    []byte // reused by set
 
 	table struct { // the result of the last call of bucket
 		*bbolt.Bucket
@@ -141,27 +140,6 @@ func (t *transaction) set(p statelog.Pair) error {
 	if t.log != nil {
 		t.pairs = append(t.pairs, p)
 	}
-	return t.setFile(p)
-}
-
-// setRow puts the row of an object.
-func (t *transaction) setRow(p statelog.Pair, o *object.Object) error {
-	if t.log != nil {
-		t.pairs = append(t.pairs, t.store.logged(p, o))
-	}
-	return t.setFile(p)
-}
-
-// logged returns the row of an object as it is written to the log.
-func (s *Store) logged(p statelog.Pair, o *object.Object) statelog.Pair {
-	if s.opts.Identities && o.Raw != nil {
-		p.Value = identityRow(p.Key, o, rowSum(p.Value))
-	}
-	return p
-}
-
-// setFile is like set, but changes only the file and not the log.
-func (t *transaction) setFile(p statelog.Pair) error {
 	if p.Key == "" && p.Value == nil {
 		t.table.Bucket = nil
 		from := t.Bucket([]byte(p.Bucket))

@@ -21,7 +21,7 @@ const (
 // change returns the data for PayloadChange. It compares the redacted objects, so a patch never contains a secret
 // value.
 func (e *Encoder) change(ev *Event) ([]byte, error) {
-	object, err := e.objectBytes(ev)
+	object, err := e.bytes(ev.Resource, ev.Object)
 	if err != nil {
 		return nil, err
 	}

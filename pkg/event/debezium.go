@@ -35,7 +35,7 @@ type debeziumSource struct {
 //
 // Readers that maintain a table refuse an update without the state before it. Such an update is a read.
 func (e *Encoder) debezium(ev *Event, m *Message) ([]byte, error) {
-	object, err := e.objectBytes(ev)
+	object, err := e.bytes(ev.Resource, ev.Object)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package event
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -182,7 +181,7 @@ func (e *Encoder) payload(ev *Event, m *Message) ([]byte, error) {
 		return e.debezium(ev, m)
 	}
 	o := ev.Object
-	raw, err := e.objectBytes(ev)
+	raw, err := e.bytes(ev.Resource, ev.Object)
 	if mutant.On("old-content") && ev.Old != nil {
 		raw, err = e.bytes(ev.Resource, ev.Old)
 	}
@@ -194,16 +193,6 @@ func (e *Encoder) payload(ev *Event, m *Message) ([]byte, error) {
 		return nil, fmt.Errorf("read metadata of %s %s/%s: %w", o.Kind(), o.Namespace, o.Name, err)
 	}
 	return metadata, nil
-}
-
-// objectBytes returns the visible bytes of the object of an event. If only the identity of a deleted object is stored
-// (object.ErrNoBody), the result contains the identity.
-func (e *Encoder) objectBytes(ev *Event) ([]byte, error) {
-	raw, err := e.bytes(ev.Resource, ev.Object)
-	if ev.Type == Deleted && errors.Is(err, object.ErrNoBody) {
-		return ev.Object.Bare(), nil
-	}
-	return raw, err
 }
 
 // bytes returns the object's bytes without the secret values that this sink must not receive. All payloads are based on

@@ -2,7 +2,6 @@ package event
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -566,31 +565,6 @@ func TestTimeIsRFC3339(t *testing.T) {
 		)
 		if got, want := attributes(m)["time"], at.UTC().Format(time.RFC3339Nano); got != want {
 			t.Errorf("%s, want %s", got, want)
-		}
-	}
-}
-
-// identityOnly is a keeper that has no bytes.
-type identityOnly struct{}
-
-func (identityOnly) Fetch(*object.Object) ([]byte, error) { return nil, object.ErrNoBody }
-
-// A deletion of an object of which only the identity is stored contains the identity.
-func TestDeletionWithoutABody(t *testing.T) {
-	const raw = `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"ns","name":"a","uid":"u","resourceVersion":"7"},"spec":{}}`
-	o := mustObject(t, raw).Released(identityOnly{})
-	bare := `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"ns","name":"a","uid":"u","resourceVersion":"7"}}`
-	for payload, want := range map[Payload]string{
-		PayloadObject: bare, PayloadMetadata: bare,
-		PayloadChange: `{"operation":"deleted","object":` + bare + `,"old":null,"patch":null,"changedPaths":[],"managers":[]}`,
-	} {
-		e := &Encoder{Payload: payload}
-		m, err := e.Encode(Event{Type: Deleted, Object: o})
-		if err != nil || string(m.Data) != want {
-			t.Errorf("%s: %s, %v", payload, m.Data, err)
-		}
-		if _, err := e.Encode(Event{Type: Updated, Object: o}); !errors.Is(err, object.ErrNoBody) {
-			t.Errorf("%s: an update without its state: %v", payload, err)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package object
 
 import (
-	"encoding/json"
 	"unique"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,25 +26,6 @@ func (i *Identity) APIVersion() string { return i.GroupVersionKind().GroupVersio
 
 // Kind returns the object's "kind".
 func (i *Identity) Kind() string { return i.GroupVersionKind().Kind }
-
-// Bare returns a JSON document of an object that has only the identity.
-func (i *Identity) Bare() []byte {
-	var bare struct {
-		APIVersion string `json:"apiVersion,omitempty"`
-		Kind       string `json:"kind,omitempty"`
-		Metadata   struct {
-			Namespace       string `json:"namespace,omitempty"`
-			Name            string `json:"name"`
-			UID             string `json:"uid,omitempty"`
-			ResourceVersion string `json:"resourceVersion,omitempty"`
-		} `json:"metadata"`
-	}
-	bare.APIVersion, bare.Kind = i.APIVersion(), i.Kind()
-	m := &bare.Metadata
-	m.Namespace, m.Name, m.UID, m.ResourceVersion = i.Namespace, i.Name, string(i.UID), i.ResourceVersion
-	text, _ := json.Marshal(bare) // strings can always be marshaled
-	return text
-}
 
 // Key returns "namespace/name", or "name" if there is no namespace, like client-go's cache.MetaNamespaceKeyFunc.
 func (i *Identity) Key() string {

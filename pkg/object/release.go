@@ -1,12 +1,6 @@
 package object
 
-import (
-	"errors"
-	"fmt"
-)
-
-// ErrNoBody is wrapped by the error of Keeper.Fetch if the keeper has only the identity of the state.
-var ErrNoBody = errors.New("only the identity of the object is stored")
+import "fmt"
 
 // Keeper stores the bytes of objects outside the objects, for example on disk.
 type Keeper interface {
