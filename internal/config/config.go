@@ -213,7 +213,7 @@ func (c *Config) fill(has func(key string) bool) {
 	if l := c.State.Log; l != nil {
 		client := "deltabridge-" + c.Cluster + "-state"
 		if l.NATS != nil {
-			l.NATS.ConnectionName = cmp.Or(l.NATS.ConnectionName, client)
+			l.NATS.ConnectionName = client
 		}
 		if l.Kafka != nil {
 			l.Kafka.ClientID = cmp.Or(l.Kafka.ClientID, client)
@@ -222,7 +222,7 @@ func (c *Config) fill(has func(key string) bool) {
 	if a := c.Audit; a != nil {
 		client := "deltabridge-" + c.Cluster + "-audit"
 		if a.NATS != nil {
-			a.NATS.ConnectionName = cmp.Or(a.NATS.ConnectionName, client)
+			a.NATS.ConnectionName = client
 		}
 		if a.Kafka != nil {
 			a.Kafka.ClientID = cmp.Or(a.Kafka.ClientID, client)
@@ -232,13 +232,13 @@ func (c *Config) fill(has func(key string) bool) {
 		s := &c.Sinks[i]
 		client := "deltabridge-" + c.Cluster + "-" + s.Name
 		if s.NATS != nil {
-			s.NATS.ConnectionName = cmp.Or(s.NATS.ConnectionName, client)
+			s.NATS.ConnectionName = client
 		}
 		if s.Kafka != nil {
 			s.Kafka.ClientID = cmp.Or(s.Kafka.ClientID, client)
 		}
 		if s.ClaimCheck != nil && s.ClaimCheck.NATS != nil {
-			s.ClaimCheck.NATS.ConnectionName = cmp.Or(s.ClaimCheck.NATS.ConnectionName, client)
+			s.ClaimCheck.NATS.ConnectionName = client
 		}
 	}
 }

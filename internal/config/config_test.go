@@ -206,9 +206,6 @@ func merged(sinks reflect.Value) reflect.Value {
 		}
 		if c := other.ControlEvents; c != nil {
 			s.ControlEvents.Topic += c.Topic
-			if c.None != nil {
-				s.ControlEvents.None = c.None
-			}
 		}
 		if d := other.DeadLetter; d != nil {
 			s.DeadLetter.Topic += d.Topic
@@ -220,20 +217,19 @@ func merged(sinks reflect.Value) reflect.Value {
 	return reflect.ValueOf(s)
 }
 
-// Brokers know each bridge and each sink by a name, unless another one is configured.
+// Brokers know each bridge and each sink by a name. On Kafka, another one can be configured.
 func TestNamesForBrokers(t *testing.T) {
 	c := mustParse(t, `
 cluster: prod
 sinks:
 - {name: a, nats: {url: "nats://a"}}
 - {name: b, kafka: {brokers: ["b:9092"]}, oversize: claimCheck, claimCheck: {bucket: c, nats: {url: "nats://c"}}}
-- {name: c, nats: {url: "nats://c", connectionName: x}}
 - {name: d, kafka: {brokers: ["d:9092"], clientId: "y"}}`)
 	got := []string{
 		c.Sinks[0].NATS.ConnectionName, c.Sinks[1].Kafka.ClientID, c.Sinks[1].ClaimCheck.NATS.ConnectionName,
-		c.Sinks[2].NATS.ConnectionName, c.Sinks[3].Kafka.ClientID,
+		c.Sinks[2].Kafka.ClientID,
 	}
-	want := []string{"deltabridge-prod-a", "deltabridge-prod-b", "deltabridge-prod-b", "x", "y"}
+	want := []string{"deltabridge-prod-a", "deltabridge-prod-b", "deltabridge-prod-b", "y"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -278,8 +274,6 @@ func TestWarnings(t *testing.T) {
 	for text, want := range map[string]string{
 		`{name: a, kafka: {brokers: ["k:9092"]}}`:                                    "",
 		`{name: a, controlEvents: {topic: c}, kafka: {brokers: ["k:9092"]}}`:         "1:34: sinks[0].controlEvents: gap events can be read later",
-		`{name: a, controlEvents: {none: {}}, resync: 6h, stdout: {}}`:               "1:41: sinks[0].controlEvents.none: consumers cannot see the end of a resync",
-		`{name: a, controlEvents: {none: {}}, kafka: {brokers: ["k:9092"]}}`:         "",
 		`{name: a, controlEvents: {subject: c, stream: C}, nats: {url: "nats://a"}}`: "1:34: sinks[0].controlEvents: gap events can be read later",
 	} {
 		if err := os.WriteFile(file, []byte("sinks: ["+text+"]\n"), 0o600); err != nil {

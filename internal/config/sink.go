@@ -81,7 +81,7 @@ type Sink struct {
 	DeadLetter *DeadLetter `yaml:"deadLetter"`
 	// Where the bridge sends the sink's control events (gap, synced and progress events). If this is not set, it sends
 	// them with the other events.
-	ControlEvents *ControlEvents `yaml:"controlEvents"`
+	ControlEvents *sinks.ControlPlace `yaml:"controlEvents"`
 	// Adds information about related objects to events: see docs/events.md.
 	Enrich Enrich `yaml:"enrich"`
 	// Adds to each change who made it, as attributes: see docs/events.md#actors. It requires `audit`. Changes wait up to
@@ -166,19 +166,6 @@ type DeadLetterFile struct {
 	MaxBytes int64 `yaml:"maxBytes" default:"64Mi" min:"1Mi" max:"16Ti" example:"1Gi"`
 }
 
-// ControlEvents configures where control events are sent, so that a topic or stream contains objects only. Set exactly
-// one of `topic`, `subject` and `none`. A consumer can then read a gap event later than the events that follow the gap:
-// see docs/events.md.
-type ControlEvents struct {
-	// Sends no synced events, and cannot be used together with `progress`. Gap events are sent with the other events,
-	// because a consumer must know of gaps. It has no keys: write `none: {}`.
-	None               *NoControlEvents `yaml:"none"    oneOf:"true"`
-	sinks.ControlPlace `                 yaml:",inline"`
-}
-
-// NoControlEvents means that no synced events are sent.
-type NoControlEvents struct{}
-
 // Destinations contains the supported destinations, one per field. A sink has exactly one destination.
 type Destinations struct {
 	// Sends events to NATS JetStream. Set exactly one of `nats`, `kafka` and `stdout`.
@@ -195,7 +182,7 @@ func (s *Sink) Destination() sinks.Config {
 	if s.ControlEvents == nil || destination == nil {
 		return destination
 	}
-	return destination.WithControl(&s.ControlEvents.ControlPlace)
+	return destination.WithControl(s.ControlEvents)
 }
 
 // Kind returns the key of the sink's destination: nats, kafka or stdout.

@@ -147,7 +147,7 @@ func validateConflicts(at *strictyaml.Section, all []Sink) {
 		events = append(events, place{at.At(sink + "." + kind), destination, sink})
 		there := at.At(sink + ".controlEvents")
 		if c := s.ControlEvents; c != nil && there.Fine("") && isPlace(there) {
-			if to := destination.Control(&c.ControlPlace); to != nil {
+			if to := destination.Control(c); to != nil {
 				control = append(control, place{there, to, sink})
 			}
 		}

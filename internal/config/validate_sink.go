@@ -74,10 +74,6 @@ func (s *Sink) validateProgress(at *strictyaml.Section) {
 	if s.Progress < leastProgress {
 		at.Report("progress", fmt.Sprintf("is less than %v", leastProgress), "write 10s, or 0s for never")
 	}
-	if c := s.ControlEvents; c != nil && c.None != nil {
-		at.Report("progress", "cannot be used together with controlEvents.none, with which no progress events are sent",
-			"keep one of them")
-	}
 	if destination := s.Destinations.Destination(); destination != nil {
 		destination.ValidateProgress(at)
 	}
@@ -188,20 +184,17 @@ func validatePlace(at *strictyaml.Section, place sinks.ControlPlace, topic, subj
 // validateControlEvents checks where control events are sent, and warns of what consumers must know.
 func (s *Sink) validateControlEvents(sink *strictyaml.Section) {
 	c, at := s.ControlEvents, sink.At("controlEvents")
-	switch given := at.Given("none", "topic", "subject"); {
+	switch given := at.Given("topic", "subject"); {
 	case len(given) > 1:
 		at.Report(given[1], "cannot be used together with "+given[0], "keep one of them")
 	case len(given) == 0:
-		at.Report("", "has no destination", "add topic, subject or none: {}")
-	case given[0] != "none":
+		at.Report("", "has no destination", "add topic or subject")
+	default:
 		at.Warn("", "gap events can be read later than the events that follow the gap, or not at all",
 			"let each consumer that keeps states read them too, and compare their position")
-	case s.Resync > 0:
-		at.Warn("none", "consumers cannot see the end of a resync, so they cannot delete what it did not contain",
-			"remove resync or none")
 	}
-	validatePlace(at, c.ControlPlace, "k8s-control", "k8s-control.{cluster}.{group}.{resource}")
+	validatePlace(at, *c, "k8s-control", "k8s-control.{cluster}.{group}.{resource}")
 	if destination := s.Destinations.Destination(); destination != nil {
-		destination.ValidateControl(at, &c.ControlPlace)
+		destination.ValidateControl(at, c)
 	}
 }

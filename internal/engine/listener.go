@@ -288,7 +288,7 @@ func (l *listener) send(ev event.Event) {
 // push encodes an event and puts it into the queue. It returns the time of the event. The time is zero if the event
 // itself was not pushed.
 func (l *listener) push(ev event.Event) (at time.Time) {
-	if l.hasSettled(ev, l.inList) || ev.Type == event.Synced && l.pipeline.NoSynced {
+	if l.hasSettled(ev, l.inList) {
 		return at
 	}
 	ev.Time, ev.Resource = time.Now(), l.source.Resource

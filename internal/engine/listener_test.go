@@ -329,18 +329,3 @@ func TestAPartIsKnown(t *testing.T) {
 	l.OnUpdate(pod(t, 4, "Running"), pod(t, 6, "Running"))
 	expectTaken(t, p, "added u1.4 initial", "synced synced.c.pods.5", "updated u1.6")
 }
-
-// Without synced events, a sink is still sent gap events.
-func TestNoSynced(t *testing.T) {
-	p := pipelineFor(t, roomy)
-	p.NoSynced = true
-	l := listen(t.Context(), p)
-	l.OnAdd(pod(t, 1, "Running"), true)
-	l.OnSynced("9", 1)
-	l.OnPosition("9")
-	l.OnGap("9", "20", "too old")
-	want := []string{"added u1.1 initial", "gap gap.c.pods.relist.9.20"}
-	if diff := cmp.Diff(want, taken(t, p)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}

@@ -108,7 +108,6 @@ type Sink struct {
 	// Disconnect closes all connections of the sink, also those of Rejections. It is called at the end of the shutdown.
 	Disconnect func(context.Context) error
 	Resync     time.Duration // interval between resyncs; if it is 0, the sink is resynced only on request
-	NoSynced   bool          // the sink is sent no synced events
 	Progress   time.Duration // interval between progress events; if it is 0, the sink is sent none
 }
 

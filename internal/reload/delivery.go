@@ -23,8 +23,5 @@ func deliveryOf(cfg *config.Config, sink string) *config.Sink {
 	s.Filters, s.Resync, s.Progress, s.Enrich = nil, 0, 0, config.Enrich{}
 	s.Actor = false
 	s.Payload, s.Patch, s.Content, s.Headers, s.Secrets = "", "", "", "", ""
-	if c := s.ControlEvents; c != nil && c.None != nil {
-		s.ControlEvents = nil
-	}
 	return &s
 }

@@ -37,7 +37,6 @@ sinks:
 		"a:4222>b:4222":                                        "kafka out",
 		"k8s.{resource}.{n>k8s.x.{resource}.{n":                "kafka out",
 		"topic: dead>topic: letters":                           "js out",
-		"name: js,>name: js, controlEvents: {none: {}},":       "js kafka out",
 		"name: kafka,>name: kafka, controlEvents: {topic: c},": "js out",
 		"{uid}>{name}":          "js out",
 		"a:9092>b:9092":         "js out",

@@ -62,7 +62,9 @@ type LetterPlace struct {
 	Stream string `yaml:"stream" pattern:"^[^\\s.*>/\\\\]{1,255}$" example:"DEAD"`
 }
 
-// ControlPlace is the place on the sink's servers that control events are sent to.
+// ControlPlace configures where control events are sent, so that a topic or stream contains objects only. Set exactly
+// one of `topic` and `subject`. A consumer can then read a gap event later than the events that follow the gap: see
+// docs/events.md.
 type ControlPlace struct {
 	// A topic of the sink's Kafka cluster. It is a template with the same variables as `kafka.topic`; `{name}` is `_gap`,
 	// `_synced` or `_progress`. With `kafka.createTopics`, the bridge creates the topic, with one partition and not

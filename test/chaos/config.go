@@ -71,8 +71,6 @@ func (r *run) yamlSink(s Sink) object {
 	}
 	const subject = ".{group}.{resource}.{namespace}.{name}"
 	switch control := d.control.stream; {
-	case s.Control == NoControl:
-		sink["controlEvents"] = object{"none": object{}}
 	case s.Control == Apart && s.Kind.OnKafka():
 		sink["controlEvents"] = object{"topic": control}
 	case s.Control == Apart:

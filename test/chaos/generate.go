@@ -165,7 +165,7 @@ func (g *generator) buffer(s *Sink) {
 }
 
 func (g *generator) control(s *Sink) {
-	s.Control, s.Progress = pick(g, "", "", Apart, NoControl), g.chance(50)
+	s.Control, s.Progress = pick(g, "", "", Apart), g.chance(50)
 	s.possible()
 }
 
@@ -177,7 +177,6 @@ func (s *Sink) possible() {
 	case s.Payload == "change" && s.Overflow == "compact": // is refused
 		s.Overflow = ""
 	}
-	s.Progress = s.Progress && s.Control != NoControl
 }
 
 func (g *generator) filter() (f Filter) {

@@ -44,7 +44,7 @@ func (j *sinkJudge) isChange(e *Event) bool {
 	return e.Operation != "restated" && !e.Initial && !e.Unknown && !strings.Contains(e.ID, ".filter.") && !j.restarted(e)
 }
 
-// misplaced looks for control events in a destination whose sinks send them to another one, or send none.
+// misplaced looks for control events in a destination whose sinks send them to another one.
 func (j *sinkJudge) misplaced() {
 	var places []Control
 	for _, p := range j.Timeline.Processes {
@@ -52,12 +52,12 @@ func (j *sinkJudge) misplaced() {
 			places = append(places, s.Control)
 		}
 	}
-	all := func(c Control) bool { return !slices.ContainsFunc(places, func(p Control) bool { return p != c }) }
+	allApart := !slices.Contains(places, "")
 	for _, e := range j.Events[j.dest] {
 		if e.object() || e.Operation == "" {
 			continue
 		}
-		if !e.Apart && (all(Apart) || all(NoControl) && e.Operation != "gap") || e.Apart && !slices.Contains(places, Apart) {
+		if !e.Apart && allApart || e.Apart && !slices.Contains(places, Apart) {
 			j.report(Misplaced, "a %s event of %s", e.Operation, e.Resource)
 		}
 	}

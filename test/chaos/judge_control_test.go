@@ -40,7 +40,7 @@ func TestJudgeProgressWithAPosition(t *testing.T) {
 }
 
 func TestJudgeControlEvents(t *testing.T) {
-	for control, want := range map[Control][]Class{"": nil, Apart: {Misplaced}, NoControl: {Misplaced}} {
+	for control, want := range map[Control][]Class{"": nil, Apart: {Misplaced}} {
 		sink := stream(Filter{})
 		sink.Control = control
 		s := tell(t, "x", sink)

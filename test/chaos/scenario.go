@@ -63,11 +63,8 @@ type Sink struct {
 // Control says where a sink sends its control events.
 type Control string
 
-// The places of control events.
-const (
-	Apart     Control = "apart" // another topic or stream
-	NoControl Control = "none"  // none are sent, except gap events, which stay with the objects
-)
+// Apart is another topic or stream than that of the objects.
+const Apart Control = "apart"
 
 // Dest is the sink's destination. Steps, faults and events name it.
 func (s Sink) Dest() string {

@@ -23,7 +23,7 @@ func benchBroker(b *testing.B) *broker {
 	b.Helper()
 	srv := newBroker(b)
 	srv.edit = func(c *nats.Config) {
-		c.URLs, c.Stream.Storage, c.Stream.MaxMsgs = []string{srv.srv.ClientURL()}, "memory", 10_000
+		c.URLs, c.Stream.Storage, c.Stream.MaxBytes = []string{srv.srv.ClientURL()}, "memory", 32<<20
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return srv
@@ -74,7 +74,7 @@ func BenchmarkSend(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			srv := benchBroker(b)
 			if edit := srv.edit; name == "latest" {
-				srv.edit = func(c *nats.Config) { edit(c); c.Stream.LastPerSubject, c.Stream.MaxMsgs = true, 0 }
+				srv.edit = func(c *nats.Config) { edit(c); c.Stream.LastPerSubject, c.Stream.MaxBytes = true, 0 }
 			}
 			sink := install(srv).start(b)
 			results := make([]error, batchSize)

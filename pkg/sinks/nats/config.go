@@ -77,8 +77,6 @@ type StreamConfig struct {
 	Discard string `yaml:"discard" default:"old" enum:"old new" example:"new"`
 	// The maximum size of the stream. 0 means no limit.
 	MaxBytes int64 `yaml:"maxBytes" default:"0" min:"0" example:"50Gi"`
-	// The maximum number of messages in the stream. 0 means no limit.
-	MaxMsgs int `yaml:"maxMsgs" default:"0" min:"0" example:"1000000"`
 	// The maximum age of a message. 0s means no limit.
 	MaxAge time.Duration `yaml:"maxAge" default:"0s" min:"0s" example:"168h"`
 	// How long the server remembers message ids to detect duplicates. 0s means two minutes, or `maxAge` if that is
@@ -230,7 +228,7 @@ func (cfg *Config) jetstream(wildcard string) jetstream.StreamConfig {
 		Storage:     jetstream.FileStorage,
 		Discard:     jetstream.DiscardOld,
 		MaxBytes:    cmp.Or(s.MaxBytes, -1),
-		MaxMsgs:     int64(cmp.Or(s.MaxMsgs, -1)),
+		MaxMsgs:     -1,
 		MaxAge:      s.MaxAge,
 		Duplicates:  s.DuplicateWindow,
 		AllowDirect: true, // any replica can return the last state of an object

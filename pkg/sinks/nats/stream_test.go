@@ -131,7 +131,7 @@ func TestCreatedStream(t *testing.T) {
 	b.edit = func(c *nats.Config) {
 		c.Stream = nats.StreamConfig{
 			Name: streamName, Create: true, Discard: "new", Storage: "memory",
-			MaxBytes: 1 << 20, MaxMsgs: 77, MaxAge: time.Minute,
+			MaxBytes: 1 << 20, MaxAge: time.Minute,
 		}
 	}
 	connect(t, b)
@@ -143,7 +143,6 @@ func TestCreatedStream(t *testing.T) {
 	if len(c.Subjects) != 1 || c.Subjects[0] != "k8s.*.*.*.*.*" || c.Discard != jetstream.DiscardNew ||
 		c.Storage != jetstream.MemoryStorage ||
 		c.MaxBytes != 1<<20 ||
-		c.MaxMsgs != 77 ||
 		c.MaxAge != time.Minute ||
 		c.Duplicates != time.Minute ||
 		c.Replicas != 1 {
@@ -217,8 +216,17 @@ func TestSubjectOfAnotherStream(t *testing.T) {
 // A full stream with discard: new pushes back, and takes the rest when there is room again.
 func TestFullStreamPushesBack(t *testing.T) {
 	b := newBroker(t)
-	b.edit = func(c *nats.Config) { c.Stream.Discard, c.Stream.MaxMsgs = "new", 5 }
+	b.edit = func(c *nats.Config) { c.Stream.Discard = "new" }
 	sink := connect(t, b)
+	stream, err := b.js(t).Stream(t.Context(), streamName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := stream.CachedInfo().Config
+	limited.MaxMsgs = 5
+	if _, err := b.js(t).UpdateStream(t.Context(), limited); err != nil {
+		t.Fatal(err)
+	}
 	var batch []*event.Message
 	for v := range 8 {
 		batch = append(batch, sinktest.Message("a", v+1, 100))
@@ -233,10 +241,6 @@ func TestFullStreamPushesBack(t *testing.T) {
 		case i > 5 && !errors.Is(err, sinks.ErrNotAttempted):
 			t.Errorf("message %d, behind one that failed: %v", i, err)
 		}
-	}
-	stream, err := b.js(t).Stream(t.Context(), streamName)
-	if err != nil {
-		t.Fatal(err)
 	}
 	if err := stream.Purge(t.Context()); err != nil {
 		t.Fatal(err)

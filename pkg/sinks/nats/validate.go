@@ -120,7 +120,7 @@ func (cfg *Config) validateLatest(at *strictyaml.Section, template *event.Templa
 	if s.MaxAge > 0 {
 		at.Report("stream.maxAge", "would remove objects that do not change", "remove it")
 	}
-	if cfg.Bucket == "" && (s.MaxBytes > 0 || s.MaxMsgs > 0) && s.Discard != "new" { // a full bucket always waits
+	if cfg.Bucket == "" && s.MaxBytes > 0 && s.Discard != "new" { // a full bucket always waits
 		at.Report("stream.discard", `cannot be "old": a full stream would remove objects`,
 			"write discard: new, with which the bridge waits")
 	}

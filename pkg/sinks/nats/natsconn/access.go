@@ -39,10 +39,9 @@ type Access struct {
 	APIPrefix string `yaml:"apiPrefix" example:"JS.streams.API"`
 	// The prefix of the subjects on which the bridge receives answers. Set it if the user may not subscribe to `_INBOX.>`.
 	InboxPrefix string `yaml:"inboxPrefix" default:"_INBOX" example:"_INBOX_bridge"`
-	// The name of the connection, which the monitoring of the server shows. If it is empty, it is
-	// `deltabridge-<cluster>-<name of the sink>`.
-	ConnectionName string `yaml:"connectionName" example:"deltabridge"`
 
+	// ConnectionName is the name of the connection, which the monitoring of the server shows.
+	ConnectionName string
 	// Timeout is the timeout of every request, and of connecting to one server.
 	Timeout time.Duration
 }
