@@ -27,7 +27,7 @@ func newCheckCommand(stdout io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	file := newConfigFile(cmd.Flags())
-	out := newOutput(cmd, stdout, formatText, formatJSON, formatYAML)
+	out := newOutput(cmd, stdout, formatText, formatJSON)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		r := checkReport{}
 		r.File, _, _ = file.find() // read returns the error

@@ -73,7 +73,7 @@ func TestDoctor(t *testing.T) {
 		"-o",
 		"xml",
 	); err == nil ||
-		!strings.Contains(err.Error(), "must be table, json or yaml") {
+		!strings.Contains(err.Error(), "must be table or json") {
 		t.Errorf("an unknown format: %v", err)
 	}
 }

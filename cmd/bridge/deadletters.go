@@ -48,12 +48,12 @@ func newDeadLettersCommand(stdout, stderr io.Writer) *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List dead letters, the oldest first", Args: cobra.NoArgs,
 	}
-	listed := newOutput(list, stdout, formatTable, formatJSON, formatYAML)
+	listed := newOutput(list, stdout, formatTable, formatJSON)
 	list.RunE = func(*cobra.Command, []string) error { return o.list(listed) }
 	show := &cobra.Command{
 		Use: "show ID...", Short: "Show why events were rejected, and what resend would send", Args: cobra.MinimumNArgs(1),
 	}
-	shown := newOutput(show, stdout, formatText, formatJSON, formatYAML)
+	shown := newOutput(show, stdout, formatText, formatJSON)
 	show.RunE = func(_ *cobra.Command, ids []string) error { return o.show(ids, shown) }
 	resend := &cobra.Command{
 		Use: "resend [ID...]", Short: "Re-send dead letters, and remove those that are acknowledged",

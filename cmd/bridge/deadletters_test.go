@@ -147,7 +147,7 @@ func TestDeadLetters(t *testing.T) {
 		want string
 	}{
 		{[]string{"list", "--sink", "none"}, "no such sink"},
-		{[]string{"list", "-o", "xml"}, "must be table, json or yaml"},
+		{[]string{"list", "-o", "xml"}, "must be table or json"},
 		{[]string{"show", "u.1"}, "of several sinks: choose one with --sink (live, last)"},
 		{[]string{"show", "u.9"}, "no such dead letter: u.9"},
 		{[]string{"drop"}, "or --all"},

@@ -15,16 +15,14 @@ func newDoctorCommand(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check everything that `bridge run` requires, without changing anything",
-		Long: "doctor checks the API server, the state directory, the machine and each destination, step by step. It\n" +
-			"prints what it found, with a remedy for each problem, and exits with 1 if a step failed. Warnings are\n" +
-			"not failures. From the number of watched objects, it estimates how much memory, disk, CPU and bandwidth\n" +
-			"the bridge requires.",
+		Long: "doctor checks the API server, the state directory and each destination, step by step. It prints what it\n" +
+			"found, with a remedy for each problem, and exits with 1 if a step failed. Warnings are not failures.",
 		Args: cobra.NoArgs,
 	}
 	file := newConfigFile(cmd.Flags())
 	cmd.Flags().BoolVar(&skipState, "skip-state", false,
 		"do not check the state directory, because the bridge uses another one than this machine has")
-	out := newOutput(cmd, stdout, formatTable, formatJSON, formatYAML)
+	out := newOutput(cmd, stdout, formatTable, formatJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := file.load()
 		if err != nil {

@@ -33,7 +33,7 @@ func newExplainCommand(stdout io.Writer) *cobra.Command {
 	file := newConfigFile(flags)
 	operations := []string{"added", "deleted", "restated"}
 	operation := choice{operations[0], operations}
-	out := newOutput(cmd, stdout, formatTable, formatJSON, formatYAML)
+	out := newOutput(cmd, stdout, formatTable, formatJSON)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 2 && (o.Offline || o.Resource != "") {
 			return usageError(errors.New("--offline and --resource require an object in a file"))

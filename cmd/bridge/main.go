@@ -125,7 +125,7 @@ func newVersionCommand(stdout io.Writer) *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 	}
-	out := newOutput(cmd, stdout, formatText, formatJSON, formatYAML)
+	out := newOutput(cmd, stdout, formatText, formatJSON)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		return out.print(&build{version, commit, date, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH})
 	}

@@ -8,19 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	"sigs.k8s.io/yaml"
 
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 )
 
-// The values of --output. The first three are for people: a command has at most one of them.
+// The values of --output. The first three are for people: a command has one of them.
 const (
 	formatLine  = "line" // one line per event
 	formatTable = "table"
 	formatText  = "text"
 	formatJSON  = "json"
-	formatYAML  = "yaml"
 )
 
 // report is what a command prints.
@@ -31,9 +29,8 @@ type report interface {
 
 // output prints the reports of a command in the format of --output.
 type output struct {
-	w       io.Writer
-	format  choice
-	printed int
+	w      io.Writer
+	format choice
 }
 
 // newOutput adds --output to a command. The first format is the default.
@@ -52,19 +49,8 @@ func completeWords(cmd *cobra.Command, flag string, words ...string) {
 
 // print prints a report. If a command prints several, each is a document of its own.
 func (o *output) print(r report) error {
-	o.printed++
-	switch o.format.value {
-	case formatJSON:
+	if o.format.value == formatJSON {
 		return console.WriteJSON(o.w, r)
-	case formatYAML:
-		text, err := yaml.Marshal(r)
-		if err == nil && o.printed > 1 {
-			_, err = io.WriteString(o.w, "---\n")
-		}
-		if err == nil {
-			_, err = o.w.Write(text)
-		}
-		return err
 	}
 	return r.WriteTable(o.w, consoleStyle(o.w))
 }

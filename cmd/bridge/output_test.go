@@ -5,41 +5,26 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-	"sigs.k8s.io/yaml"
 )
 
-// documents decodes what a command prints with -o json or -o yaml.
-func documents(t *testing.T, format string, args ...string) (all []any) {
+// documents decodes what a command prints with -o json.
+func documents(t *testing.T, args ...string) (all []any, text string) {
 	t.Helper()
-	out, err := command(t, append(args, "-o", format)...)
+	text, err := command(t, append(args, "-o", formatJSON)...)
 	if exitCode(err) == exitUsage {
-		t.Fatalf("%v -o %s: %v", args, format, err)
+		t.Fatalf("%v: %v", args, err)
 	}
-	if format == formatJSON {
-		for decoder := json.NewDecoder(strings.NewReader(out)); decoder.More(); {
-			var document any
-			if err := decoder.Decode(&document); err != nil {
-				t.Fatalf("%v: %v\n%s", args, err, out)
-			}
-			all = append(all, document)
-		}
-		return all
-	}
-	for text := range strings.SplitSeq(out, "\n---\n") {
+	for decoder := json.NewDecoder(strings.NewReader(text)); decoder.More(); {
 		var document any
-		if err := yaml.Unmarshal([]byte(text), &document); err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, out)
+		if err := decoder.Decode(&document); err != nil {
+			t.Fatalf("%v: %v\n%s", args, err, text)
 		}
 		all = append(all, document)
 	}
-	return all
+	return all, text
 }
 
-// Each command with a report prints the same as JSON and as YAML.
+// Each command with a report prints it as JSON.
 func TestOutputFormats(t *testing.T) {
 	dir := t.TempDir()
 	file := writeFile(t, filepath.Join(dir, "bridge.yaml"), "kubeconfig: bridge.yaml\nstate: {path: "+dir+"}\n"+
@@ -66,33 +51,9 @@ func TestOutputFormats(t *testing.T) {
 		{1, `"id": "u.2"`, []string{"dead-letters", "list", "-c", file}},
 		{2, `"resourceversion": "2"`, []string{"dead-letters", "show", "-c", file, "u.1", "u.2"}},
 	} {
-		fromJSON, fromYAML := documents(t, formatJSON, tt.args...), documents(t, formatYAML, tt.args...)
-		text, _ := command(t, append(tt.args, "-o", formatJSON)...)
-		if len(fromJSON) != tt.documents || !strings.Contains(text, tt.has) {
-			t.Errorf("%v: %d documents, want %d with %s\n%s", tt.args, len(fromJSON), tt.documents, tt.has, text)
+		if all, text := documents(t, tt.args...); len(all) != tt.documents || !strings.Contains(text, tt.has) {
+			t.Errorf("%v: %d documents, want %d with %s\n%s", tt.args, len(all), tt.documents, tt.has, text)
 		}
-		if diff := cmp.Diff(fromJSON, fromYAML, ignoreMoments()); diff != "" {
-			t.Errorf("%v (-json +yaml):\n%s", tt.args, diff)
-		}
-	}
-	// The roles as a List, for kubectl; YAML is the default.
-	list := documents(t, formatJSON, "rbac", "-c", file)[0].(map[string]any)
-	objects := documents(t, formatYAML, "rbac", "-c", file)[1:] // the first document is the comment
-	if diff := cmp.Diff(objects, list["items"]); diff != "" || list["kind"] != "List" || list["apiVersion"] != "v1" {
-		t.Errorf("rbac (-yaml +json):\n%s", diff)
-	}
-}
-
-// ignoreMoments ignores what differs between two calls: times, the size of an event, which has a time of up to nine
-// decimals, and the free space of the disk.
-func ignoreMoments() cmp.Option {
-	moment := func(text string) bool {
-		_, err := time.Parse(time.RFC3339Nano, text)
-		return err == nil || strings.Contains(text, " free; ")
-	}
-	return cmp.Options{
-		cmp.FilterValues(func(a, b string) bool { return moment(a) && moment(b) }, cmp.Ignore()),
-		cmpopts.IgnoreMapEntries(func(key string, _ any) bool { return key == "size" }),
 	}
 }
 
@@ -113,10 +74,9 @@ func TestCompletion(t *testing.T) {
 		"pause":                    "live lines :4",
 		"resume live":              "live lines :4",
 		"dead-letters drop --sink": "live lines :4",
-		"doctor -o":                "table json yaml :4",
-		"check --output":           "text json yaml :4",
+		"doctor -o":                "table json :4",
+		"check --output":           "text json :4",
 		"tail -o":                  "line json :4",
-		"rbac -o":                  "yaml json :4",
 		"explain":                  "deployments.apps pods :0",
 		"tail --resource":          "deployments.apps pods :4",
 		"explain --operation":      "added deleted restated :4",

@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"github.com/deltabridge/deltabridge/internal/assemble"
-	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/rbac"
 	"github.com/spf13/cobra"
 )
@@ -30,7 +29,6 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	file := newConfigFile(flags)
-	out := newOutput(cmd, stdout, formatYAML, formatJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, _, err := file.read(true)
 		if err != nil {
@@ -59,9 +57,6 @@ func newRBACCommand(stdout io.Writer) *cobra.Command {
 			access.GrantCommands()
 		case cfg.HTTP.UI:
 			access.GrantReviews()
-		}
-		if out.format.value == formatJSON {
-			return console.WriteJSON(stdout, rbac.List(access, names))
 		}
 		return rbac.Write(stdout, access, names)
 	}

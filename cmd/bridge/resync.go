@@ -28,7 +28,7 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 	}
 	file := newConfigFile(cmd.Flags())
 	file.addSink(cmd, cmd.Flags(), &sink, "resync only the sink with this `name` (default: all sinks)")
-	out := newOutput(cmd, stdout, formatText, formatJSON, formatYAML)
+	out := newOutput(cmd, stdout, formatText, formatJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, _, err := file.read(true)
 		if err != nil {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -21,7 +20,6 @@ import (
 
 func newStatusCommand(stdout io.Writer) *cobra.Command {
 	var from statusSource
-	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show whether everything is delivered, and if not, where events wait and for how much longer they can",
@@ -32,8 +30,7 @@ func newStatusCommand(stdout io.Writer) *cobra.Command {
 			"With --pod, it asks Pods through the API server of the current kubeconfig (KUBECONFIG). This requires the right\n" +
 			"to get pods/proxy, and that the API server can reach the port of the Pod.\n\n" +
 			"It exits with 1 if no replica delivers, and with 2 if anything else is wrong, for example if a replica does not\n" +
-			"answer or is not ready, a sink's broker is unavailable, or events were lost in the last 15 minutes. With\n" +
-			"--watch, it exits with 0 when it is interrupted.",
+			"answer or is not ready, a sink's broker is unavailable, or events were lost in the last 15 minutes.",
 		Args: cobra.NoArgs,
 	}
 	file := newConfigFile(cmd.Flags())
@@ -42,9 +39,8 @@ func newStatusCommand(stdout io.Writer) *cobra.Command {
 	cmd.Flags().StringSliceVar(&from.pods, "pod", nil,
 		"ask these `Pods` (NAME or NAME:PORT; the port is 8080 by default), without a configuration")
 	cmd.Flags().StringVarP(&from.namespace, "namespace", "n", "deltabridge", "the `namespace` of the Pods")
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "print the status every two seconds, until SIGINT or SIGTERM")
 	cmd.MarkFlagsMutuallyExclusive("config", "address", "pod")
-	out := newOutput(cmd, stdout, formatText, formatJSON, formatYAML)
+	out := newOutput(cmd, stdout, formatText, formatJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if len(from.addresses)+len(from.pods) == 0 {
 			cfg, _, err := file.read(true)
@@ -52,9 +48,6 @@ func newStatusCommand(stdout io.Writer) *cobra.Command {
 				return err
 			}
 			from.addresses = cfg.HTTP.Addresses()
-		}
-		if watch {
-			return from.watch(cmd.Context(), out)
 		}
 		report, err := from.report(cmd.Context())
 		return cmp.Or(out.print(report), err)
@@ -88,58 +81,6 @@ func (s *statusSource) report(ctx context.Context) (*statustext.Report, error) {
 		report.Problem = err.Error()
 	}
 	return report, err
-}
-
-// watchInterval is the time between two reports of --watch.
-const watchInterval = 2 * time.Second
-
-// Escape sequences with which a terminal shows a new report in the place of the previous one. Long lines are cut.
-const (
-	drawFrom = "\x1b[?7l\x1b[H\x1b[J"
-	drawTo   = "\x1b[?7h"
-)
-
-// watch prints reports until ctx ends. On a terminal, each replaces the previous one.
-func (s *statusSource) watch(ctx context.Context, out *output) error {
-	ticker := time.NewTicker(watchInterval)
-	defer ticker.Stop()
-	for {
-		report, _ := s.report(ctx) // the report has the error
-		if ctx.Err() != nil {
-			return nil
-		}
-		var err error
-		if out.format.value == formatText {
-			err = show(out.w, report, consoleStyle(out.w), isTerminal(out.w))
-		} else {
-			err = out.print(report)
-		}
-		if err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
-}
-
-// show writes a report at once. If redraw is set, it replaces what the terminal shows.
-func show(w io.Writer, report *statustext.Report, style console.Style, redraw bool) error {
-	var b bytes.Buffer
-	if redraw {
-		b.WriteString(drawFrom)
-	}
-	b.WriteString(time.Now().Format(time.DateTime) + "\n\n")
-	_ = report.WriteTable(&b, style) // a Buffer returns no errors
-	if redraw {
-		b.WriteString(drawTo)
-	} else {
-		b.WriteString("\n")
-	}
-	_, err := w.Write(b.Bytes())
-	return err
 }
 
 // readPods asks Pods through the API server, one after the other.

@@ -1,19 +1,15 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 
-	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/statustext"
 )
@@ -64,38 +60,6 @@ func TestStatusOfAnAddress(t *testing.T) {
 	if r.Name != "bridge-0-abcde" || r.Ready || r.Role != control.Standby || report.Problem != want {
 		t.Errorf("%+v, %q", r, report.Problem)
 	}
-}
-
-// With --watch, the reports of a pipe follow each other, until the command is interrupted. Then it exits with 0.
-func TestStatusWatch(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var out strings.Builder
-	from := statusSource{addresses: []string{standby(t)}}
-	err := from.watch(ctx, &output{w: &nthWrite{&out, 2, cancel}, format: choice{value: formatText}})
-	if err != nil || strings.Count(out.String(), "WAITING  This standby cannot take over: starting.") != 2 ||
-		strings.Contains(out.String(), "\x1b") {
-		t.Errorf("%v: %s", err, out.String())
-	}
-	out.Reset()
-	if err := show(&out, &statustext.Report{}, console.Style{}, true); err != nil ||
-		!strings.HasPrefix(out.String(), "\x1b[?7l\x1b[H\x1b[J20") || !strings.HasSuffix(out.String(), "\x1b[?7h") {
-		t.Errorf("on a terminal: %q, %v", out.String(), err)
-	}
-}
-
-// nthWrite calls a function with the n-th write.
-type nthWrite struct {
-	io.Writer
-
-	n    int
-	call func()
-}
-
-func (w *nthWrite) Write(p []byte) (int, error) {
-	if w.n--; w.n == 0 {
-		w.call()
-	}
-	return w.Writer.Write(p)
 }
 
 // Pods are asked through the API server. One that it cannot reach does not hide the others.

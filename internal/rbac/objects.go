@@ -51,11 +51,6 @@ func allObjects(access *Access, names Names) []any {
 	return all
 }
 
-// List returns the objects that Write writes as one object of the kind List. It does not contain the notes.
-func List(access *Access, names Names) any {
-	return map[string]any{"apiVersion": "v1", "kind": "List", "items": allObjects(access, names)}
-}
-
 // Write writes the roles and bindings that grant access, as YAML for kubectl apply. Notes are written as comments at
 // the top.
 func Write(w io.Writer, access *Access, names Names) error {
