@@ -136,10 +136,10 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 		Name: s.Name, Kind: s.Kind(), Place: s.Destination().Describe(), Seen: seen(r.ForSink(s)),
 		Destination: d.Sink, Disconnect: d.Close, Resync: s.Resync,
 		Progress: s.Progress,
-		Enrich: s.Enrich.Needs, Rules: s.Filters, Audit: s.IsAudit(), Actor: s.Actor,
+		Enrich:   s.Enrich, Rules: s.Filters, Audit: s.IsAudit(), Actor: s.Actor,
 		Encoder: &event.Encoder{
 			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Headers: s.Headers, Redactor: r.ForSink(s),
-			ContextInData: s.Enrich.As == config.EnrichData, Patch: s.Patch, PartitionKey: d.Key,
+			Patch: s.Patch, PartitionKey: d.Key,
 		},
 		Buffer: delivery.Buffer{
 			Events:    s.Buffer.Events,

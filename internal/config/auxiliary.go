@@ -12,7 +12,7 @@ import (
 func (c *Config) Auxiliary() []Watch {
 	var needs enrich.Needs
 	for n := range c.Sinks {
-		needs = needs.Or(c.Sinks[n].Enrich.Needs)
+		needs = needs.Or(c.Sinks[n].Enrich)
 	}
 	var watches []Watch
 	if needs.Owner || needs.InvolvedObject {

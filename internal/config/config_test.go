@@ -49,7 +49,6 @@ func TestDefault(t *testing.T) {
 				Headers:  "full",
 				Secrets:  SecretsFingerprint,
 				Oversize: sinks.OutcomeMetadata,
-				Enrich:   Enrich{As: EnrichAttributes},
 				Buffer:   Buffer{8192, 32 << 20, "block", Spill{1 << 30}},
 				Destinations: Destinations{NATS: &nats.Config{
 					Servers:  nats.Servers{InboxPrefix: "_INBOX", ConnectionName: "deltabridge-local-nats"},

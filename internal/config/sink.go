@@ -83,7 +83,7 @@ type Sink struct {
 	// them with the other events.
 	ControlEvents *sinks.ControlPlace `yaml:"controlEvents"`
 	// Adds information about related objects to events: see docs/events.md.
-	Enrich Enrich `yaml:"enrich"`
+	Enrich enrich.Needs `yaml:"enrich"`
 	// Adds to each change who made it, as attributes: see docs/events.md#actors. It requires `audit`. Changes wait up to
 	// `audit.actorWait` for the audit events of their requests. Up to half as many events as in `buffer`, in addition to
 	// those, can wait in this way. If there are more, the oldest ones are sent with what is known.
@@ -108,22 +108,6 @@ func SinkNames(sinks []Sink) (names []string) {
 		names = append(names, sinks[n].Name)
 	}
 	return names
-}
-
-// The valid values of Enrich.As.
-const (
-	EnrichAttributes = "attributes"
-	EnrichData       = "data"
-)
-
-// Enrich adds information about related objects to events. The bridge sends no requests to look up this information.
-// Instead, it watches the required resources in the namespaces of `watch`. It does not send events for resources that
-// `watch` does not select.
-type Enrich struct {
-	enrich.Needs `yaml:",inline"`
-	// Where the information is added. `attributes`: to the attributes of the event, which are sent as headers. `data`: to
-	// the data, as `context`. `data` requires another payload than `object`.
-	As string `yaml:"as" default:"attributes" enum:"attributes data" example:"data"`
 }
 
 // Buffer configures the bounded queue of a sink, which contains the events that the destination has not acknowledged.

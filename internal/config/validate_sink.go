@@ -101,11 +101,8 @@ func (s *Sink) validateEnrich(at *strictyaml.Section) {
 	needs := []string{"enrich.owner", "enrich.namespaceLabels", "enrich.involvedObject"}
 	switch {
 	case !at.Has("enrich") || !at.Fine("enrich"):
-	case s.Enrich.Needs == (enrich.Needs{}) && len(at.Given(needs...)) == 0:
+	case s.Enrich == (enrich.Needs{}) && len(at.Given(needs...)) == 0:
 		at.Report("enrich", "selects no data", "write owner: true, namespaceLabels: true or involvedObject: true")
-	case s.Enrich.As == EnrichData && s.Payload == event.PayloadObject && at.Fine("payload"):
-		at.Report("enrich.as", "is data, but with payload: object an event contains only the unmodified object",
-			"write as: attributes, or another payload")
 	}
 }
 

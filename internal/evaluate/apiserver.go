@@ -93,7 +93,7 @@ const maxRelated = 32
 func (e *explainer) readRelated(ctx context.Context, s *subject) (related []change, notes []string) {
 	var needs enrich.Needs
 	for n := range e.cfg.Sinks {
-		needs = needs.Or(e.cfg.Sinks[n].Enrich.Needs)
+		needs = needs.Or(e.cfg.Sinks[n].Enrich)
 	}
 	namespace := s.last().GetNamespace()
 	byNamespace := namespace != "" && (needs.NamespaceLabels || e.cfg.SelectsNamespaces())

@@ -1,11 +1,6 @@
 package event
 
-import (
-	"encoding/json"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/labels"
-)
+import "strings"
 
 // Context contains information from other objects about an event's object, at the time of the event. Several messages
 // share a Context, so it must not be modified.
@@ -70,22 +65,3 @@ func (c *Context) size() int {
 
 // contextOverhead is the size of the struct in bytes. The owner's strings are shared.
 const contextOverhead = 96
-
-// contextData is the form of a Context in the data.
-type contextData struct {
-	Owner           Owner                 `json:"owner,omitzero"`
-	NamespaceLabels labels.Set            `json:"namespaceLabels,omitempty"`
-	InvolvedObject  map[string]labels.Set `json:"involvedObject,omitempty"`
-}
-
-// json encodes the context as it appears in an event's data.
-func (c *Context) json() []byte {
-	data := contextData{Owner: c.Owner}
-	data.NamespaceLabels, _ = labels.ConvertSelectorToLabelsMap(c.NamespaceLabels) // the API server has checked labels
-	if c.InvolvedLabels != "" {
-		involved, _ := labels.ConvertSelectorToLabelsMap(c.InvolvedLabels)
-		data.InvolvedObject = map[string]labels.Set{"labels": involved}
-	}
-	text, _ := json.Marshal(data) // Strings can always be marshaled.
-	return text
-}

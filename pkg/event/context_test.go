@@ -1,7 +1,6 @@
 package event
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -24,71 +23,20 @@ func TestContextAttributes(t *testing.T) {
 		"namespacelabels": "kubernetes.io/metadata.name=shop,team=a", "involvedlabels": "app=web,empty=",
 	}
 	maps.Copy(want, plain)
-	// Data that is the object itself has no room for it.
-	for _, inData := range []bool{false, true} {
-		m := encode(
-			t,
-			&Encoder{Cluster: "prod", ContextInData: inData},
-			Event{Type: Updated, Resource: pods, Object: podAt(t, "17"), Context: &testContext},
-		)
-		if diff := cmp.Diff(want, attributes(m)); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
-		}
-		if m.Size() <= int64(len(m.Data))+messageOverhead+int64(len(testContext.NamespaceLabels)) {
-			t.Errorf("the context does not count: %d bytes", m.Size())
-		}
+	m := encode(
+		t,
+		&Encoder{Cluster: "prod"},
+		Event{Type: Updated, Resource: pods, Object: podAt(t, "17"), Context: &testContext},
+	)
+	if diff := cmp.Diff(want, attributes(m)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if m.Size() <= int64(len(m.Data))+messageOverhead+int64(len(testContext.NamespaceLabels)) {
+		t.Errorf("the context does not count: %d bytes", m.Size())
 	}
 	core := Owner{APIVersion: "v1", Kind: "Node", Name: "n1"}
 	if got := core.String(); got != "Node/n1" {
 		t.Error(got)
-	}
-}
-
-func TestContextInData(t *testing.T) {
-	const want = `{"owner":{"apiVersion":"apps/v1","kind":"Deployment","name":"web","uid":"d1"},` +
-		`"namespaceLabels":{"kubernetes.io/metadata.name":"shop","team":"a"},"involvedObject":{"labels":{"app":"web","empty":""}}}`
-	for _, payload := range []Payload{PayloadChange, PayloadMetadata, PayloadDebezium} {
-		e := &Encoder{Payload: payload, ContextInData: true}
-		ev := Event{Type: Updated, Resource: pods, Object: podAt(t, "17"), Old: podAt(t, "16")}
-		plain := encode(t, &Encoder{Payload: payload}, ev)
-		for _, c := range []struct {
-			context *Context
-			want    string
-		}{{&testContext, want}, {&Context{}, "{}"}} {
-			ev.Context = c.context
-			m := encode(t, e, ev)
-			if got, want := string(
-				m.Data,
-			), strings.TrimSuffix(
-				string(plain.Data),
-				"}",
-			)+`,"context":`+c.want+"}"; got != want ||
-				!json.Valid(m.Data) {
-				t.Errorf("%s: %s\nwant %s", payload, got, want)
-			}
-			if diff := cmp.Diff(attributes(plain), attributes(m)); diff != "" {
-				t.Errorf("%s: attributes besides:\n%s", payload, diff)
-			}
-		}
-	}
-}
-
-// A change that is too large keeps its context.
-func TestContextOfReduced(t *testing.T) {
-	e := &Encoder{Payload: PayloadChange, ContextInData: true}
-	m, err := Reduce(
-		encode(
-			t,
-			e,
-			Event{Type: Updated, Resource: pods, Object: podAt(t, "17"), Old: podAt(t, "16"), Context: &testContext},
-		),
-		Marks{},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := `,"context":` + string(testContext.json()); !strings.HasSuffix(string(m.Data), want+"}") {
-		t.Errorf("%s, want %s", m.Data, want)
 	}
 }
 

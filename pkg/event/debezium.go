@@ -101,8 +101,5 @@ func reducedDebezium(data []byte) ([]byte, error) {
 		before, after = nil, before
 	}
 	dst := appendDebezium(make([]byte, 0, len(data)), before, after, jsonscan.Member(data, "source"), op)
-	for _, name := range []string{"ts_ms", "context"} {
-		dst = appendMember(dst, name, jsonscan.Member(data, name))
-	}
-	return append(dst, '}'), nil
+	return append(appendMember(dst, "ts_ms", jsonscan.Member(data, "ts_ms")), '}'), nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"github.com/deltabridge/deltabridge/pkg/redact"
@@ -58,8 +57,6 @@ type Encoder struct {
 	Patch   Patch   // the patch format for PayloadChange; the default is PatchJSON
 	// PartitionKey is the template of the Kafka key. It is nil if the sink does not use keys.
 	PartitionKey *Template
-	// ContextInData adds an event's Context to the data, instead of to the attributes. It has no effect for PayloadObject.
-	ContextInData bool
 	// Redactor replaces secret values with fingerprints. If it is nil, secret values are sent unchanged.
 	Redactor *redact.Redactor
 	// OnOldMissing is called with the cause if the state before an update is not available. The event is then sent without
@@ -108,20 +105,9 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 		m.PartitionKey = e.PartitionKey.Expand(m)
 	}
 	var err error
-	if m.Data, err = e.payload(&ev, m); err == nil && ev.Context != nil {
-		e.addContext(m, ev.Context)
-	}
+	m.Context = ev.Context
+	m.Data, err = e.payload(&ev, m)
 	return m, err
-}
-
-// addContext adds the context to the data or to the attributes, as configured.
-func (e *Encoder) addContext(m *Message, c *Context) {
-	if e.ContextInData && e.Payload != PayloadObject && e.Payload != "" {
-		// It becomes the last member. Nothing else uses the data of these payloads, so it can be modified.
-		m.Data = append(append(jsonpatch.AppendKey(m.Data[:len(m.Data)-1], "context"), c.json()...), '}')
-	} else {
-		m.Context = c
-	}
 }
 
 // objectID returns the event id of a change. See the package comment for the format.

@@ -355,7 +355,7 @@ func TestMerge(t *testing.T) {
 // A restatement takes no change away, and no deletion.
 func TestMergeRestated(t *testing.T) {
 	later := time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC)
-	e := &Encoder{Payload: PayloadMetadata, ContextInData: true}
+	e := &Encoder{Payload: PayloadMetadata}
 	before, now := &Context{NamespaceLabels: "at=before"}, &Context{NamespaceLabels: "at=now"}
 	states := map[string]*Message{
 		"added": encode(t, e,

@@ -89,7 +89,7 @@ func reducedData(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	dst := append(make([]byte, 0, len(data)), '{')
-	for _, name := range []string{"operation", "object", "old", "patch", "changedPaths", "managers", "context"} {
+	for _, name := range []string{"operation", "object", "old", "patch", "changedPaths", "managers"} {
 		value := jsonscan.Member(data, name)
 		switch name {
 		case "object":

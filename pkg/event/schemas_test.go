@@ -42,7 +42,7 @@ func payloadSchema(t testing.TB, name string, closed bool) *jsonschema.Schema {
 		root["additionalProperties"] = false
 		defs, _ := root["$defs"].(map[string]any)
 		for _, def := range []string{
-			"change", "debezium", "debeziumSource", "gap", "synced", "patchOperation", "manager", "context", "metadata",
+			"change", "debezium", "debeziumSource", "gap", "synced", "patchOperation", "manager", "metadata",
 		} {
 			if d, ok := defs[def].(map[string]any); ok {
 				d["additionalProperties"] = false
@@ -190,13 +190,12 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 				}
 				for _, template := range []*Template{nil, key} {
 					e := &Encoder{
-						Cluster:       "prod",
-						Payload:       payload,
-						Content:       content,
-						ContextInData: content == ContentStructured,
-						Patch:         patch,
-						PartitionKey:  template,
-						Redactor:      redact.New(make([]byte, 32)),
+						Cluster:      "prod",
+						Payload:      payload,
+						Content:      content,
+						Patch:        patch,
+						PartitionKey: template,
+						Redactor:     redact.New(make([]byte, 32)),
 					}
 					for _, ev := range schemaEvents(t) {
 						m := encode(t, e, ev)
