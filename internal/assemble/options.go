@@ -98,15 +98,13 @@ func Options(
 	return o, nil
 }
 
-// Installation stands for the random name of the installation in the headers of a rehearsal.
-const Installation = "<installation>"
-
-// Rehearsal builds the parts of a rehearsal, except its Time and Deliver, and the function that changes each object that
-// is read. It leaves out sinks that are sent audit events. Fingerprints of secret values have a fixed key.
+// Rehearsal builds the parts of a rehearsal, except its Time and Deliver, and the function that changes each object
+// that is read. It leaves out sinks that are sent audit events. Fingerprints of secret values have a fixed key,
+// and <installation> stands for the random name of the installation.
 func Rehearsal(cfg *config.Config) (
 	o engine.RehearsalOptions, transform func(schema.GroupVersionResource, *object.Object), err error,
 ) {
-	redaction, err := RedactionWith(cfg, bytes.Repeat([]byte("key "), 8))
+	redaction, err := redactionWith(cfg, bytes.Repeat([]byte("key "), 8))
 	if err != nil {
 		return o, nil, err
 	}
@@ -122,7 +120,7 @@ func Rehearsal(cfg *config.Config) (
 			return o, nil, err
 		}
 		if sink, ok := d.Sink.(sinks.Resumer); ok { // as in the engine
-			sink.Resume(sinks.Resume{Writer: Installation + "/" + s.Name})
+			sink.Resume(sinks.Resume{Writer: "<installation>/" + s.Name})
 		}
 		o.Sinks = append(o.Sinks, Sink(cfg, s, redaction, d))
 	}

@@ -39,11 +39,11 @@ func newRedaction(cfg *config.Config) (*Redaction, error) {
 	if err != nil {
 		return nil, err
 	}
-	return RedactionWith(cfg, key)
+	return redactionWith(cfg, key)
 }
 
-// RedactionWith is like newRedaction, but uses the given key.
-func RedactionWith(cfg *config.Config, key []byte) (*Redaction, error) {
+// redactionWith is like newRedaction, but uses the given key.
+func redactionWith(cfg *config.Config, key []byte) (*Redaction, error) {
 	rules, err := redactionRules(cfg)
 	if err != nil {
 		return nil, err

@@ -123,7 +123,8 @@ func (e *explainer) readRelated(ctx context.Context, s *subject) (related []chan
 		return found
 	}
 	if byNamespace {
-		read(discovery.Served{GroupResource: schema.GroupResource{Resource: "namespaces"}, Versions: []string{"v1"}}, namespace)
+		namespaces := schema.GroupResource{Resource: "namespaces"}
+		read(discovery.Served{GroupResource: namespaces, Versions: []string{"v1"}}, namespace)
 	}
 	for ref := reference(s.last()); byOwner && ref != nil && len(related) < maxRelated; {
 		served, ok := e.servedAs(schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind))

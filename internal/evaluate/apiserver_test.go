@@ -245,8 +245,8 @@ func TestRelated(t *testing.T) {
 			t.Fatal(err)
 		}
 		attributes := r.Sinks[1].Message.Attributes
-		if owner, team := attributes["owner"], strings.TrimPrefix(attributes["namespacelabels"], "team="); owner != tt.owner ||
-			team != tt.team || r.Sinks[0].Sent != (team == "red") {
+		owner, team := attributes["owner"], strings.TrimPrefix(attributes["namespacelabels"], "team=")
+		if owner != tt.owner || team != tt.team || r.Sinks[0].Sent != (team == "red") {
 			t.Errorf("%s: owner %s, team %s, sent to out: %v", name, owner, team, r.Sinks[0].Sent)
 		}
 		if notes := strings.Join(r.Notes, "; "); notes != tt.note {

@@ -75,8 +75,8 @@ func covers(scope *fleet.Scope, c *change, s state, selectsFields fieldSelector)
 	return false, text + " does not select it", err
 }
 
-// selectsFields is a fieldSelector for tests. An API server calculates few fields: all others have the name of a path in
-// the object.
+// selectsFields is a fieldSelector for tests. An API server calculates few fields: all others have the name of a path
+// in the object.
 func selectsFields(selector string, s state) (bool, error) {
 	byField, err := fields.ParseSelector(selector)
 	if err != nil {
