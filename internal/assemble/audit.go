@@ -1,19 +1,15 @@
 package assemble
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"k8s.io/client-go/rest"
 
-	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/auditread"
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
@@ -24,7 +20,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsaudit"
 )
 
-// AuditDir returns the directory of the audit journal, if there are sinks that are sent audit events.
+// AuditDir returns the directory of the audit journal.
 func AuditDir(cfg *config.Config) string { return filepath.Join(cfg.State.Path, "audit") }
 
 // AuditState returns the directory of what a replica knows about audit events, beside the journal.
@@ -46,45 +42,24 @@ func AuditOptions(cfg *config.Config, kube *rest.Config, version string, log *sl
 	return o, err
 }
 
-// journalDir returns the directory of the audit journal. It has another name while audit events are only joined with
-// changes: what is left in it then need not be delivered.
-func journalDir(cfg *config.Config) (string, error) {
-	dir, other := AuditDir(cfg), filepath.Join(cfg.State.Path, "actors")
-	if len(cfg.AuditSinks()) == 0 {
-		dir, other = other, dir
-	}
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	if err := os.Rename(other, dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("state.path: %w", err)
-	}
-	return dir, nil
-}
-
 // AuditJournal opens the journal of audit events. positions are those that the checkpoint has stored, by sink. Events
 // that only wait for removed sinks are dropped later, so this is logged.
 func AuditJournal(
 	cfg *config.Config, positions map[string]sinks.Positions, log *slog.Logger,
 ) (*audit.Journal, error) {
 	var known []audit.Position
-	for _, sink := range append(cfg.AuditSinks(), actors.Reader) {
+	for _, sink := range cfg.AuditSinks() {
 		known = append(known, auditread.Known(positions[sink])...)
 	}
-	dir, err := journalDir(cfg)
-	if err != nil {
-		return nil, err
-	}
 	journal, err := audit.OpenJournal(audit.JournalOptions{
-		Dir: dir, MaxBytes: cfg.Audit.MaxBytes, Known: known, Logger: log,
+		Dir: AuditDir(cfg), MaxBytes: cfg.Audit.MaxBytes, Known: known, Logger: log,
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, sink := range slices.Sorted(maps.Keys(positions)) {
 		at, last := auditread.Delivered(positions[sink]), journal.Status().Last
-		if at.Journal == journal.ID() && at.Number < last && sink != actors.Reader &&
-			!slices.Contains(cfg.AuditSinks(), sink) {
+		if at.Journal == journal.ID() && at.Number < last && !slices.Contains(cfg.AuditSinks(), sink) {
 			log.Error("audit events wait for a sink that is not sent audit events any more, and are dropped; to have them "+
 				"delivered, stop the bridge and restore the sink", "sink", sink, "events", last-at.Number)
 		}
@@ -129,6 +104,6 @@ func AuditServer(
 	}
 	return audit.NewServer(audit.ServerOptions{
 		Address: cfg.Listen, CertFile: cfg.CertFile, KeyFile: cfg.KeyFile, ClientCAFile: cfg.ClientCAFile,
-		Handler: handler, OnFailedHandshake: journal.Miss, Logger: log,
+		Handler: handler, Logger: log,
 	})
 }

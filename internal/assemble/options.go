@@ -78,9 +78,6 @@ func Options(
 	}
 	o.Watch = string(watch)
 	o.Scopes = Watched(cfg)
-	if cfg.Audit != nil {
-		o.ActorWait = cfg.Audit.ActorWait
-	}
 	prober := &reach.Prober{}
 	for n := range cfg.Sinks {
 		s := &cfg.Sinks[n]
@@ -134,7 +131,7 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 		Name: s.Name, Kind: s.Kind(), Place: s.Destination().Describe(), Seen: seen(r.ForSink(s)),
 		Destination: d.Sink, Disconnect: d.Close, Resync: s.Resync,
 		Progress: s.Progress,
-		Enrich:   s.Enrich, Rules: s.Filters, Audit: s.IsAudit(), Actor: s.Actor,
+		Enrich:   s.Enrich, Rules: s.Filters, Audit: s.IsAudit(),
 		Encoder: &event.Encoder{
 			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Headers: s.Headers, Redactor: r.ForSink(s),
 			Patch: s.Patch, PartitionKey: d.Key,

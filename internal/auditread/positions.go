@@ -18,11 +18,6 @@ const (
 // Delivered returns the stored position in the audit journal up to which a sink has everything, or the zero Position.
 func Delivered(of sinks.Positions) audit.Position { return positionOf(of[deliveredPart]) }
 
-// DeliveredUpTo returns positions from which Delivered returns the position in a journal.
-func DeliveredUpTo(journal *audit.Journal, number uint64) sinks.Positions {
-	return sinks.Positions{deliveredPart: {Journal: journal.ID(), Next: int64(number) + 1}}
-}
-
 // Known returns what the stored positions of a sink contain about the audit journal. The journal is opened with them
 // (audit.JournalOptions.Known).
 func Known(of sinks.Positions) (all []audit.Position) {
@@ -44,12 +39,13 @@ func positionOf(p sinks.Position) audit.Position {
 // stored returns the position that is stored for the sink.
 func (r *Reader) stored() audit.Position { return Delivered(r.Tracker.Positions(r.Sink)) }
 
-// Commit stores up to where the sinks of the readers have everything, and removes the events up to a number from the
-// journal, if all of them have them. It must not be called by several goroutines at once.
-func Commit(to *tracker.Tracker, journal *audit.Journal, readers []*Reader, upTo uint64) error {
+// Commit stores up to where the sinks of the readers have everything, and removes the events from the journal that all
+// of them have. It must not be called by several goroutines at once.
+func Commit(to *tracker.Tracker, journal *audit.Journal, readers []*Reader) error {
 	if err := storePositions(to, journal, readers); err != nil {
 		return err
 	}
+	upTo := journal.Status().Last
 	for _, r := range readers {
 		stored := r.stored()
 		if stored.Journal != journal.ID() {
@@ -71,8 +67,10 @@ func storePositions(to *tracker.Tracker, journal *audit.Journal, readers []*Read
 	all := map[string]sinks.Positions{}
 	for _, r := range readers {
 		if at := r.Settled(); at.Journal != "" {
-			all[r.Sink] = DeliveredUpTo(journal, at.Number)
-			all[r.Sink][endPart] = sinks.Position{Journal: journal.ID(), Next: int64(journal.Status().Last) + 1}
+			all[r.Sink] = sinks.Positions{
+				deliveredPart: {Journal: journal.ID(), Next: int64(at.Number) + 1},
+				endPart:       {Journal: journal.ID(), Next: int64(journal.Status().Last) + 1},
+			}
 		}
 	}
 	return to.AddPositions(all)

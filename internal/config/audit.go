@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/filter"
@@ -53,9 +51,6 @@ type Audit struct {
 	// When this size is reached, the bridge refuses further events. API servers try again for about 80 seconds, and
 	// then drop them. From `files`, `kafka` or `nats`, the bridge then reads nothing.
 	MaxBytes int64 `yaml:"maxBytes" default:"1Gi" min:"16Mi" max:"16Ti" example:"20Gi"`
-	// How long the changes for sinks with `actor: true` wait for the audit events of their requests. It must be longer than
-	// audit events take to arrive, which is mainly `--audit-webhook-batch-max-wait` of the API server (30s by default).
-	ActorWait time.Duration `yaml:"actorWait" default:"5s" min:"100ms" max:"60s" example:"2s"`
 }
 
 // AuditSinks returns the names of the sinks that are sent audit events.
@@ -80,18 +75,10 @@ func (s *Sink) IsAudit() bool { return s.Events == EventsAudit }
 func (c *Config) validateAudit(at *strictyaml.Section) {
 	if c.Audit == nil {
 		for i := range c.Sinks {
-			sink, remedy := fmt.Sprintf("sinks[%d]", i), "add audit: {certFile: tls.crt, keyFile: tls.key, tokenFile: tokens}"
-			switch s := &c.Sinks[i]; {
-			case !at.Fine("audit"):
-			case s.IsAudit():
-				at.Report(sink+".events", "is audit, but the bridge receives no audit events, because there is no key audit",
-					remedy)
-			case s.Actor:
-				at.Report(
-					sink+".actor",
-					"requires audit events, and the bridge receives none, because there is no key audit",
-					remedy,
-				)
+			if c.Sinks[i].IsAudit() && at.Fine("audit") {
+				at.Report(fmt.Sprintf("sinks[%d].events", i),
+					"is audit, but the bridge receives no audit events, because there is no key audit",
+					"add audit: {certFile: tls.crt, keyFile: tls.key, tokenFile: tokens}")
 			}
 		}
 		return
@@ -101,39 +88,9 @@ func (c *Config) validateAudit(at *strictyaml.Section) {
 	} else if at.Fine("audit") {
 		c.Audit.validate(at.At("audit"))
 	}
-	hasActor := slices.ContainsFunc(c.Sinks, func(s Sink) bool { return s.Actor })
-	if at.Fine("sinks") && len(c.AuditSinks()) == 0 && !hasActor {
-		at.Report(
-			"audit",
-			"has no effect, because no sink is sent audit events, or who made changes; they would fill the disk",
-			"add events: audit or actor: true to a sink, or remove audit",
-		)
-	}
-	for i := range c.Sinks {
-		if key := fmt.Sprintf("sinks[%d]", i) + ".actor"; c.Sinks[i].Actor {
-			c.validateActor(at, key)
-		}
-	}
-	if at.Has("audit.actorWait") && !hasActor {
-		at.Report("audit.actorWait", "has no effect, because no sink has actor: true",
-			"remove it, or add actor: true to a sink")
-	}
-}
-
-// validateActor reports why a sink cannot be sent who made changes. Without all audit events in time, a request that is
-// not known may have made a change that is attributed to another one.
-func (c *Config) validateActor(at *strictyaml.Section, key string) {
-	if keys := c.Audit.intakes(); len(keys) > 0 {
-		at.Report(key, "cannot be used together with audit."+keys[0]+", because the bridge does not know whether it has the "+
-			"audit events of all API servers in time", "remove one of them, or have API servers send audit events to the bridge")
-	}
-	if c.State.Log != nil {
-		at.Report(
-			key,
-			"cannot be used together with state.log: the replica that leads has only the audit events that it has "+
-				"received itself",
-			"remove one of them",
-		)
+	if at.Fine("sinks") && len(c.AuditSinks()) == 0 {
+		at.Report("audit", "has no effect, because no sink is sent audit events; they would fill the disk",
+			"add events: audit to a sink, or remove audit")
 	}
 }
 
@@ -213,7 +170,7 @@ func (s *Sink) validateEvents(at *strictyaml.Section) {
 		return
 	}
 	for _, key := range []string{
-		"payload", "patch", "headers", "resync", "progress", "controlEvents", "enrich", "actor", "kafka.tombstones",
+		"payload", "patch", "headers", "resync", "progress", "controlEvents", "enrich", "kafka.tombstones",
 		"nats.stream.lastPerSubject", "nats.bucket",
 	} {
 		if at.Has(key) {

@@ -10,9 +10,8 @@ func TestReads(t *testing.T) {
 		cfg  Config
 		want int
 	}{
-		"changes":             {Config{Watch: watch, Sinks: []Sink{audit, changes}}, 1},
-		"only audit events":   {Config{Watch: watch, Sinks: []Sink{audit}}, 0},
-		"who made the change": {Config{Watch: watch, Sinks: []Sink{{Name: "c", Events: EventsChanges, Actor: true}}}, 1},
+		"changes":           {Config{Watch: watch, Sinks: []Sink{audit, changes}}, 1},
+		"only audit events": {Config{Watch: watch, Sinks: []Sink{audit}}, 0},
 	} {
 		if got := test.cfg.Reads(); len(got) != test.want {
 			t.Errorf("%s: it reads %+v", name, got)

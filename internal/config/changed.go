@@ -43,22 +43,12 @@ func FixedValues(c *Config) map[string]any {
 		"state.path":  c.State.Path,
 		"state.log":   c.State.Log,
 		"election":    c.Election,
-		"audit":       c.fixedAudit(),
+		"audit":       c.Audit,
 		"sinks":       c.fixedSinks(),
 		"http.listen": c.HTTP.Listen,
 		"http.ui":     c.HTTP.UI,
 		"log.format":  c.Log.Format,
 	}
-}
-
-// fixedAudit returns audit without actorWait, which can change together with `actor` of a sink.
-func (c *Config) fixedAudit() *Audit {
-	if c.Audit == nil {
-		return nil
-	}
-	fixed := *c.Audit
-	fixed.ActorWait = 0
-	return &fixed
 }
 
 // fixedSinks returns the sinks that cannot change: with a state log, those with audit events.

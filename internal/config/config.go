@@ -28,10 +28,9 @@ type Config struct {
 	// The HTTP server for metrics, health checks, the status and commands.
 	HTTP HTTP `yaml:"http"`
 	// Receives audit events from API servers, or reads them from files, a topic or a stream: see
-	// docs/delivery.md#audit-events. It requires a sink with `events: audit` or `actor: true`. With `state.log`, every
-	// replica receives and delivers audit events, and neither `actor: true` nor files, a topic or a stream are possible. It
-	// cannot change while the bridge runs, except `actorWait`; with `state.log`, neither can sinks with
-	// `events: audit`.
+	// docs/delivery.md#audit-events. It requires a sink with `events: audit`. With `state.log`, every replica receives
+	// and delivers audit events, and files, a topic or a stream are not possible. It cannot change while the bridge runs;
+	// with `state.log`, neither can sinks with `events: audit`.
 	Audit *Audit `yaml:"audit"`
 	// The log of the bridge.
 	Log Log `yaml:"log"`

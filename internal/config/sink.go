@@ -84,10 +84,6 @@ type Sink struct {
 	ControlEvents *sinks.ControlPlace `yaml:"controlEvents"`
 	// Adds information about related objects to events: see docs/events.md.
 	Enrich enrich.Needs `yaml:"enrich"`
-	// Adds to each change who made it, as attributes: see docs/events.md#actors. It requires `audit`. Changes wait up to
-	// `audit.actorWait` for the audit events of their requests. Up to half as many events as in `buffer`, in addition to
-	// those, can wait in this way. If there are more, the oldest ones are sent with what is known.
-	Actor bool `yaml:"actor" default:"false"`
 	// The queue of the sink.
 	Buffer       Buffer `yaml:"buffer"`
 	Destinations `       yaml:",inline"`

@@ -100,7 +100,6 @@ type Sink struct {
 	Dropped     int64     `json:"dropped"`              // events that a full queue dropped
 	Gaps        []Gap     `json:"gaps,omitempty"`       // the latest 20 gaps with a different resource or reason, the latest first
 	Fuse        *Fuse     `json:"fuse,omitempty"`       // the time until a loss, while events wait for longer than usual
-	Actors      *Actors   `json:"actors,omitempty"`     // with `actor: true`: of how many changes it is known who made them
 }
 
 // Waiting returns the number of events that wait for the destination.
@@ -110,14 +109,6 @@ func (k *Sink) Waiting() int64 {
 		all += int64(p.Events)
 	}
 	return all
-}
-
-// Actors counts changes by how certain it is who made them.
-type Actors struct {
-	Proven  int64 `json:"proven"`  // the audit event proves it
-	Sole    int64 `json:"sole"`    // the only request that can have made the change
-	Unknown int64 `json:"unknown"` // not known
-	Waiting int   `json:"waiting"` // events that wait for audit events, or behind such events
 }
 
 // Queue has the events that wait, in memory and on disk.

@@ -22,18 +22,10 @@ func (e *Engine) newAuditReader(p *pipeline) (*auditread.Reader, error) {
 // commitAudit stores up to where audit events were delivered, and removes those from the journal that all sinks have.
 // It is called once a second by one goroutine, and at the end.
 func (e *Engine) commitAudit() {
-	if len(e.readers) == 0 && e.actors == nil {
+	if len(e.readers) == 0 {
 		return
 	}
-	upTo := e.options.Journal.Status().Last
-	var err error
-	if e.actors != nil {
-		upTo, err = e.actors.Store()
-	}
-	if err == nil {
-		err = auditread.Commit(e.tracker, e.options.Journal, e.readers, upTo)
-	}
-	if err != nil {
+	if err := auditread.Commit(e.tracker, e.options.Journal, e.readers); err != nil {
 		e.auditLog.Do(func() {
 			e.options.Logger.Error("cannot note which audit events were delivered, retrying: they may be sent again after "+
 				"a restart", "err", err)

@@ -315,7 +315,7 @@ func TestAuditCrash(t *testing.T) {
 	b := newAuditBridge(t, "a")
 	b.open()
 	b.add(5)
-	stored := auditread.DeliveredUpTo(b.journal, 3)
+	stored := sinks.Positions{"audit journal": {Journal: b.journal.ID(), Next: 4}}
 	if err := b.store.AddPositions(map[string]sinks.Positions{"a": stored}); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/object"
@@ -20,10 +19,9 @@ const reasonDebounce = "debounce"
 type waitingUpdate struct {
 	old, now *object.Object // the state before the first change that waits, and the latest state
 	due      time.Time
-	number   uint64           // in the ledger
-	position string           // the listener's position before the first change: see listener.positionOf
-	asked    *actors.Question // nil if several changes wait, or if it is not asked who made the change
-	gone     bool             // it was sent, or replaced by another event
+	number   uint64 // in the ledger
+	position string // the listener's position before the first change: see listener.positionOf
+	gone     bool   // it was sent, or replaced by another event
 }
 
 // waitingUpdates contains the waiting updates of a listener. The zero value is empty.
@@ -94,7 +92,7 @@ func (l *listener) debounce(ev event.Event) bool {
 	if u := l.waits.byUID[ev.Object.UID]; u != nil {
 		l.counters.Suppressed.WithLabelValues(reasonDebounce).Inc()
 		if !mutant.On("debounce-lost") {
-			u.now, u.asked = ev.Object, nil
+			u.now = ev.Object
 		}
 		if due.Before(u.due) {
 			u.due = due
@@ -104,9 +102,6 @@ func (l *listener) debounce(ev event.Event) bool {
 	l.sent = true
 	u := &waitingUpdate{
 		old: ev.Old, now: ev.Object, due: due, number: l.ledger.Wait(l.pipeline.Name), position: l.position,
-	}
-	if l.asker != nil && !l.inList {
-		u.asked = l.asker.Current
 	}
 	if mutant.On("debounce-settled") {
 		l.ledger.Settle(l.pipeline.Name, u.number)
@@ -122,7 +117,7 @@ func (l *listener) noteRefused(ev event.Event) {
 	switch {
 	case u == nil:
 	case ev.Type == event.Updated:
-		u.now, u.asked = ev.Object, nil
+		u.now = ev.Object
 	default:
 		l.pushWaiting(u)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/auditread"
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/delivery"
@@ -40,7 +38,6 @@ type Engine struct {
 	pipelines  []*pipeline
 	set        *fleet.Fleet
 	resyncs    *resyncer
-	actors     *actors.Finder      // nil if no sink is sent who made changes
 	readers    []*auditread.Reader // of the sinks that are sent audit events
 	connector  *informer.Connector
 	client     rest.Interface // client of the API server
@@ -63,11 +60,6 @@ func New(o Options) (*Engine, error) {
 	e.auditLog.Interval = time.Minute
 	e.reading, e.stopReading = context.WithCancel(context.Background())
 	e.tracker = e.newTracker()
-	if o.Journal != nil && slices.ContainsFunc(o.Sinks, func(s Sink) bool { return s.Actor }) {
-		e.actors = actors.New(actors.Options{
-			Journal: o.Journal, Tracker: e.tracker, Wait: o.ActorWait, Notify: e.answered, Logger: o.Logger,
-		})
-	}
 	for _, build := range []func() error{e.buildPipelines, e.buildSet} {
 		if err := build(); err != nil {
 			return nil, err
@@ -238,9 +230,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, r := range e.readers {
 		auditing.Go(func() { r.Run(e.reading) })
 	}
-	if e.actors != nil {
-		auditing.Go(func() { e.actors.Run(e.reading) })
-	}
 	start(&set, e.read)
 
 	select {
@@ -258,7 +247,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	auditing.Wait()
 	for _, p := range e.pipelines {
 		p.pushDue(true)
-		p.advanceLines(true)
 	}
 	ending, timeout := e.endDelivering(ctx)
 	failure = errors.Join(failure, delivery.Finish(deliveries(ending), timeout))
@@ -342,9 +330,6 @@ func (e *Engine) read() error {
 		}
 		if p.filter.Debounces() {
 			group.Go(func() { p.followDebounce(e.reading) })
-		}
-		if p.Actor {
-			group.Go(func() { p.followLines(e.reading) })
 		}
 		group.Go(func() { e.resyncs.follow(p, func() bool { return len(e.set.NotReady()) == 0 }) })
 	}

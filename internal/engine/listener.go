@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/mutant"
 	"github.com/deltabridge/deltabridge/internal/tracker"
@@ -27,7 +26,6 @@ type listener struct {
 	// informer changes can be read without it while the informer's lock is held.
 	mu    sync.Mutex
 	waits waitingUpdates
-	line  line
 	// succeeds is the listener of the informer's predecessor, which can still run while the informer does not. It is nil
 	// if there is none, and when everything that has waited in it was sent.
 	succeeds *listener
@@ -41,7 +39,6 @@ type listener struct {
 	filter   *filter.ResourceFilter
 	counters *metrics.Resource
 	ledger   *ledger.Ledger
-	asker    *actors.Asker // nil if the sink is not sent who made changes
 	// watchChange is the name of the last change to the watch configuration; empty if it never changed. It becomes part of
 	// the event ids for objects that this change adds or removes.
 	watchChange string
@@ -101,7 +98,6 @@ func (l *listener) finish() {
 	l.begin()
 	l.mu.Unlock()
 	l.pushDue(true)
-	l.advance(true)
 }
 
 func (l *listener) OnAdd(obj any, initial bool) {
@@ -214,7 +210,7 @@ func (l *listener) OnPosition(resourceVersion string) {
 		if u := l.waits.oldest(); u != nil {
 			resourceVersion = u.position
 		}
-		l.reach(resourceVersion)
+		l.pipeline.progress.reached(&l.source, resourceVersion)
 	}
 }
 
@@ -232,7 +228,6 @@ func (l *listener) OnGap(from, to, why string) {
 		l.position, l.floor = "", ""
 		l.pipeline.progress.startOver(&l.source)
 		l.waits.forgetPositions()
-		l.forgetReached()
 	case l.refilter != nil:
 		l.floor = ""
 	case l.hasSettledUpTo(to):
@@ -305,46 +300,25 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 		l.counters.NotSent.Add(1)
 		m, at = event.RefusalGap(m, event.ReasonRefused, err.Error(), ""), time.Time{}
 	}
-	asked := l.askedAbout(ev, m)
-	waits := len(l.line) > 0 || !asked.IsAnswered()
-	seq, replaced := l.track(ev, m, waits)
+	seq, replaced := l.track(ev, m)
 	m.Origin = event.Origin{Source: l.source.Name, Position: l.positionOf(ev), Seq: seq}
+	l.counters.Queue(m)
 	defer l.ledger.Settle(l.pipeline.Name, replaced)
-	if waits {
-		l.enterLine(&waiter{message: m, asked: asked})
-	} else if !l.deliver(m, asked) {
+	if err = l.pipeline.push(l.ctx, m); err != nil { // only during shutdown, when the queue is closed
+		l.counters.Unqueue(m)
+		l.pipeline.Abandoned.Add(1)
 		return time.Time{}
 	}
 	return at
 }
 
-// askedAbout returns the question who made the change of an event, and notes in the message that the event is a change.
-// The result is nil if the event is not a change, or if it cannot be known who made it. Not every change is one of one
-// request: an update that has waited can be several, and a list does not show intermediate states.
-func (l *listener) askedAbout(ev event.Event, m *event.Message) *actors.Question {
-	if l.asker == nil || m.Type.IsControl() || m.Type == event.Restated || ev.InitialList || ev.Delivery != "" ||
-		leftUnchanged(ev) || ev.Change != "" {
-		return nil
-	}
-	m.Actors = actors.Unknown(m.Type == event.Deleted && !m.LeftFilter)
-	if u := l.waits.byUID[ev.Object.UID]; u != nil && ev.Type == event.Updated {
-		if u.now == ev.Object {
-			return u.asked
-		}
-		return nil
-	}
-	return l.asker.Current
-}
-
-// track returns the number of a message in the ledger. waits reports whether it waits in the line. replaced is the
-// number of an update that has waited, and that the message replaces; 0 if there is none.
-func (l *listener) track(ev event.Event, m *event.Message, waits bool) (number, replaced uint64) {
+// track returns the number of a message in the ledger. replaced is the number of an update that has waited, and that
+// the message replaces; 0 if there is none.
+func (l *listener) track(ev event.Event, m *event.Message) (number, replaced uint64) {
 	sink := l.pipeline.Name
 	if ev.Object != nil {
 		if u := l.waits.take(ev.Object.UID); u != nil && ev.Type == event.Updated {
-			if !waits {
-				l.ledger.Sent(sink, u.number, ev.Time)
-			}
+			l.ledger.Sent(sink, u.number, ev.Time)
 			return u.number, 0
 		} else if u != nil {
 			l.counters.Suppressed.WithLabelValues(reasonDebounce).Inc()
@@ -352,16 +326,10 @@ func (l *listener) track(ev event.Event, m *event.Message, waits bool) (number, 
 			replaced = u.number
 		}
 	}
-	switch again := m.Delivery != "" || ev.SyncedInfo != nil && ev.SyncedInfo.Resync; {
-	case again && waits:
-		return l.ledger.WaitAgain(sink), replaced
-	case again:
+	if m.Delivery != "" || ev.SyncedInfo != nil && ev.SyncedInfo.Resync {
 		return l.ledger.TrackAgain(sink, ev.Time), replaced
-	case waits:
-		return l.ledger.Wait(sink), replaced
-	default:
-		return l.ledger.Track(sink, ev.Time), replaced
 	}
+	return l.ledger.Track(sink, ev.Time), replaced
 }
 
 // leftUnchanged reports whether an event is a leave without a known change to the object. The object leaves because

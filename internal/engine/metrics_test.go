@@ -55,7 +55,6 @@ func TestMetricsPage(t *testing.T) {
 	); err != nil { // so that the sink has a fuse
 		t.Fatal(err)
 	}
-	e.pipelines[0].Actor = true
 	e.options.Journal = journal
 	if e.pipelines[0].audit, err = e.newAuditReader(e.pipelines[0]); err != nil {
 		t.Fatal(err)

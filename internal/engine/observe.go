@@ -14,14 +14,9 @@ func (e *Engine) newObserver() *observe.Observer {
 		AuditSources: o.AuditSources, State: o.State, LogPlace: o.LogPlace, DetachedSince: o.DetachedSince,
 	}
 	for _, p := range e.pipelines {
-		s := &observe.Sink{Delivery: p.Delivery, Name: p.Name, Kind: p.Kind, Place: p.Place, Buffer: p.Buffer, Audit: p.audit}
-		if p.Actor {
-			s.InLine = func() int {
-				waiting, _ := p.lines.sizes()
-				return waiting.events
-			}
-		}
-		observed.Sinks = append(observed.Sinks, s)
+		observed.Sinks = append(observed.Sinks, &observe.Sink{
+			Delivery: p.Delivery, Name: p.Name, Kind: p.Kind, Place: p.Place, Buffer: p.Buffer, Audit: p.audit,
+		})
 	}
 	return observe.New(observed)
 }

@@ -46,14 +46,12 @@ type Options struct {
 	Transform func(schema.GroupVersionResource, *object.Object)
 	Enrichment
 	Sinks []Sink
-	// Journal contains the audit events for the sinks with Audit or Actor. It is nil if there is none. The caller closes
-	// it after Run.
+	// Journal contains the audit events for the sinks with Audit. It is nil if there is none. The caller closes it
+	// after Run.
 	Journal *audit.Journal
 	// AuditSources returns the status of the files, topics or streams from which the events in Journal are read. It may
 	// be nil.
 	AuditSources func() []audit.SourceStatus
-	// ActorWait is how long the changes for the sinks with Actor wait for their audit events.
-	ActorWait time.Duration
 	// AuditOnly means that the engine watches nothing, and delivers only the audit events of its replica, whoever leads.
 	// Its Store has no Log.
 	AuditOnly bool
@@ -96,8 +94,6 @@ type Sink struct {
 	Rules       []filter.Rule
 	// Audit means that the sink is sent audit events, and no changes. Rules select them then (filter.CompileAudit).
 	Audit bool
-	// Actor means that changes are sent with who made them, which is found out from the audit events in Options.Journal.
-	Actor bool
 	// Seen returns the part of an object that the filter can see. If it is nil, the filter sees the whole object.
 	Seen        Bytes
 	Enrich      enrich.Needs

@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/auditread"
 	"github.com/deltabridge/deltabridge/internal/delivery"
 	"github.com/deltabridge/deltabridge/internal/tracker"
@@ -44,7 +43,6 @@ type pipeline struct {
 	restating chan struct{} // contains an element while objects are re-sent to the sink
 	progress  progress
 	audit     *auditread.Reader // nil unless the sink is sent audit events
-	lines     lines
 
 	// clusterUID and epoch are copied to the messages that listeners encode. They are set before the first listener
 	// exists.
@@ -68,7 +66,6 @@ func (e *Engine) newPipeline(s Sink, slot int) (*pipeline, error) {
 		tracker:   e.tracker,
 		old:       map[string]*filter.Filter{},
 		attached:  map[string]*listener{},
-		lines:     newLines(),
 		run:       randomName() + "-",
 		progress:  progress{every: s.Progress, sources: e.progressSources, positions: map[string]position{}},
 	}
@@ -178,12 +175,8 @@ func (p *pipeline) label(m *event.Message, history, delivery string) {
 }
 
 // attach adds a listener to an informer. If no object of the informer's resource can pass the filter or an earlier
-// filter, it adds none. asker may be nil. ctx ends when the process stops reading changes. It must be called with
-// filtering held.
-func (p *pipeline) attach(
-	ctx context.Context, i *informer.Informer, ledger *ledger.Ledger, known tracker.Knowledge,
-	asker *actors.Asker,
-) {
+// filter, it adds none. ctx ends when the process stops reading changes. It must be called with filtering held.
+func (p *pipeline) attach(ctx context.Context, i *informer.Informer, ledger *ledger.Ledger, known tracker.Knowledge) {
 	earlier := p.earlier(i.Resource(), known.Filters)
 	if len(earlier) == 0 {
 		ledger.EndRefilter(p.Name)
@@ -195,9 +188,6 @@ func (p *pipeline) attach(
 	p.progress.attach(i.Source())
 	l := newListener(ctx, p, i.Source(), ledger, i.ResumesAt())
 	l.succeeds, p.attached[i.Source().Name] = p.attached[i.Source().Name], l
-	if p.Actor {
-		l.asker = asker
-	}
 	l.informer, l.inList, l.change = i, l.inList || i.Relists(), known.Change
 	l.watchChange, l.entering = known.WatchChange, i.Relists() || !known.Knows()
 	if !i.Relists() { // otherwise the informer compares the list with states that are older than the floor

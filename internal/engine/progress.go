@@ -65,14 +65,14 @@ func (g *progress) attach(s informer.Source) {
 	g.positions[s.Name] = position{resource: s.Resource}
 }
 
-// reached records that a listener has pushed everything up to a resourceVersion, which its informer received at a time.
-func (g *progress) reached(s *informer.Source, resourceVersion string, at time.Time) {
+// reached records that a listener has pushed everything up to a resourceVersion.
+func (g *progress) reached(s *informer.Source, resourceVersion string) {
 	if g.every == 0 {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.positions[s.Name] = position{s.Resource, resourceVersion, at}
+	g.positions[s.Name] = position{s.Resource, resourceVersion, time.Now()}
 }
 
 // startOver forgets the position of a source, and all cuts, because etcd was restored: what is pushed from now on has

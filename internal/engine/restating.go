@@ -105,9 +105,6 @@ const restatedPart = 8
 
 // hasRoom reports whether a re-sent object may be pushed.
 func (p *pipeline) hasRoom() bool {
-	if _, resent := p.lines.sizes(); p.fills(resent, 2) { // the other half is for changes
-		return false
-	}
 	s := p.Queue.Stats()
 	return s.Items == 0 || restatedPart*s.Items < p.Buffer.Events && restatedPart*s.Bytes < p.Buffer.Bytes
 }
@@ -135,17 +132,9 @@ func (p *pipeline) lossCheck(resource *metrics.Resource) func() error {
 // settledPause is the interval at which awaitSettled checks the queue.
 const settledPause = 5 * time.Millisecond
 
-// awaitSettled waits until all messages that are in the queue or wait for their actors now are settled in any way. It
-// returns an error if check does, or if ctx ends first. Without drops and merges the queue keeps its order, so it is
-// sufficient to count.
+// awaitSettled waits until all messages that are in the queue now are settled in any way. It returns an error if check
+// does, or if ctx ends first. Without drops and merges the queue keeps its order, so it is sufficient to count.
 func (p *pipeline) awaitSettled(ctx context.Context, check func() error) error {
-	entered := time.Now()
-	err := wait.PollUntilContextCancel(ctx, settledPause, true, func(context.Context) (bool, error) {
-		return p.lines.hasPassed(entered), check()
-	})
-	if err != nil {
-		return err
-	}
 	fence := p.Queue.Stats()
 	return wait.PollUntilContextCancel(ctx, settledPause, true, func(context.Context) (bool, error) {
 		s := p.Queue.Stats() // read before the check, because losses are counted before their acknowledgement

@@ -2,11 +2,9 @@ package engine
 
 import (
 	"fmt"
-	"slices"
 
 	"k8s.io/client-go/rest"
 
-	"github.com/deltabridge/deltabridge/internal/actors"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/informer/fleet"
@@ -53,15 +51,13 @@ func (e *Engine) attach(i *informer.Informer) {
 // attachTo is attach with the ledger of the source and a function that returns what a sink knows of the source.
 func (e *Engine) attachTo(i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge) {
 	e.enrichment.attach(i)
-	asker := e.attachAsker(i)
 	for _, p := range e.pipelines {
-		e.attachPipeline(p, i, to, known, asker)
+		e.attachPipeline(p, i, to, known)
 	}
 }
 
 func (e *Engine) attachPipeline(
 	p *pipeline, i *informer.Informer, to *ledger.Ledger, known func(sink string) tracker.Knowledge,
-	asker *actors.Asker,
 ) {
 	p.filtering.Lock()
 	defer p.filtering.Unlock()
@@ -70,20 +66,5 @@ func (e *Engine) attachPipeline(
 		p.attached[i.Source().Name] = nil
 		return
 	}
-	p.attach(e.reading, i, to, known(p.Name), asker)
-}
-
-// attachAsker makes an informer ask who made its changes. It returns nil if no sink is sent that.
-func (e *Engine) attachAsker(i *informer.Informer) *actors.Asker {
-	resource := i.Resource()
-	if e.actors == nil || i.Auxiliary() || !slices.ContainsFunc(e.pipelines, func(p *pipeline) bool {
-		p.filtering.Lock()
-		defer p.filtering.Unlock()
-		return p.Actor && !p.filter.For(resource).Never()
-	}) {
-		return nil
-	}
-	asker := actors.NewAsker(e.actors, i)
-	i.AddEventHandler(asker)
-	return asker
+	p.attach(e.reading, i, to, known(p.Name))
 }

@@ -86,8 +86,7 @@ func (a *AuditIntake) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(
 		"audit_journal_events",
-		"Audit events in the journal that at least one sink has not delivered and, with `actor: "+
-			"true`, those of the last five minutes.",
+		"Audit events in the journal that at least one sink has not delivered.",
 		float64(s.Last-s.Acked),
 	)
 	gauge("audit_journal_bytes", "Size of the files of the audit journal.", float64(s.Bytes))

@@ -134,11 +134,8 @@ type Sink struct {
 	FilterErrors prometheus.Counter
 	// Resyncs counts the resyncs that were started.
 	Resyncs prometheus.Counter
-	// Actors counts the changes of a sink that is sent who made them, by grade.
-	Actors map[string]prometheus.Counter
 
 	received, filtered, acknowledged, dropped atomic.Int64 // sums over all resources
-	proven, sole, unknown                     atomic.Int64 // sums of Actors
 
 	mu        sync.Mutex
 	resources map[schema.GroupResource]*Resource
@@ -162,7 +159,7 @@ func (m *Metrics) newSink(name string) *Sink {
 		resources: map[schema.GroupResource]*Resource{},
 		send:      f.histogram("send_duration_seconds", "Time from handing an event to the sink until its acknowledgement."),
 		lag: f.histogram("event_lag_seconds", "Time from reading a change from the watch until its event was "+
-			"acknowledged, including all waiting and retries, except the wait for its actor (`actor: true`)."),
+			"acknowledged, including all waiting and retries."),
 		refusals: f.counters("refusals_total", "Events that the destination rejected, by reason and outcome: "+
 			"metadata, claimCheck, deadLetter, gap, or lost (replaced by a gap event because there was no room for "+
 			"dead letters).",
@@ -170,17 +167,6 @@ func (m *Metrics) newSink(name string) *Sink {
 		FilterErrors: f.counter("filter_errors_total",
 			"Evaluations of a filter expression that failed on an object. The event passed."),
 		Resyncs: f.counter("resyncs_total", "Resyncs that were started, periodically or on request."),
-	}
-	grades := f.counters(
-		"actors_total",
-		"Changes that were sent to a sink with `actor: true`, by how certain it is who made "+
-			"them: proven, sole, or unknown.",
-		"grade",
-	)
-	s.Actors = map[string]prometheus.Counter{
-		event.ActorProven:  summed{grades.WithLabelValues(event.ActorProven), &s.proven},
-		event.ActorSole:    summed{grades.WithLabelValues(event.ActorSole), &s.sole},
-		event.ActorUnknown: summed{grades.WithLabelValues(event.ActorUnknown), &s.unknown},
 	}
 	// Every label combination is created at the start because increase() does not count the step from an absent series to
 	// its first value.
@@ -272,11 +258,6 @@ type Totals struct{ Received, Filtered, Acknowledged, Dropped int64 }
 // Totals returns the current sums.
 func (s *Sink) Totals() Totals {
 	return Totals{s.received.Load(), s.filtered.Load(), s.acknowledged.Load(), s.dropped.Load()}
-}
-
-// ActorTotals returns the current values of Actors.
-func (s *Sink) ActorTotals() (proven, sole, unknown int64) {
-	return s.proven.Load(), s.sole.Load(), s.unknown.Load()
 }
 
 // summed is a counter whose Inc also counts in a sum. Reading thousands of counters instead would take milliseconds.

@@ -64,10 +64,6 @@ func (r rows) collectSink(s *Sink, fuse *control.Fuse) {
 		r.gauge("audit_backlog_events", "Audit events in the journal that the sink has not delivered.",
 			float64(s.Audit.Backlog()))
 	}
-	if s.InLine != nil {
-		r.gauge("actor_waiting_events", "Events that wait until it is known who made the change, or behind such events. "+
-			"They count neither as queued nor as lag.", float64(s.InLine()))
-	}
 	r.collectParked(s)
 	r.collectSpill(s)
 	r.collectLetters(s)

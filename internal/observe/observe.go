@@ -38,9 +38,6 @@ type Sink struct {
 	Kind, Place string
 	Buffer      delivery.Buffer
 	Audit       *auditread.Reader // nil unless the sink is sent audit events
-	// InLine returns the number of events that wait until it is known who made the changes. It is nil if the sink is not
-	// sent that.
-	InLine func() int
 }
 
 // Observer observes the parts of an engine. It is safe for concurrent use.

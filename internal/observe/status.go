@@ -77,10 +77,6 @@ func (o *Observer) sinkStatus(s *Sink, fuse *control.Fuse, now time.Time) contro
 		Delivered: totals.Acknowledged, Rate: o.rates.of("delivered "+s.Name, now, totals.Acknowledged),
 		Queue: s.queueStatus(), Lag: s.Queue.Age().Seconds(), Dropped: totals.Dropped, Fuse: fuse,
 	}
-	if s.InLine != nil {
-		status.Actors = &control.Actors{Waiting: s.InLine()}
-		status.Actors.Proven, status.Actors.Sole, status.Actors.Unknown = s.Metrics.ActorTotals()
-	}
 	parts := s.Drain.Unavailable()
 	for _, part := range parts[:min(len(parts), statusParked)] {
 		status.Parked = append(status.Parked, control.Parked{Destination: part.Destination, Events: part.Events})

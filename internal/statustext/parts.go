@@ -64,14 +64,6 @@ func (t *text) sinkNotes(k *control.Sink, at time.Time) {
 	if k.DeadLetters > 0 {
 		note("dead letters: %s", console.Count(int64(k.DeadLetters)))
 	}
-	if a := k.Actors; a != nil {
-		note(
-			"actors: %s proven, %s sole, %s unknown",
-			console.Count(a.Proven),
-			console.Count(a.Sole),
-			console.Count(a.Unknown),
-		)
-	}
 	for _, g := range k.Gaps[:min(shownGaps, len(k.Gaps))] {
 		note("gap: %s of %s, %s", g.Reason, g.Resource, ago(g.At, at))
 	}

@@ -127,7 +127,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		return
 	}
-	h.opts.Journal.Miss()
 	h.opts.Observer.Refused(refused.reason)
 	h.report(r, refused)
 	if refused.retry > 0 {

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/internal/segment"
@@ -62,7 +61,6 @@ type Journal struct {
 	waiting  []*appending
 	appended chan struct{} // closed and replaced when events were appended or the journal was closed
 	closed   bool
-	before   time.Time // see Missing
 }
 
 // OpenJournal opens the journal in a directory, or starts a new one. If it returns an error, an operator has to fix the
@@ -76,10 +74,6 @@ func OpenJournal(o JournalOptions) (*Journal, error) {
 	}
 	j := &Journal{opts: o, log: log, writing: make(chan struct{}, 1), appended: make(chan struct{})}
 	j.identify()
-	j.before = time.Now()
-	if log.Last() > 0 || len(o.Known) > 0 {
-		j.before = j.before.Add(reconnect)
-	}
 	if err := j.saveIdentity(); err != nil { // every Append tries again
 		o.Logger.Warn("cannot write the identity of the audit journal, retrying", "path", o.Dir, "err", err)
 	}

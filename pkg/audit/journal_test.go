@@ -433,22 +433,6 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// If there was a journal before, API servers may still have connections to the process that had it.
-func TestMissingAfterAStart(t *testing.T) {
-	for what, known := range map[string][]Position{"first": nil, "after another one, whose disk is lost": {{"other", 7}}} {
-		j, err := OpenJournal(JournalOptions{Dir: t.TempDir(), Known: known, Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := time.Until(j.Missing()) > reconnect/2; got != (known != nil) {
-			t.Errorf("%s: events may be missing until %v", what, j.Missing())
-		}
-		if err := j.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // The identity stays, also while the journal is empty, and is on disk before the first event.
 func TestIdentityStays(t *testing.T) {
 	dir := newDir(t)

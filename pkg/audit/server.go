@@ -37,10 +37,7 @@ type ServerOptions struct {
 	CertFile, KeyFile, ClientCAFile string
 
 	Handler http.Handler
-	// OnFailedHandshake is called when the TLS handshake with a client fails, but not when a connection ends without one,
-	// as that of a probe does. It may be nil.
-	OnFailedHandshake func()
-	Logger            *slog.Logger
+	Logger  *slog.Logger
 }
 
 // Server serves a Handler with TLS, and with HTTP/2 or HTTP/1.1.
@@ -84,7 +81,6 @@ func (s *Server) Run(ctx context.Context) error {
 		WriteTimeout:      s.readTimeout + answerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeadBytes,
-		ConnState:         s.noteState,
 		ErrorLog:          slog.NewLogLogger(s.opts.Logger.Handler(), slog.LevelDebug), // failed handshakes, such as probes
 	}
 	ended := make(chan error, 1)
@@ -112,16 +108,6 @@ func (s *Server) Run(ctx context.Context) error {
 		err = errors.Join(err, served)
 	}
 	return err
-}
-
-func (s *Server) noteState(conn net.Conn, state http.ConnState) {
-	c, ok := conn.(*tls.Conn)
-	if !ok || state != http.StateClosed || s.opts.OnFailedHandshake == nil {
-		return
-	}
-	if c := c.ConnectionState(); c.Version != 0 && !c.HandshakeComplete {
-		s.opts.OnFailedHandshake()
-	}
 }
 
 // isLoopback reports whether an address is only reachable from this machine.

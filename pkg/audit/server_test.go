@@ -320,45 +320,6 @@ func TestNoResumption(t *testing.T) {
 	}
 }
 
-// A handshake that fails can be one of an API server, whose events are then missing. A probe that only connects is none.
-func TestFailedHandshakes(t *testing.T) {
-	ours, other := newAuthority(t, "ours"), newAuthority(t, "other")
-	o := tlsOptions(t, ours)
-	failed := make(chan struct{}, 10)
-	o.OnFailedHandshake = func() { failed <- struct{}{} }
-	o.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	url, stop := start(t, o)
-	probe, err := net.Dial("tcp", strings.TrimPrefix(url, "https://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := probe.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, _, err := send(t, client(t, ours, ours, certs.Options{Name: "kube-apiserver"}), url, ""); err != nil {
-		t.Error(err)
-	}
-	for what, c := range map[string]*http.Client{
-		"a client that does not trust the server": client(t, other, ours, certs.Options{Name: "kube-apiserver"}),
-		"a certificate of another CA":             client(t, ours, other, certs.Options{Name: "kube-apiserver"}),
-	} {
-		if err := handshake(t, c, url); err == nil {
-			t.Errorf("%s: no error", what)
-		}
-		select {
-		case <-failed:
-		case <-time.After(2 * time.Minute):
-			t.Errorf("%s does not count as a failed handshake", what)
-		}
-	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	if n := len(failed); n > 0 {
-		t.Errorf("%d more failed handshakes", n)
-	}
-}
-
 func TestOldTLSRefused(t *testing.T) {
 	ours := newAuthority(t, "ours")
 	o := tlsOptions(t, ours)

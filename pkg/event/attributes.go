@@ -72,7 +72,6 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		yieldSet(yield, "resent", flag(m.Resent)) &&
 		(m.Marks == nil || m.Marks.attributes(yield)) &&
 		(m.Context == nil || m.Context.attributes(yield)) &&
-		(m.Actors == nil || m.Actors.attributes(yield)) &&
 		yieldSet(yield, "partitionkey", m.PartitionKey)
 }
 

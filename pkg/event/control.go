@@ -138,10 +138,9 @@ func Merge(older, newer *Message) *Message {
 	}
 	merged := *newer
 	merged.Type, merged.InitialList = older.Type, older.InitialList
-	merged.Actors = mergedActors(older, newer)
 	if newer.Type == Restated && older.Identity.ResourceVersion == newer.Identity.ResourceVersion {
 		// It is the change itself, which may contain more than the state.
-		merged.Data, merged.Identity, merged.Actors = older.Data, older.Identity, older.Actors
+		merged.Data, merged.Identity = older.Data, older.Identity
 	}
 	return &merged
 }

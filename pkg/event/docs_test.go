@@ -153,11 +153,6 @@ func TestAttributesPage(t *testing.T) {
 		Refused: ReasonRefused,
 		Cause:   "c",
 	}
-	by := Actor{
-		Grade: ActorProven, User: "u", Groups: []string{"g"}, As: "a", AsGroups: []string{"g"}, Address: "i", Agent: "t",
-		AuditID: "i",
-	}
-	refused.Actors = &Actors{By: by, Requester: &by}
 	for name, value := range attributes(refused) {
 		seenNames[name] = true
 		if slices.Contains([]string{"resent", "dataomitted", "dataref", "datadigest", "refused"}, name) &&

@@ -18,8 +18,7 @@ type Key struct {
 type Message struct {
 	Type Type      `json:"t"`
 	Time time.Time `json:"at"` // when the bridge observed the change; of an audit event: its stageTimestamp
-	// Read is when the bridge read an audit event from its journal, or when a change ended to wait for its actor. It is
-	// zero for all other events. See Since.
+	// Read is when the bridge read an audit event from its journal. It is zero for all other events. See Since.
 	Read     time.Time                   `json:"rd,omitzero"`
 	Resource schema.GroupVersionResource `json:"-"`
 	Cluster  string                      `json:"c,omitempty"` // the configured cluster name
@@ -64,8 +63,6 @@ type Message struct {
 
 	// Context is sent as attributes. It is nil if the event has no context or if Data contains it.
 	Context *Context `json:"x,omitempty"`
-	// Actors says who made the change. It is nil if the event is not a change, or if the sink has no `actor: true`.
-	Actors *Actors `json:"by,omitempty"`
 
 	// ID is the CloudEvents id (see the package comment). It is unique within one cluster.
 	ID string `json:"id"`
@@ -164,8 +161,7 @@ func (m *Message) UniqueID() string { return m.Cluster + "/" + m.ID }
 
 // Size returns the size that counts towards a queue's byte limit: the data, the message's strings and a fixed overhead.
 func (m *Message) Size() int64 {
-	size := len(m.Data) + len(m.ID) + len(m.PartitionKey) + len(m.Identity.Name) + messageOverhead
-	return int64(size + m.Context.size() + m.Actors.size())
+	return int64(len(m.Data) + len(m.ID) + len(m.PartitionKey) + len(m.Identity.Name) + m.Context.size() + messageOverhead)
 }
 
 // GroupResource formats the resource as "deployments.apps", or as "pods" for the core group.

@@ -43,7 +43,7 @@ func (s *stored) parse(header []byte) (ok bool) {
 
 // appendTo appends the header. ok is false if the header contains something that few events have: see parse.
 func (s *stored) appendTo(dst []byte) (_ []byte, ok bool) {
-	if s.Context != nil || s.Actors != nil || s.GapInfo != nil {
+	if s.Context != nil || s.GapInfo != nil {
 		return dst, false
 	}
 	separator := byte('{')

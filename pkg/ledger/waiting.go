@@ -8,12 +8,7 @@ func (l *Ledger) Wait(sink string) uint64 {
 	return l.track(sink, time.Unix(0, 0), false)
 }
 
-// WaitAgain is Wait for an event that is sent again on purpose: see TrackAgain.
-func (l *Ledger) WaitAgain(sink string) uint64 {
-	return l.track(sink, time.Unix(0, 0), true)
-}
-
-// Sent records that an event of Wait or WaitAgain is sent at the time at.
+// Sent records that an event of Wait is sent at the time at.
 func (l *Ledger) Sent(sink string, number uint64, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

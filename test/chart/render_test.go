@@ -250,9 +250,6 @@ func TestChecksumOfReplicas(t *testing.T) {
 	if of("") != of(",config.sinks[0].payload=metadata") || of("") == of(",config.sinks[1].kafka.topic=b") {
 		t.Error("a change of another sink replaces the Pod, or one of this sink does not")
 	}
-	if of("") != of(",config.audit.actorWait=2s") {
-		t.Error("a change of audit.actorWait replaces the Pod")
-	}
 }
 
 // The soft limit of the Go runtime follows the memory limit, and the bridge runs on one processor, unless `env` says

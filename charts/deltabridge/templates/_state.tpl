@@ -25,10 +25,7 @@ other with the headless Service.
 {{/* The keys that cannot change while the bridge runs (FixedValues in internal/config): if one of them changes, the Pod is replaced. */}}
 {{- define "deltabridge.fixedConfig" -}}
 {{- $config := include "deltabridge.config" . | fromYaml }}
-{{- $fixed := pick $config "cluster" "kubeconfig" "state" "election" }}
-{{- with $config.audit }}
-{{- $_ := set $fixed "audit" (omit . "actorWait") }}
-{{- end }}
+{{- $fixed := pick $config "cluster" "kubeconfig" "state" "election" "audit" }}
 {{- $_ := set $fixed "http" (pick ($config.http | default dict) "listen" "ui") }}
 {{- $_ := set $fixed "log" (pick ($config.log | default dict) "format") }}
 {{- if include "deltabridge.hasLog" . }}
