@@ -36,7 +36,7 @@ func (r *recipe) postgreSQL() {
 	r.plugins()
 	database := startPostgres(r.t, r.jars("postgresql"))
 	r.page = strings.ReplaceAll(r.page, "127.0.0.1:5432", database)
-	defer r.startConnect(r.jars("connect"), "objects")()
+	defer r.startConnect("objects", r.blocks("properties"))()
 
 	python := pythonWith(r.t, "testdata/integrations/postgresql.txt")
 	script, err := filepath.Abs("testdata/integrations/postgresql.py")

@@ -42,7 +42,7 @@ func TestRecipes(t *testing.T) {
 		"flink": (*recipe).flink, "duckdb": (*recipe).duckDB, "postgresql": (*recipe).postgreSQL,
 	}
 	pages, err := filepath.Glob("../../docs/integrations/*.md")
-	if err != nil || len(pages) != len(recipes) {
+	if err != nil || len(pages) != len(recipes)+1 {
 		t.Fatalf("%v: not all of %v are tried", err, pages)
 	}
 	if !scale.Long() {
@@ -51,6 +51,7 @@ func TestRecipes(t *testing.T) {
 	for name, run := range recipes {
 		t.Run(name, func(t *testing.T) { run(newRecipe(t, name)) })
 	}
+	t.Run("who-changed-what", whoChangedWhat)
 }
 
 func newRecipe(t *testing.T, name string) *recipe {
@@ -225,10 +226,10 @@ func changelogs(out string) (tables [][]string) {
 	return tables
 }
 
-// startConnect starts Kafka Connect with the page's configurations of the process and of a connector.
-func (r *recipe) startConnect(classes, connector string) (stop func()) {
+// startConnect starts Kafka Connect with configurations of the process and of a connector.
+func (r *recipe) startConnect(connector string, properties []string) (stop func()) {
 	r.t.Helper()
-	properties := r.blocks("properties")
+	classes := r.jars("connect")
 	r.write(connector+".properties", properties[1])
 	r.write("connect.properties", strings.Replace(properties[0], "libs/", strings.TrimSuffix(classes, "*"), 1)+
 		"listeners=http://127.0.0.1:0\n")
@@ -248,33 +249,40 @@ func (r *recipe) startConnect(classes, connector string) (stop func()) {
 	}
 }
 
+// query runs statements in DuckDB, and returns the rows of those that have rows.
+func (r *recipe) query(python string, statements ...string) (results [][]map[string]any, err error) {
+	cmd := r.command(python, "-m", "duckdb_cli", "-json")
+	cmd.Stdin = strings.NewReader(strings.Join(statements, "\n"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var rows []map[string]any
+		if err := d.Decode(&rows); err != nil {
+			return nil, fmt.Errorf("%w: %s", err, out)
+		}
+		results = append(results, rows)
+	}
+	return results, nil
+}
+
 func (r *recipe) duckDB() {
-	defer r.startConnect(r.jars("connect"), "changes")()
+	defer r.startConnect("changes", r.blocks("properties"))()
 	python := pythonWith(r.t, "testdata/integrations/duckdb.txt")
-	blocks := r.blocks("sql")
 	const each = "SELECT namespace || ' ' || name || ' ' || resourceversion AS row FROM configmaps ORDER BY ALL;"
 	objects, counts := r.objects()
 	eventually(r.t, time.Minute, func() error {
-		cmd := r.command(python, "-m", "duckdb_cli", "-json")
-		cmd.Stdin = strings.NewReader(strings.Join(blocks, "\n") + each)
-		out, err := cmd.CombinedOutput()
+		results, err := r.query(python, append(r.blocks("sql"), each)...)
 		if err != nil {
-			return fmt.Errorf("%w: %s", err, out)
-		}
-		var results [][]map[string]any
-		for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
-			var rows []map[string]any
-			if err := d.Decode(&rows); err != nil {
-				return fmt.Errorf("%w: %s", err, out)
-			}
-			results = append(results, rows)
+			return err
 		}
 		var rows []string
 		for _, row := range results[len(results)-1] {
 			rows = append(rows, fmt.Sprint(row["row"]))
 		}
 		if diff := cmp.Diff(objects, rows); diff != "" {
-			return fmt.Errorf("%s\n%s", diff, out)
+			return fmt.Errorf("%s\n%v", diff, results)
 		}
 		for n, namespace := range r.namespaces {
 			want := map[string]any{"namespace": namespace, "configmaps": float64(counts[n])}
