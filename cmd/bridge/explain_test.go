@@ -139,7 +139,7 @@ sinks:
 		"require an object in a file":        {"pods", "a/b", "--offline"},
 		"[old operation] were all set":       {file, "--operation", "deleted", "--old", file},
 		"must be added, deleted or restated": {file, "--operation", "updated"},
-		"must be table or json":        {file, "-o", "xml"},
+		"must be table or json":              {file, "-o", "xml"},
 		"no such file":                       {filepath.Join(dir, "nowhere")},
 		"different uids":                     {file, "--old", write("other.json", strings.Replace(pod, `"u1"`, `"u2"`, 1))},
 		"lacks apiVersion or kind":           {write("bare.json", `{"metadata":{"name":"x"}}`)},
