@@ -198,7 +198,8 @@ func TestInboxPrefix(t *testing.T) {
 		t.Errorf("%v, want %s", err, remedy)
 	}
 	found := sinktest.Table(newSink(t, b, func(*nats.Config) {}).Check(t.Context()), b.Addr())
-	if last := found[len(found)-1]; !strings.HasPrefix(last, "FAIL authorize stream K8S") || !strings.Contains(last, remedy) {
+	last := found[len(found)-1]
+	if !strings.HasPrefix(last, "FAIL authorize stream K8S") || !strings.Contains(last, remedy) {
 		t.Errorf("the check does not find it:\n%s", strings.Join(found, "\n"))
 	}
 }

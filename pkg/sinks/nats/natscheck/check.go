@@ -56,8 +56,8 @@ func (s *Stream) Check(ctx context.Context) (findings []diagnose.Finding, destin
 		s.readBackWarnings(ctx, t, info)), s.Destination(info)
 }
 
-// Inspect looks up the stream, and tries what the user may do with it. It returns nil if the stream does not exist or is
-// unfit.
+// Inspect looks up the stream, and tries what the user may do with it. It returns nil if the stream does not exist or
+// is unfit.
 func (s *Stream) Inspect(
 	ctx context.Context, t *natsconn.Attempt, unfit func(*jetstream.StreamConfig) error,
 ) (*jetstream.StreamInfo, []diagnose.Finding) {

@@ -165,9 +165,8 @@ func TestCheckPermissions(t *testing.T) {
 		t.Run(c.denied, func(t *testing.T) {
 			url := startServer(t, func(o *server.Options) {
 				o.NoAuthUser = "admin"
-				o.Users = []*server.User{{Username: "admin"}, {Username: "bridge", Password: "secret", Permissions: &server.Permissions{
-					Publish: &server.SubjectPermission{Deny: []string{c.denied}},
-				}}}
+				may := &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{c.denied}}}
+				o.Users = []*server.User{{Username: "admin"}, {Username: "bridge", Password: "secret", Permissions: may}}
 			})
 			s := at(url, c.sink)
 			createStream(t, natsserver.Connect(t, url), func(c *jetstream.StreamConfig) {
