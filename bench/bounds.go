@@ -47,7 +47,6 @@ func bounds() []bound {
 		{"page/cpu", "ten viewers of the page: CPU of a core", percent, 1, 0.5},
 		{"page/memory", "ten viewers of the page: memory", mb, 5, 2},
 		{"grow/peak", "replay over 125,000 objects: peak memory", mb, 300, 200},
-		{"headers/cpu", "headers: minimal: CPU per event, to full", ratio, 0, 0},
 		{"debounce/cpu", "debounce: CPU per event, to without", ratio, 0, 0},
 		{"log/cpu", "a state log: CPU per event, to without", ratio, 0, 0},
 		{"grow/four", "replay: events/s, one sink / four sinks", ratio, 2, 1.4},

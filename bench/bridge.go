@@ -32,7 +32,7 @@ type bridgeSetup struct {
 	watch      string   // entries of `watch`, in YAML; if empty, configmaps
 	sinks      []string // destinations; each sink has two filters
 	filter     string   // another key of both filters, as in debounce: 1s
-	keys       string   // another key of all sinks, as in headers: minimal
+	keys       string   // another key of all sinks, as in payload: change
 	log        string   // another key of `state`, as in to.log
 	more       string   // other keys, as lines of YAML
 }

@@ -35,7 +35,6 @@ func variations(ctx context.Context, b *bench) error {
 			setup: bridgeSetup{filter: fmt.Sprintf("when: %q", celFilter)},
 		},
 		{name: "change", what: "`payload: change`", setup: bridgeSetup{keys: "payload: change"}},
-		{name: "headers", what: "`headers: minimal`", setup: bridgeSetup{keys: "headers: minimal"}},
 		{
 			// Each object changes once, since a later change replaces an earlier one.
 			name: "debounce", what: "`debounce: 1s`, each object changes once", setup: bridgeSetup{filter: "debounce: 1s"},

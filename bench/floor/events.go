@@ -71,7 +71,7 @@ func (e *natsEvents) send(line []byte) error {
 	e.sent++
 	e.header[jetstream.MsgIDHeader] = []string{m.UniqueID()}
 	e.header[sinks.MarkHeader] = []string{"bench/bench " + strconv.Itoa(e.sent)}
-	m.Attributes(func(name, value string) bool {
+	m.Headers(func(name, value string) bool {
 		header, ok := e.names[name]
 		if !ok {
 			header = "ce-" + name

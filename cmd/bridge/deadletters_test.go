@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -185,7 +186,7 @@ func TestDeadLetters(t *testing.T) {
 	}
 	m, err := stream.GetMsg(t.Context(), 2)
 	if err != nil || m.Header.Get("ce-id") != "u.3" || m.Header.Get("ce-resent") != "true" ||
-		m.Header.Get("Nats-Msg-Id") != m.Header.Get("ce-cluster")+"/u.3" {
+		m.Header.Get("Nats-Msg-Id") != path.Base(m.Header.Get("ce-source"))+"/u.3" {
 		t.Errorf("%v, %v", m, err)
 	}
 	if out, err = run("resend", "--sink", "last", "--force", "u.1"); err != nil || out != "last  u.1  re-sent\n" {
@@ -263,7 +264,7 @@ func TestLettersOfASink(t *testing.T) {
 	if m, err := stream.GetMsg(
 		t.Context(),
 		1,
-	); err != nil || m.Header.Get("Nats-Msg-Id") != m.Header.Get("ce-cluster")+"/u.1.letter.live" ||
+	); err != nil || m.Header.Get("Nats-Msg-Id") != path.Base(m.Header.Get("ce-source"))+"/u.1.letter.live" ||
 		m.Header.Get("ce-id") != "u.1" {
 		t.Errorf("%v, %v", m, err)
 	}

@@ -133,7 +133,7 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 		Progress: s.Progress,
 		Enrich:   s.Enrich, Rules: s.Filters, Audit: s.IsAudit(),
 		Encoder: &event.Encoder{
-			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Headers: s.Headers, Redactor: r.ForSink(s),
+			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Redactor: r.ForSink(s),
 			Patch: s.Patch, PartitionKey: d.Key,
 		},
 		Buffer: delivery.Buffer{

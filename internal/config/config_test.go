@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
-	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats"
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/embedded"
@@ -46,7 +45,6 @@ func TestDefault(t *testing.T) {
 				Payload:  "object",
 				Patch:    "json",
 				Content:  "binary",
-				Headers:  "full",
 				Secrets:  SecretsFingerprint,
 				Oversize: sinks.OutcomeMetadata,
 				Buffer:   Buffer{8192, 32 << 20, "block", Spill{1 << 30}},
@@ -174,9 +172,6 @@ func merged(sinks reflect.Value) reflect.Value {
 		other := sinks.Index(i).Interface().(Sink)
 		if other.IsAudit() {
 			s.Events = other.Events
-		}
-		if other.Headers == event.HeadersMinimal {
-			s.Headers = other.Headers
 		}
 		if other.Kafka != nil && other.Kafka.SASL.OAuth != nil {
 			s.Kafka.SASL.OAuth = other.Kafka.SASL.OAuth

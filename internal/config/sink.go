@@ -45,14 +45,10 @@ type Sink struct {
 	// partial document (JSON Merge Patch, RFC 7386). A merge patch replaces whole lists, and cannot distinguish a key that
 	// became null from a removed key.
 	Patch event.Patch `yaml:"patch" default:"json" enum:"json merge" example:"merge"`
-	// The CloudEvents content mode. `binary`: the attributes are headers, and the body is the data. `structured`: the
-	// body is the whole event as JSON. With
+	// The CloudEvents content mode. `binary`: the body is the data, and the attributes that nothing else in the event
+	// repeats are headers: see docs/events.md#headers. `structured`: the body is the whole event as JSON. With
 	// `kafka.schemaRegistry`, its `format` requires one of them.
 	Content event.Content `yaml:"content" default:"binary" enum:"binary structured" example:"structured"`
-	// Which attributes a change has with `content: binary`. `full`: all of them. `minimal`: only those that nothing else
-	// in the event repeats, which costs less CPU in the bridge, in the broker and in consumers:
-	// see docs/events.md#minimal-headers.
-	Headers event.Headers `yaml:"headers" default:"full" enum:"full minimal" example:"minimal"`
 	// How the bridge sends secret values: the values in Secrets and in the annotation `last-applied-configuration`, and
 	// the values that `redact` selects. `fingerprint`: each value is replaced with a keyed fingerprint, which shows
 	// whether the value changed but does not reveal the value. `plain`: values are sent unchanged. The filters of the sink

@@ -42,19 +42,10 @@ func (s *Sink) validate(at *strictyaml.Section) {
 
 // validateContent reports a content mode that the format of a schema registry does not have.
 func (s *Sink) validateContent(at *strictyaml.Section) {
-	if s.Content == event.ContentStructured && at.Fine("content") && at.Has("headers") {
-		at.Report("headers", "has no effect with content: structured, whose attributes are in the body", "remove it")
-	}
-	if s.Stdout != nil && at.Has("headers") {
-		at.Report("headers", "has no effect for stdout, which has no headers", "remove it")
-	}
 	if s.Kafka == nil || s.Kafka.SchemaRegistry == nil {
 		return
 	}
 	switch format := s.Kafka.SchemaRegistry.Format; {
-	case format == kafka.FormatAvro && at.Has("headers"):
-		at.Report("headers", "has no effect with the format avro of kafka.schemaRegistry, which has the attributes as fields",
-			"remove it")
 	case format == kafka.FormatAvro && at.Has("content"):
 		at.Report("content", "has no effect with the format avro of kafka.schemaRegistry, which has the attributes as fields",
 			"remove it")

@@ -32,8 +32,8 @@ const exampleObject = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":
 // deletedObject is the same when it is deleted: with the resourceVersion of the deletion.
 var deletedObject = strings.Replace(exampleObject, "48213", "48390", 1)
 
-// The examples in docs/events.md are equal to the output of the code. The examples for NATS have all headers, as a
-// client reads them.
+// The examples in docs/events.md are equal to the output of the code. The examples for NATS have the headers that a
+// client reads.
 func TestEventsPageExamples(t *testing.T) {
 	const path = "../../docs/events.md"
 	page, err := os.ReadFile(path)

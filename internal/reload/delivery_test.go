@@ -27,7 +27,6 @@ sinks:
 		"":                                     "js kafka out",
 		"name: js,>name: js, payload: change,": "js kafka out",
 		"name: js,>name: js, content: structured,":             "js kafka out",
-		"name: js,>name: js, headers: minimal,":                "js kafka out",
 		"name: js,>name: js, secrets: plain,":                  "js kafka out",
 		"name: js,>name: js, resync: 1h,":                      "js kafka out",
 		"name: js,>name: js, enrich: {owner: true},":           "js kafka out",

@@ -1,6 +1,7 @@
 package tail
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -90,10 +91,7 @@ func (p *Printer) Print(r *diagnose.Record) error {
 
 // selects reports whether the options select a record.
 func (p *Printer) selects(r *diagnose.Record, s *states) bool {
-	version, ok := r.Attributes["apiversion"]
-	if !ok {
-		version = s.apiVersion()
-	}
+	version := cmp.Or(r.Attributes["apiversion"], s.metadata().APIVersion) // as an attribute or in the data
 	gvr := schema.ParseGroupResource(r.Resource()).WithVersion(version[strings.LastIndexByte(version, '/')+1:])
 	if len(p.Resources) > 0 && !p.Resources.Match(gvr) {
 		return false
@@ -102,7 +100,7 @@ func (p *Printer) selects(r *diagnose.Record, s *states) bool {
 		return true
 	}
 	namespace, _ := r.Object()
-	return p.Namespaces.Matches(namespace) && (p.Selector == nil || p.Selector.Matches(s.labels()))
+	return p.Namespaces.Matches(namespace) && (p.Selector == nil || p.Selector.Matches(labels.Set(s.metadata().Labels)))
 }
 
 // printForeign prints a note about a message that is not a known event. If Options.JSON is set, it prints nothing.
@@ -169,11 +167,6 @@ func statesOf(r *diagnose.Record) *states {
 }
 
 func isNull(value json.RawMessage) bool { return string(value) == "null" }
-
-func (s *states) labels() labels.Set { return s.metadata().Labels }
-
-// apiVersion returns the apiVersion in the data. Events with minimal headers have no attribute with it.
-func (s *states) apiVersion() string { return s.metadata().APIVersion }
 
 func (s *states) metadata() (object metav1.PartialObjectMetadata) {
 	if json.Unmarshal(s.object, &object) != nil {

@@ -44,7 +44,15 @@ func (m *Message) Subject() string {
 // Attributes yields the names (without a prefix) and values of the CloudEvents context attributes, required attributes
 // first. Values are strings, as in the binary content mode. Attributes without a value are omitted. Attributes can be
 // used as an iterator: for name, value := range m.Attributes.
-func (m *Message) Attributes(yield func(name, value string) bool) {
+func (m *Message) Attributes(yield func(name, value string) bool) { m.attributes(true, yield) }
+
+// Headers yields the attributes that are headers in the binary content mode: of a change, only those that the rest of
+// the event does not contain.
+func (m *Message) Headers(yield func(name, value string) bool) {
+	m.attributes(m.Type.IsControl() || m.Type == Audit, yield)
+}
+
+func (m *Message) attributes(all bool, yield func(name, value string) bool) {
 	id := &m.Identity
 	flag := func(on bool) string {
 		if on {
@@ -58,11 +66,11 @@ func (m *Message) Attributes(yield func(name, value string) bool) {
 		yieldSet(yield, "type", m.Type.CloudEventsType()) &&
 		yieldSet(yield, "subject", m.Subject()) &&
 		yieldSet(yield, "time", m.Time.UTC().Format(time.RFC3339Nano)) &&
-		(m.Minimal || yieldSet(yield, "datacontenttype", dataContentType)) &&
+		yieldSet(yield, "datacontenttype", dataContentType) &&
 		yieldSet(yield, "dataschema", m.dataSchema()) &&
-		(m.Minimal || yieldSet(yield, "cluster", m.Cluster)) &&
+		(!all || yieldSet(yield, "cluster", m.Cluster)) &&
 		yieldSet(yield, "clusteruid", m.ClusterUID) &&
-		(m.Minimal || m.description(yield)) &&
+		(!all || m.description(yield)) &&
 		yieldSet(yield, "uid", string(id.UID)) &&
 		yieldSet(yield, "resourceversion", id.ResourceVersion) &&
 		yieldSet(yield, "changedby", id.Manager) &&

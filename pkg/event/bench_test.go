@@ -63,16 +63,7 @@ func BenchmarkAttributes(b *testing.B) {
 		b.ReportAllocs()
 		size := 0
 		for b.Loop() {
-			m.Attributes(func(name, value string) bool { size += len(name) + len(value); return true })
-		}
-	})
-	change := *m
-	change.Payload = PayloadChange
-	b.Run("binary with a dataschema", func(b *testing.B) {
-		b.ReportAllocs()
-		size := 0
-		for b.Loop() {
-			change.Attributes(func(name, value string) bool { size += len(name) + len(value); return true })
+			m.Headers(func(name, value string) bool { size += len(name) + len(value); return true })
 		}
 	})
 	b.Run("structured", func(b *testing.B) {

@@ -37,23 +37,12 @@ const (
 	ContentStructured Content = "structured"
 )
 
-// Headers selects the attributes of changes in binary content mode.
-type Headers string
-
-const (
-	// HeadersFull sends all attributes.
-	HeadersFull Headers = "full"
-	// HeadersMinimal leaves out the attributes of a change that repeat what other attributes or the data contain.
-	HeadersMinimal Headers = "minimal"
-)
-
 // Encoder encodes events as messages for one sink. Its fields must not change after the first call to Encode. It is
 // safe for concurrent use.
 type Encoder struct {
 	Cluster string
 	Payload Payload // The default is PayloadObject.
 	Content Content // The default is ContentBinary.
-	Headers Headers // The default is HeadersFull.
 	Patch   Patch   // the patch format for PayloadChange; the default is PatchJSON
 	// PartitionKey is the template of the Kafka key. It is nil if the sink does not use keys.
 	PartitionKey *Template
@@ -90,7 +79,6 @@ func (e *Encoder) Encode(ev Event) (*Message, error) {
 	if ev.Type == Audit {
 		return m, e.encodeAudit(m, ev.Audit)
 	}
-	m.Minimal = e.Headers == HeadersMinimal
 	m.Identity = ev.Object.Identity
 	m.FinalStateUnknown = ev.Object.FinalStateUnknown && ev.LeftAt == ""
 	m.LeftFilter = ev.LeftAt != ""

@@ -74,8 +74,6 @@ type Message struct {
 	Data []byte `json:"-"`
 	// Structured selects the structured content mode. Sinks must send Body, never Data.
 	Structured bool `json:"s,omitempty"`
-	// Minimal leaves out the attributes of HeadersMinimal.
-	Minimal bool `json:"mi,omitempty"`
 
 	// Marks contains further attributes that few messages have. It is usually nil.
 	Marks *Marks `json:"-"`

@@ -91,7 +91,7 @@ func isPlain(s string) bool {
 
 // storedNames are the names of the fields that parse can read.
 var storedNames = [...]string{ //nolint:gochecknoglobals // constant in all but name
-	"t", "at", "rd", "c", "cu", "i", "f", "l", "ep", "h", "d", "if", "fi", "id", "pk", "pl", "s", "mi", "g", "v", "r",
+	"t", "at", "rd", "c", "cu", "i", "f", "l", "ep", "h", "d", "if", "fi", "id", "pk", "pl", "s", "g", "v", "r",
 	"av", "k", "ns", "n", "u", "rv", "m", "src", "pos",
 }
 
@@ -132,8 +132,6 @@ func (s *stored) field(name string) any { //nolint:funlen // a table
 		return (*string)(&s.Payload)
 	case "s":
 		return &s.Structured
-	case "mi":
-		return &s.Minimal
 	case "g":
 		return &s.Group
 	case "v":

@@ -42,15 +42,13 @@ func ev(kind string, version int, change string) *event.Message {
 	return m
 }
 
-// Minimal headers contain everything by which a record is found again.
-func TestMinimalHeadersIdentify(t *testing.T) {
-	full := ev("unknown", 7, "")
-	full.Resource.Resource, full.Identity.Namespace, full.Identity.Name = "pods", "shop", "web-0"
-	minimal := *full
-	minimal.Minimal = true
+// The headers contain everything by which a record is found again.
+func TestHeadersIdentify(t *testing.T) {
+	m := ev("unknown", 7, "")
+	m.Resource.Resource, m.Identity.Namespace, m.Identity.Name = "pods", "shop", "web-0"
 	var want, got sinks.FoundRecord
-	full.Attributes(func(name, value string) bool { want.Set(name, value); return true })
-	minimal.Attributes(func(name, value string) bool { got.Set(name, value); return true })
+	m.Attributes(func(name, value string) bool { want.Set(name, value); return true })
+	m.Headers(func(name, value string) bool { got.Set(name, value); return true })
 	if got != want || got.UID == "" || got.Subject == "" || !got.Unknown {
 		t.Errorf("%+v, want %+v", got, want)
 	}

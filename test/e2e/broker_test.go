@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -179,7 +181,37 @@ func fromNATS(headers natsgo.Header, data []byte) received {
 			r.attributes[attribute] = values[0]
 		}
 	}
+	r.complete()
 	return r
+}
+
+// complete adds the attributes that a change has no headers for, as a consumer finds them in the rest of the event.
+func (r received) complete() {
+	if !r.object() {
+		return
+	}
+	type identity struct{ Kind, APIVersion string }
+	var data struct {
+		identity
+		Object        identity  // of the payload change
+		Before, After *identity // of the payload debezium
+	}
+	_ = json.Unmarshal(r.data, &data) // as far as possible: an object can have members with these names
+	for _, of := range []*identity{&data.Object, data.Before, data.After} {
+		if of != nil && of.Kind != "" {
+			data.identity = *of
+		}
+	}
+	resource, object, _ := strings.Cut(r.subject(), "/")
+	namespace, name, _ := strings.Cut(object, "/")
+	resource, _, _ = strings.Cut(resource, ".")
+	maps.Copy(r.attributes, map[string]string{
+		"cluster": path.Base(r.attributes["source"]), "operation": path.Ext(r.attributes["type"])[1:],
+		"resource": resource, "name": name, "apiversion": data.APIVersion, "kind": data.Kind,
+	})
+	if namespace != "" {
+		r.attributes["namespace"] = namespace
+	}
 }
 
 // takes makes one attempt to store a message in the stream, as a client of its own.
@@ -238,6 +270,7 @@ func receivedFrom(t *testing.T, record *kgo.Record) received {
 			r.attributes[name] = strings.Trim(string(value), `"`)
 		}
 	}
+	r.complete()
 	return r
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -133,7 +134,7 @@ func (js *jetStream) delivered(stream string) map[string]delivered {
 			}
 		}
 		stable(d.Headers)
-		id := d.Headers["ce-cluster"] + "/" + d.ID
+		id := path.Base(d.Headers["ce-source"]) + "/" + d.ID
 		if !strings.HasPrefix(d.Headers[jetstream.MsgIDHeader], id+".") {
 			js.t.Errorf("%s has no epoch: %q", d.ID, d.Headers[jetstream.MsgIDHeader])
 		}

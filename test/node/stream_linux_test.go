@@ -76,7 +76,8 @@ func (n *node) readFrom(t *testing.T, name string, first int) (all []received) {
 		must(t, err)
 		for m := range batch.Messages() {
 			h := m.Headers()
-			e := event{kind: h.Get("ce-type"), subject: h.Get("ce-subject"), operation: h.Get("ce-operation")}
+			e := event{kind: h.Get("ce-type"), subject: h.Get("ce-subject")}
+			_, e.operation, _ = strings.Cut(e.kind, ".object.")                   // control events have none
 			e.revision, _ = strconv.ParseInt(h.Get("ce-resourceversion"), 10, 64) // control events have none
 			meta, err := m.Metadata()
 			must(t, err)

@@ -16,7 +16,7 @@ show)
 	nats subscribe --stream "$stream" --all --terminate-at-end "$subjects"
 	;;
 state)
-	# Deletions are events, too: an object whose last one has ce-operation "deleted" is gone.
+	# Deletions are events, too: an object whose last event has the ce-type dev.deltabridge.object.deleted is gone.
 	nats subscribe --stream "$stream" --last-per-subject --terminate-at-end "$subjects"
 	;;
 gaps)

@@ -61,7 +61,7 @@ func run(ctx context.Context, broker, topic string) error {
 
 // show prints an event about an object.
 func show(e Event) {
-	if operation := e.Attributes["operation"]; operation != "" {
+	if operation, ok := strings.CutPrefix(e.Attributes["type"], "dev.deltabridge.object."); ok {
 		fmt.Println(e.Attributes["resourceversion"], operation, e.Attributes["subject"])
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -72,7 +73,7 @@ func run(ctx context.Context, broker, state, changes string) error {
 		case e.attributes["type"] == "dev.deltabridge.gap":
 			fmt.Printf("gap %s\n", e.record.Value)
 		case e.isObject() && t.apply(e):
-			fmt.Println(e.version, e.attributes["operation"], e.attributes["subject"])
+			fmt.Println(e.version, strings.TrimPrefix(e.attributes["type"], objectTypes), e.attributes["subject"])
 		}
 		return false, nil
 	})

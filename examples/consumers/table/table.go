@@ -11,6 +11,9 @@ import (
 
 var errWentBack = errors.New("etcd was restored: delete the records before that gap event from the topic")
 
+// objectTypes begins the types of events about objects: added, updated, deleted and restated.
+const objectTypes = "dev.deltabridge.object."
+
 // event is a record, and the attributes in its headers without their prefix.
 type event struct {
 	record     *kgo.Record
@@ -47,7 +50,7 @@ func (e event) wentBack() bool {
 // isObject reports whether the event is about an object. A tombstone only has the attributes id, uid and
 // resourceversion.
 func (e event) isObject() bool {
-	return e.record.Value == nil && e.version > 0 || strings.HasPrefix(e.attributes["type"], "dev.deltabridge.object.")
+	return e.record.Value == nil && e.version > 0 || strings.HasPrefix(e.attributes["type"], objectTypes)
 }
 
 // object is the last that is known of an object. It stays when the object is gone.
@@ -92,7 +95,7 @@ func (t *table) fill(e event) (complete bool) {
 func (t *table) set(e event) {
 	t.objects[string(e.record.Key)] = object{
 		subject: e.attributes["subject"], id: e.attributes["id"], uid: e.attributes["uid"], version: e.version,
-		gone: e.record.Value == nil || e.attributes["operation"] == "deleted",
+		gone: e.record.Value == nil || e.attributes["type"] == objectTypes+"deleted",
 	}
 }
 

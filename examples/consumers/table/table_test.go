@@ -2,7 +2,6 @@ package main
 
 import (
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -12,7 +11,7 @@ import (
 func of(partition int32, offset int64, key, kind, id string, version int, more ...string) event {
 	attributes := map[string]string{
 		"type": kind, "source": "/clusters/c", "subject": "pods/a/" + key, "id": id, "uid": id[:1],
-		"resourceversion": strconv.Itoa(version), "operation": kind[strings.LastIndex(kind, ".")+1:],
+		"resourceversion": strconv.Itoa(version),
 	}
 	r := &kgo.Record{Key: []byte(key), Partition: partition, Offset: offset}
 	if kind != "" {

@@ -76,22 +76,21 @@ func (b *batch) headers(m *event.Message, add wire.AddHeader) {
 	if mark := b.marks.Of(b.writer, m); mark != "" {
 		add("", sinks.MarkHeader, mark)
 	}
-	if m.Structured || b.format != "" {
-		if b.writer != "" {
-			identify(m, add)
+	switch {
+	case !m.Structured && b.format == "":
+		for name, value := range m.Headers {
+			if name != kafkaread.AttrContentType {
+				add(kafkaread.HeaderPrefix, name, value)
+			}
 		}
-		return
-	}
-	for name, value := range m.Attributes {
-		if name != kafkaread.AttrContentType {
-			add(kafkaread.HeaderPrefix, name, value)
-		}
+	case b.writer != "":
+		identify(m, add)
 	}
 }
 
 // identify calls add for the attributes by which a record is recognized.
 func identify(m *event.Message, add wire.AddHeader) {
-	for name, value := range m.Attributes {
+	for name, value := range m.Headers {
 		if sinks.Identifies(name) {
 			add(kafkaread.HeaderPrefix, name, value)
 		}

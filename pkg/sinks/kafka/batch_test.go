@@ -124,7 +124,7 @@ func TestBatchReadsBack(t *testing.T) {
 // attributesOf is what the headers must be, by the binding.
 func attributesOf(m *event.Message) map[string]string {
 	headers := map[string]string{"content-type": "application/json"}
-	for name, value := range m.Attributes {
+	for name, value := range m.Headers {
 		if name != "datacontenttype" {
 			headers["ce_"+name] = value
 		}

@@ -178,6 +178,7 @@ func (d *destination) read(t testing.TB, topic string) (all []sinktest.Record) {
 			record := sinktest.Record{Partition: topic + "/" + strconv.Itoa(p), Key: string(r.Key), Data: r.Value}
 			record.Attributes = binaryAttributes(r)
 			if strings.HasPrefix(header(r, "content-type"), "application/cloudevents+json") {
+				record.Whole = true
 				record.Attributes, record.Data = structuredAttributes(t, r.Value)
 			}
 			all = append(all, record)

@@ -126,7 +126,7 @@ func BenchmarkPublishMsgAsync(b *testing.B) {
 		futures := make([]jetstream.PubAckFuture, 0, batchSize)
 		for _, m := range batch {
 			header := natsgo.Header{"Nats-Msg-Id": {m.UniqueID()}, "Nats-Expected-Stream": {streamName}}
-			m.Attributes(func(name, value string) bool { header["ce-"+name] = []string{value}; return true })
+			m.Headers(func(name, value string) bool { header["ce-"+name] = []string{value}; return true })
 			f, err := js.PublishMsgAsync(
 				&natsgo.Msg{Subject: "k8s.test.apps.things.default." + m.Identity.Name, Header: header, Data: m.Data},
 			)

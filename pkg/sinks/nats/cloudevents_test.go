@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -116,7 +117,7 @@ func attributesOf(ev *ce.Event) (map[string]string, []byte) {
 	return out, ev.Data()
 }
 
-// The SDK reads the same event from both contents.
+// The SDK reads the event from both contents.
 func TestCloudEventsSDKReadsBothContents(t *testing.T) {
 	b := newBroker(t)
 	sink := connect(t, b)
@@ -153,7 +154,11 @@ func TestCloudEventsSDKReadsBothContents(t *testing.T) {
 		case "uid-c.1001":
 			want = sinktest.Message("c", 1, 100)
 		}
-		if diff := cmpDiff(sinktest.Attributes(want), attributes); diff != "" {
+		yield := want.Headers
+		if want.Structured {
+			yield = want.Attributes
+		}
+		if diff := cmpDiff(maps.Collect(yield), attributes); diff != "" {
 			t.Errorf("message %d, attributes (-sent +read):\n%s", i, diff)
 		}
 		if string(data) != string(want.Data) {

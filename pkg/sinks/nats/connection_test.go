@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"math/big"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -297,7 +298,8 @@ func cutUnderLoad(t *testing.T) (retries int) {
 	closeSink(t, sink.(*nats.Sink))
 	got := make(map[string][]string)
 	for _, r := range b.Records(t) {
-		got[r.Attributes["name"]] = append(got[r.Attributes["name"]], r.Attributes["id"])
+		name := path.Base(r.Attributes["subject"])
+		got[name] = append(got[name], r.Attributes["id"])
 	}
 	want := make(map[string][]string)
 	for _, m := range sent {

@@ -85,7 +85,7 @@ func (h *headers) set(m *event.Message, before uint64) natsgo.Header {
 	if m.Structured {
 		h.put("", contentType, m.ContentType())
 	}
-	m.Attributes(func(name, value string) bool {
+	m.Headers(func(name, value string) bool {
 		if !m.Structured || h.writer != "" && sinks.Identifies(name) {
 			h.put(attributePrefix, name, value)
 		}

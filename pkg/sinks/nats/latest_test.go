@@ -2,6 +2,7 @@ package nats_test
 
 import (
 	"errors"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -34,12 +35,12 @@ func restated(name string, v int) *event.Message {
 	return m
 }
 
-// held is what the stream holds, as "operation id", sorted.
+// held is what the stream holds, as "type id", sorted, without the prefix of the types.
 func held(t *testing.T, b *broker) []string {
 	t.Helper()
 	var all []string
 	for _, r := range b.Records(t) {
-		all = append(all, r.Attributes["operation"]+" "+r.Attributes["id"])
+		all = append(all, path.Ext(r.Attributes["type"])[1:]+" "+r.Attributes["id"])
 	}
 	slices.Sort(all)
 	return all

@@ -282,7 +282,7 @@ func publishRaw(t testing.TB, in *installation, objects, versions int) {
 	js, last := in.js(t), new(natsgo.Msg)
 	for _, m := range sinktest.Messages(objects, versions) {
 		h := natsgo.Header{"deltabridge": {in.writer}}
-		for name, value := range m.Attributes {
+		for name, value := range m.Headers {
 			h["ce-"+name] = []string{value}
 		}
 		last = &natsgo.Msg{Subject: "k8s.test.apps_example_com.things.default." + m.Identity.Name, Header: h}

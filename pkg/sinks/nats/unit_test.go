@@ -53,7 +53,7 @@ func TestHeadersAreThoseOfTheMessage(t *testing.T) {
 		if m.Structured {
 			want["content-type"] = []string{"application/cloudevents+json; charset=UTF-8"}
 		} else {
-			for name, value := range sinktest.Attributes(m) {
+			for name, value := range m.Headers {
 				want["ce-"+name] = []string{h.encoder.Replace(value)}
 			}
 		}

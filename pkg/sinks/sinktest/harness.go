@@ -38,6 +38,8 @@ type Record struct {
 	// Attributes are the CloudEvents attributes and extensions. The names have no prefix, and the values are decoded
 	// (without percent-encoding).
 	Attributes map[string]string
+	// Whole reports whether the record contains all attributes, as in structured mode. Otherwise they are headers.
+	Whole bool
 	// Data is only the payload, even if the event was sent in structured mode.
 	Data []byte
 }

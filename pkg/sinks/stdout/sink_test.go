@@ -62,7 +62,7 @@ func (f *file) Records(t testing.TB) (out []sinktest.Record) {
 		for name, value := range ev.Extensions() {
 			attributes[name] = fmt.Sprint(value)
 		}
-		out = append(out, sinktest.Record{Attributes: attributes, Data: ev.Data()})
+		out = append(out, sinktest.Record{Attributes: attributes, Whole: true, Data: ev.Data()})
 	}
 	return out
 }
