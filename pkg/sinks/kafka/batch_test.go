@@ -203,7 +203,7 @@ func TestRecordsAreRecognized(t *testing.T) {
 func TestBatchKeepsItsLimit(t *testing.T) {
 	var b batch
 	b.Reset(testTime)
-	m := padded(change(event.Added, "a", 1), 3000)
+	m := padded(change(event.Added, "a", 1), 3300)
 	n := 0
 	for b.add(m, true, 10_000) {
 		n++

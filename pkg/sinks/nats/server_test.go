@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cloudevents/sdk-go/v2/binding"
 	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -230,7 +231,10 @@ func (b *broker) Records(t testing.TB) []sinktest.Record {
 	for _, m := range b.messages(t) {
 		ev := cloudEvent(t, m)
 		attributes, data := attributesOf(ev)
-		out = append(out, sinktest.Record{Key: m.Subject(), Attributes: attributes, Data: data})
+		out = append(out, sinktest.Record{
+			Key: m.Subject(), Attributes: attributes, Data: data,
+			Whole: natsMessage{m}.ReadEncoding() == binding.EncodingStructured,
+		})
 	}
 	return out
 }
