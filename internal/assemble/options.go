@@ -134,7 +134,7 @@ func Sink(cfg *config.Config, s *config.Sink, r *Redaction, d *Destination) engi
 		Enrich:   s.Enrich, Rules: s.Filters, Audit: s.IsAudit(),
 		Encoder: &event.Encoder{
 			Cluster: cfg.Cluster, Payload: s.Payload, Content: s.Content, Redactor: r.ForSink(s),
-			Patch: s.Patch, PartitionKey: d.Key,
+			PartitionKey: d.Key,
 		},
 		Buffer: delivery.Buffer{
 			Events:    s.Buffer.Events,

@@ -170,7 +170,7 @@ func (s *Sink) validateEvents(at *strictyaml.Section) {
 		return
 	}
 	for _, key := range []string{
-		"payload", "patch", "resync", "progress", "controlEvents", "enrich", "kafka.tombstones",
+		"payload", "resync", "progress", "controlEvents", "enrich", "kafka.tombstones",
 		"nats.stream.lastPerSubject", "nats.bucket",
 	} {
 		if at.Has(key) {

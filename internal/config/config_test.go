@@ -43,7 +43,6 @@ func TestDefault(t *testing.T) {
 				Name:     "nats",
 				Events:   EventsChanges,
 				Payload:  "object",
-				Patch:    "json",
 				Content:  "binary",
 				Secrets:  SecretsFingerprint,
 				Oversize: sinks.OutcomeMetadata,

@@ -37,14 +37,10 @@ type Sink struct {
 	// receives all events. For audit events, a filter can have `resources`, `namespaces` and `when`.
 	Filters []filter.Rule `yaml:"filters"`
 	// The data of an event. `object`: the object as the API server sent it, without `managedFields`. For a deletion, this
-	// is the last known state. `change`: the old and new states, their difference as a patch and as a list of paths, and
+	// is the last known state. `change`: the old and new states, their difference as a JSON Patch and as a list of paths, and
 	// the field managers of the changed fields. `metadata`: only `apiVersion`, `kind` and `metadata`. `debezium`: the old
 	// and new states in the form of Debezium's change events, for programs that read those.
 	Payload event.Payload `yaml:"payload" default:"object" enum:"object change metadata debezium" example:"change"`
-	// The format of the patch with `payload: change`. `json`: a list of operations (JSON Patch, RFC 6902). `merge`: a
-	// partial document (JSON Merge Patch, RFC 7386). A merge patch replaces whole lists, and cannot distinguish a key that
-	// became null from a removed key.
-	Patch event.Patch `yaml:"patch" default:"json" enum:"json merge" example:"merge"`
 	// The CloudEvents content mode. `binary`: the body is the data, and the attributes that nothing else in the event
 	// repeats are headers: see docs/events.md#headers. `structured`: the body is the whole event as JSON. With
 	// `kafka.schemaRegistry`, its `format` requires one of them.

@@ -101,8 +101,6 @@ func (s *Sink) validateEnrich(at *strictyaml.Section) {
 func (s *Sink) validatePayload(at *strictyaml.Section) {
 	switch {
 	case !at.Fine("payload"):
-	case s.Payload != event.PayloadChange && at.Has("patch"):
-		at.Report("patch", "has no effect without payload: change", "remove it, or write payload: change")
 	case (s.Payload == event.PayloadChange || s.Payload == event.PayloadDebezium) && s.Buffer.Overflow == OverflowCompact:
 		at.Report("buffer.overflow",
 			"is compact, which discards intermediate states: the event would not contain all changes since the previous one",

@@ -121,29 +121,6 @@ func TestDiffOfOddDocuments(t *testing.T) {
 	}
 }
 
-func TestMerge(t *testing.T) {
-	for _, c := range []struct{ before, after, want string }{
-		{`{"a":1}`, `{"a":1}`, `{}`},
-		{`{"a":1,"b":{"c":1,"d":2}}`, `{"b":{"c":1,"d":3,"e":"é"}}`, `{"a":null,"b":{"d":3,"e":"é"}}`},
-		{`{"a":[1,2]}`, `{"a":[1,3]}`, `{"a":[1,3]}`},
-		{`{"a":9007199254740993}`, `{"a":9007199254740992}`, `{"a":9007199254740992}`},
-		{`{"a":"x"}`, `{"a":{"b":1}}`, `{"a":{"b":1}}`},
-		{`[1]`, `{"a":1}`, `{"a":1}`},
-	} {
-		patch := AppendMerge(nil, []byte(c.before), []byte(c.after))
-		if string(patch) != c.want {
-			t.Errorf("%s to %s: %s, want %s", c.before, c.after, patch, c.want)
-		}
-		if c.before[0] == '[' {
-			continue
-		}
-		got, err := independent.MergePatch([]byte(c.before), patch)
-		if err != nil || canonical(t, got) != canonical(t, []byte(c.after)) {
-			t.Errorf("%s on %s: %s, %v", patch, c.before, got, err)
-		}
-	}
-}
-
 // edit makes a few random edits of a decoded document.
 func edit(r *rand.Rand, v any) any {
 	values := []any{
@@ -247,7 +224,6 @@ func FuzzDiff(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		changes := Diff([]byte(before), []byte(after))
 		patch := AppendPatch(nil, changes)
-		AppendMerge(nil, []byte(before), []byte(after))
 		if !json.Valid([]byte(before)) || !json.Valid([]byte(after)) {
 			return
 		}
@@ -281,18 +257,9 @@ func BenchmarkDiff(b *testing.B) {
 		b.Fatal(err)
 	}
 	after := []byte(strings.Replace(string(before), `"Running"`, `"Failed"`, 1))
-	b.Run("patch", func(b *testing.B) {
-		b.SetBytes(int64(len(before)))
-		b.ReportAllocs()
-		for b.Loop() {
-			AppendPatch(nil, Diff(before, after))
-		}
-	})
-	b.Run("merge", func(b *testing.B) {
-		b.SetBytes(int64(len(before)))
-		b.ReportAllocs()
-		for b.Loop() {
-			AppendMerge(nil, before, after)
-		}
-	})
+	b.SetBytes(int64(len(before)))
+	b.ReportAllocs()
+	for b.Loop() {
+		AppendPatch(nil, Diff(before, after))
+	}
 }

@@ -1,5 +1,4 @@
-// Package jsonpatch computes the difference between two JSON documents, as RFC 6902 operations and as an RFC 7386 merge
-// patch.
+// Package jsonpatch computes the difference between two JSON documents, as RFC 6902 operations.
 //
 // The package works on bytes. It skips values with equal bytes without parsing them, and copies values from the new
 // document into the patch. Numbers of any size and precision therefore stay exact. The cost depends on the size of the

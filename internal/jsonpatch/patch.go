@@ -21,34 +21,6 @@ func AppendPatch(dst []byte, changes []Change) []byte {
 	return append(dst, ']')
 }
 
-// AppendMerge appends the JSON Merge Patch (RFC 7386) that turns oldDoc into newDoc. A merge patch cannot set a member
-// to null, because null removes the member. A merge patch replaces lists as a whole.
-func AppendMerge(dst, oldDoc, newDoc []byte) []byte {
-	return appendMerge(dst, trim(oldDoc), trim(newDoc), 0)
-}
-
-func appendMerge(dst, before, after []byte, depth int) []byte {
-	a, b, ok := both(membersOf, before, after)
-	if !ok || depth > maxDepth {
-		return append(dst, after...)
-	}
-	dst = append(dst, '{')
-	for _, m := range a.list {
-		if b.get(m.name) == nil {
-			dst = append(AppendKey(dst, string(m.name)), "null"...)
-		}
-	}
-	for _, m := range b.list {
-		switch old := a.get(m.name); {
-		case old == nil:
-			dst = append(AppendKey(dst, string(m.name)), m.value...)
-		case !same(old, m.value):
-			dst = appendMerge(AppendKey(dst, string(m.name)), old, m.value, depth+1)
-		}
-	}
-	return append(dst, '}')
-}
-
 // AppendKey appends a comma if required, the name of the next member, and a colon. dst must end with '{' or with the
 // previous member.
 func AppendKey(dst []byte, name string) []byte {

@@ -22,6 +22,6 @@ func deliveryOf(cfg *config.Config, sink string) *config.Sink {
 	}
 	s := *found
 	s.Filters, s.Resync, s.Progress, s.Enrich = nil, 0, 0, enrich.Needs{}
-	s.Payload, s.Patch, s.Content, s.Secrets = "", "", "", ""
+	s.Payload, s.Content, s.Secrets = "", "", ""
 	return &s
 }

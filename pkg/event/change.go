@@ -7,17 +7,6 @@ import (
 	"github.com/deltabridge/deltabridge/internal/jsonpatch"
 )
 
-// Patch is the patch format of the payload "change".
-type Patch string
-
-const (
-	// PatchJSON is a JSON Patch (RFC 6902): a list of operations. It is exact.
-	PatchJSON Patch = "json"
-	// PatchMerge is a JSON Merge Patch (RFC 7386): a partial document. It replaces lists as a whole. It cannot distinguish
-	// a member that became null from a removed member.
-	PatchMerge Patch = "merge"
-)
-
 // change returns the data for PayloadChange. It compares the redacted objects, so a patch never contains a secret
 // value.
 func (e *Encoder) change(ev *Event) ([]byte, error) {
@@ -40,13 +29,8 @@ func (e *Encoder) change(ev *Event) ([]byte, error) {
 		}
 	} else {
 		dst = append(append(dst, `,"old":`...), old...)
-		dst = append(dst, `,"patch":`...)
 		changes := jsonpatch.Diff(old, object)
-		if e.Patch == PatchMerge {
-			dst = jsonpatch.AppendMerge(dst, old, object)
-		} else {
-			dst = jsonpatch.AppendPatch(dst, changes)
-		}
+		dst = jsonpatch.AppendPatch(append(dst, `,"patch":`...), changes)
 		changes = slices.DeleteFunc(changes, isResourceVersion)
 		for n := range changes {
 			d.ChangedPaths = append(d.ChangedPaths, changes[n].Pointer())

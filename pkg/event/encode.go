@@ -43,7 +43,6 @@ type Encoder struct {
 	Cluster string
 	Payload Payload // The default is PayloadObject.
 	Content Content // The default is ContentBinary.
-	Patch   Patch   // the patch format for PayloadChange; the default is PatchJSON
 	// PartitionKey is the template of the Kafka key. It is nil if the sink does not use keys.
 	PartitionKey *Template
 	// Redactor replaces secret values with fingerprints. If it is nil, secret values are sent unchanged.

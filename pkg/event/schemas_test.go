@@ -184,67 +184,61 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 	attributesSeen, gaps := map[string]bool{"data": true}, 0
 	for _, payload := range []Payload{PayloadObject, PayloadChange, PayloadMetadata, PayloadDebezium} {
 		for _, content := range []Content{ContentBinary, ContentStructured} {
-			for _, patch := range []Patch{PatchJSON, PatchMerge} {
-				if patch == PatchMerge && payload != PayloadChange {
-					continue // the others have no patch
+			for _, template := range []*Template{nil, key} {
+				e := &Encoder{
+					Cluster:      "prod",
+					Payload:      payload,
+					Content:      content,
+					PartitionKey: template,
+					Redactor:     redact.New(make([]byte, 32)),
 				}
-				for _, template := range []*Template{nil, key} {
-					e := &Encoder{
-						Cluster:      "prod",
-						Payload:      payload,
-						Content:      content,
-						Patch:        patch,
-						PartitionKey: template,
-						Redactor:     redact.New(make([]byte, 32)),
+				for _, ev := range schemaEvents(t) {
+					m := encode(t, e, ev)
+					m.ClusterUID = "k1"
+					check(dataSchema(ev.Type, payload), m.Data)
+					checkDataSchema(t, m, dataSchema(ev.Type, payload))
+					check("cloudevent", structured(m))
+					if content == ContentStructured && !bytes.Equal(m.Body(), structured(m)) {
+						t.Errorf("the body is %s", m.Body())
 					}
-					for _, ev := range schemaEvents(t) {
-						m := encode(t, e, ev)
-						m.ClusterUID = "k1"
-						check(dataSchema(ev.Type, payload), m.Data)
-						checkDataSchema(t, m, dataSchema(ev.Type, payload))
-						check("cloudevent", structured(m))
-						if content == ContentStructured && !bytes.Equal(m.Body(), structured(m)) {
-							t.Errorf("the body is %s", m.Body())
+					m.Attributes(func(name, _ string) bool { attributesSeen[name] = true; return true })
+					if ev.Type == Progress {
+						for _, p := range []*Position{{Topic: "t", Offsets: map[int]int64{0: 0, 11: 7}}, {Stream: "S", Sequence: 1}} {
+							check("progress", Apart(m, p).Data)
+							check("cloudevent", structured(Apart(m, p)))
 						}
-						m.Attributes(func(name, _ string) bool { attributesSeen[name] = true; return true })
-						if ev.Type == Progress {
-							for _, p := range []*Position{{Topic: "t", Offsets: map[int]int64{0: 0, 11: 7}}, {Stream: "S", Sequence: 1}} {
-								check("progress", Apart(m, p).Data)
-								check("cloudevent", structured(Apart(m, p)))
-							}
+					}
+					if ev.Type.IsControl() {
+						continue
+					}
+					// What queues and sinks make of it.
+					marks := Marks{
+						Omitted: ReasonOversize,
+						Size:    int64(len(m.Data)),
+						Ref:     "nats-object://claims/u.1",
+						Digest:  "sha256:" + strings.Repeat("0a", 32),
+						Refused: ReasonRefused,
+						Cause:   "c",
+					}
+					if reduced, err := Reduce(m, marks); err == nil {
+						reduced.Resent = true
+						name := dataSchema(ev.Type, payload)
+						if payload == PayloadObject && ev.Type != Audit {
+							name = "metadata"
 						}
-						if ev.Type.IsControl() {
-							continue
-						}
-						// What queues and sinks make of it.
-						marks := Marks{
-							Omitted: ReasonOversize,
-							Size:    int64(len(m.Data)),
-							Ref:     "nats-object://claims/u.1",
-							Digest:  "sha256:" + strings.Repeat("0a", 32),
-							Refused: ReasonRefused,
-							Cause:   "c",
-						}
-						if reduced, err := Reduce(m, marks); err == nil {
-							reduced.Resent = true
-							name := dataSchema(ev.Type, payload)
-							if payload == PayloadObject && ev.Type != Audit {
-								name = "metadata"
-							}
-							check(name, reduced.Data)
-							checkDataSchema(t, reduced, name)
-							check("cloudevent", structured(reduced))
-							reduced.Attributes(func(name, _ string) bool { attributesSeen[name] = true; return true })
-						}
-						for _, gap := range append(foldInto(nil, m), RefusalGap(m, ReasonOversize, "too large", "a file")) {
-							for _, gap := range []*Message{
-								gap, Apart(gap, nil), Apart(gap, &Position{Topic: "t", Offsets: map[int]int64{0: 0, 11: 7}}),
-								Apart(gap, &Position{Stream: "S", Sequence: 1}),
-							} {
-								check("gap", gap.Data)
-								check("cloudevent", structured(gap))
-								gaps++
-							}
+						check(name, reduced.Data)
+						checkDataSchema(t, reduced, name)
+						check("cloudevent", structured(reduced))
+						reduced.Attributes(func(name, _ string) bool { attributesSeen[name] = true; return true })
+					}
+					for _, gap := range append(foldInto(nil, m), RefusalGap(m, ReasonOversize, "too large", "a file")) {
+						for _, gap := range []*Message{
+							gap, Apart(gap, nil), Apart(gap, &Position{Topic: "t", Offsets: map[int]int64{0: 0, 11: 7}}),
+							Apart(gap, &Position{Stream: "S", Sequence: 1}),
+						} {
+							check("gap", gap.Data)
+							check("cloudevent", structured(gap))
+							gaps++
 						}
 					}
 				}

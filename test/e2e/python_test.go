@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -149,24 +148,5 @@ for line in sys.stdin:
 		if diff := cmp.Diff(parsed(want), parsed(run(nil, "state.py", file))); diff != "" {
 			t.Error(diff)
 		}
-	}
-
-	page, err := os.ReadFile("../../docs/events.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(page), "\n## The payload `change`\n")
-	_, change, _ := strings.Cut(section, "```json\n")
-	change, _, _ = strings.Cut(change, "\n```")
-	var data changeData
-	if err := json.Unmarshal([]byte(change), &data); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(canonical(t, data.Object), canonical(t, run([]byte(change), "patch.py"))); diff != "" {
-		t.Errorf("JSON Patch:\n%s", diff)
-	}
-	merge := `{"old":{"a":1,"b":{"c":[1],"d":2}},"patch":{"a":null,"b":{"c":[2],"e":{"f":3}}}}`
-	if got := string(bytes.TrimSpace(run([]byte(merge), "patch.py"))); got != `{"b": {"c": [2], "d": 2, "e": {"f": 3}}}` {
-		t.Errorf("JSON Merge Patch: %s", got)
 	}
 }
