@@ -293,8 +293,8 @@ func (r *reference) section(path string, typ reflect.Type) {
 		}
 		fmt.Fprintf(&r.out, "\n## %s\n\n%s\n\n", title, about)
 	}
-	for n := range typ.NumField() {
-		if s := shared(typ.Field(n).Type); s != nil && typ.Field(n).Anonymous {
+	for field := range typ.Fields() {
+		if s := shared(field.Type); s != nil && field.Anonymous {
 			var names []string
 			for _, f := range strictyaml.Fields(s.typ) {
 				names = append(names, "`"+f.Name+"`")

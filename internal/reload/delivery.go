@@ -4,7 +4,6 @@ import (
 	"reflect"
 
 	"github.com/deltabridge/deltabridge/internal/config"
-	"github.com/deltabridge/deltabridge/pkg/enrich"
 )
 
 // keepsDelivery reports whether a sink is delivered in the same way with both configurations: its destination, its
@@ -21,7 +20,7 @@ func deliveryOf(cfg *config.Config, sink string) *config.Sink {
 		return nil
 	}
 	s := *found
-	s.Filters, s.Resync, s.Progress, s.Enrich = nil, 0, 0, enrich.Needs{}
+	s.Filters, s.Resync, s.Progress, s.Enrich = nil, 0, 0, config.Sink{}.Enrich
 	s.Payload, s.Content, s.Secrets = "", "", ""
 	return &s
 }

@@ -21,9 +21,9 @@ const (
 	maxDepth = 32
 )
 
-// Needs adds information about related objects to the attributes of events. The bridge sends no requests to look up this
-// information. Instead, it watches the required resources in the namespaces of `watch`. It does not send events for
-// resources that `watch` does not select.
+// Needs adds information about related objects to the attributes of events. The bridge sends no requests to look up
+// this information. Instead, it watches the required resources in the namespaces of `watch`. It does not send events
+// for resources that `watch` does not select.
 type Needs struct {
 	// Adds the top owner of the object, such as the Deployment of a Pod or the CronJob of a Job. For this, the bridge
 	// watches `replicasets`, `statefulsets`, `daemonsets` and `deployments` in `apps`, and `jobs` and `cronjobs` in
