@@ -35,7 +35,7 @@ func newClaimCommand(stdout io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	file := newConfigFile(cmd.Flags())
-	file.addSink(cmd, cmd.Flags(), &sink, "claim the name only for the sink with this `name` (default: all sinks)")
+	file.addSink(cmd, &sink, "claim the name only for the sink with this `name` (default: all sinks)")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, err := file.load()
 		if err != nil {

@@ -96,8 +96,8 @@ func (c *configFile) completion(values func(*config.Config) []string) cobra.Comp
 }
 
 // addSink adds --sink to the flags of a command.
-func (c *configFile) addSink(cmd *cobra.Command, flags *pflag.FlagSet, sink *string, usage string) {
-	flags.StringVar(sink, "sink", "", usage)
+func (c *configFile) addSink(cmd *cobra.Command, sink *string, usage string) {
+	cmd.Flags().StringVar(sink, "sink", "", usage)
 	_ = cmd.RegisterFlagCompletionFunc("sink", c.completion(func(cfg *config.Config) []string { // the flag exists
 		return config.SinkNames(cfg.Sinks)
 	}))

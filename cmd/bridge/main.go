@@ -99,7 +99,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 		newRunCommand(stdout, stderr), newCheckCommand(stdout), newTestCommand(stdout), newSchemaCommand(stdout),
 		newRBACCommand(stdout), newDoctorCommand(stdout),
 		newExplainCommand(stdout), newTailCommand(stdout, stderr), newStatusCommand(stdout),
-		newDeadLettersCommand(stdout, stderr), newResyncCommand(stdout), newPauseCommand(stdout),
+		newResyncCommand(stdout), newPauseCommand(stdout),
 		newResumeCommand(stdout), newReloadCommand(stdout), newClaimCommand(stdout), newVersionCommand(stdout),
 	)
 	return root

@@ -28,9 +28,8 @@ func documents(t *testing.T, args ...string) (all []any, text string) {
 func TestOutputFormats(t *testing.T) {
 	dir := t.TempDir()
 	file := writeFile(t, filepath.Join(dir, "bridge.yaml"), "kubeconfig: bridge.yaml\nstate: {path: "+dir+"}\n"+
-		"sinks: [{name: live, nats: {url: \"nats://127.0.0.1:1\"}, deadLetter: {file: {}}}]\n")
+		"sinks: [{name: live, nats: {url: \"nats://127.0.0.1:1\"}}]\n")
 	bad := writeFile(t, filepath.Join(dir, "bad.yaml"), "clutser: prod\nshutdownTimeout: 30\n")
-	lettersOf(t, dir, "live", 100, 200)
 	pods := writeFile(t, filepath.Join(dir, "pods.yaml"), "kind: Pod\napiVersion: v1\nmetadata: {name: a}\n"+
 		"---\nkind: Pod\napiVersion: v1\nmetadata: {name: b}\n")
 	resynced := answering(t, `{"sink":"a","resources":2,"objects":5}`)
@@ -48,8 +47,6 @@ func TestOutputFormats(t *testing.T) {
 		{1, `"result": "failed",`, []string{"doctor", "-c", file}},
 		{2, `"subject": "k8s.local.core.pods.default.b"`, []string{"explain", "-c", file, "--offline", "-n", "default", pods}},
 		{1, `"objects": 5`, []string{"resync", "-c", resynced}},
-		{1, `"id": "u.2"`, []string{"dead-letters", "list", "-c", file}},
-		{2, `"resourceversion": "2"`, []string{"dead-letters", "show", "-c", file, "u.1", "u.2"}},
 	} {
 		if all, text := documents(t, tt.args...); len(all) != tt.documents || !strings.Contains(text, tt.has) {
 			t.Errorf("%v: %d documents, want %d with %s\n%s", tt.args, len(all), tt.documents, tt.has, text)
@@ -64,23 +61,20 @@ func TestCompletion(t *testing.T) {
 		configVariable,
 		writeFile(t, filepath.Join(dir, "bridge.yaml"), "kubeconfig: /nowhere\nstate: {path: "+dir+"}\n"+
 			"watch: [{resources: [pods, deployments.apps, \"*.example.com\"]}]\n"+
-			"sinks: [{name: live, nats: {url: \"nats://a:4222\"}, deadLetter: {file: {}}}, {name: lines, stdout: {}}]\n"),
+			"sinks: [{name: live, nats: {url: \"nats://a:4222\"}}, {name: lines, stdout: {}}]\n"),
 	)
-	lettersOf(t, dir, "live", 100, 200)
 	for args, want := range map[string]string{
 		"tail --sink":              "live lines :4",
 		"resync --sink":            "live lines :4",
 		"claim --sink":             "live lines :4",
 		"pause":                    "live lines :4",
 		"resume live":              "live lines :4",
-		"dead-letters drop --sink": "live lines :4",
 		"doctor -o":                "table json :4",
 		"check --output":           "text json :4",
 		"tail -o":                  "line json :4",
 		"explain":                  "deployments.apps pods :0",
 		"tail --resource":          "deployments.apps pods :4",
 		"explain --operation":      "added deleted restated :4",
-		"dead-letters resend":      "u.1 u.2 :4",
 		"run --config":             "yaml yml :8",
 	} {
 		words := append([]string{"__complete"}, strings.Fields(args)...)

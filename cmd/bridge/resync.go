@@ -27,7 +27,7 @@ func newResyncCommand(stdout io.Writer) *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	file := newConfigFile(cmd.Flags())
-	file.addSink(cmd, cmd.Flags(), &sink, "resync only the sink with this `name` (default: all sinks)")
+	file.addSink(cmd, &sink, "resync only the sink with this `name` (default: all sinks)")
 	out := newOutput(cmd, stdout, formatText, formatJSON)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		cfg, _, err := file.read(true)

@@ -74,7 +74,7 @@ func newTailCommand(stdout, stderr io.Writer) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.config = newConfigFile(flags)
-	o.config.addSink(cmd, flags, &o.sink, "`name` of the sink in the configuration to read from (default: the only one)")
+	o.config.addSink(cmd, &o.sink, "`name` of the sink in the configuration to read from (default: the only one)")
 	flags.StringVar(&o.nats, "nats", "", "read from the NATS servers at this `URL`, without a configuration")
 	flags.StringVar(&o.stream, "stream", "K8S", "JetStream stream, with --nats")
 	flags.StringVar(&o.kafka, "kafka", "", "read from these Kafka `brokers` (host:port), without a configuration")

@@ -87,7 +87,7 @@ func Options(
 			return o, err
 		}
 		sink := Sink(cfg, s, redaction, d)
-		if sink.Rejections, err = d.Rejections(s, cfg.State.Path); err != nil {
+		if sink.Rejections, err = d.Rejections(s); err != nil {
 			return o, err
 		}
 		o.Sinks = append(o.Sinks, sink)

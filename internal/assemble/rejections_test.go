@@ -19,7 +19,7 @@ func TestRefusalsOfTheConfiguration(t *testing.T) {
 		`oversize: gap, nats: {url: "nats://a:4222"}`:                                                                                  {mode: sinks.OutcomeGap},
 		`oversize: claimCheck, claimCheck: {bucket: b}, nats: {url: "nats://a:4222"}`:                                                  {mode: sinks.OutcomeClaimCheck, claims: true},
 		`oversize: claimCheck, claimCheck: {bucket: b, nats: {url: "nats://b:4222"}}, kafka: {brokers: ["a:9092"]}`:                    {mode: sinks.OutcomeClaimCheck, claims: true, closers: 1},
-		`oversize: deadLetter, deadLetter: {file: {}}, kafka: {brokers: ["a:9092"]}`:                                                   {mode: sinks.OutcomeDeadLetter, letters: true},
+		`oversize: deadLetter, deadLetter: {topic: dead}, kafka: {brokers: ["a:9092"]}`:                                                {mode: sinks.OutcomeDeadLetter, letters: true, closers: 1},
 		`deadLetter: {topic: dead}, kafka: {brokers: ["a:9092"], tombstones: true, createTopics: {config: {cleanup.policy: compact}}}`: {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
 		`deadLetter: {subject: dead, stream: D}, nats: {url: "nats://a:4222", stream: {lastPerSubject: true, deletionsKeptFor: 1h}}`:   {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
 		`deadLetter: {subject: dead, stream: D}, nats: {url: "nats://a:4222", bucket: STATE}`:                                          {mode: sinks.OutcomeMetadata, letters: true, closers: 1},
@@ -33,7 +33,7 @@ func TestRefusalsOfTheConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := d.Rejections(&cfg.Sinks[0], t.TempDir())
+		r, err := d.Rejections(&cfg.Sinks[0])
 		if err != nil || r.Oversize != want.mode || (r.Payloads != nil) != want.claims ||
 			(r.DeadLetters != nil) != want.letters ||
 			len(d.Closers) != want.closers {

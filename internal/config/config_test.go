@@ -202,9 +202,6 @@ func merged(sinks reflect.Value) reflect.Value {
 		}
 		if d := other.DeadLetter; d != nil {
 			s.DeadLetter.Topic += d.Topic
-			if d.File != nil {
-				s.DeadLetter.File = d.File
-			}
 		}
 	}
 	return reflect.ValueOf(s)
@@ -265,9 +262,12 @@ func TestLoadOffline(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bridge.yaml")
 	for text, want := range map[string]string{
-		`{name: a, kafka: {brokers: ["k:9092"]}}`:                                    "",
-		`{name: a, controlEvents: {topic: c}, kafka: {brokers: ["k:9092"]}}`:         "1:34: sinks[0].controlEvents: gap events can be read later",
-		`{name: a, controlEvents: {subject: c, stream: C}, nats: {url: "nats://a"}}`: "1:34: sinks[0].controlEvents: gap events can be read later",
+		`{name: a, kafka: {brokers: ["k:9092"]}}`:                                               "",
+		`{name: a, controlEvents: {topic: c}, kafka: {brokers: ["k:9092"]}}`:                    "1:34: sinks[0].controlEvents: gap events can be read later",
+		`{name: a, controlEvents: {subject: c, stream: C}, nats: {url: "nats://a"}}`:            "1:34: sinks[0].controlEvents: gap events can be read later",
+		`{name: a, oversize: deadLetter, deadLetter: {topic: d}, kafka: {brokers: ["k:9092"]}}`: "",
+		`{name: a, oversize: deadLetter, deadLetter: {subject: d, stream: D}, nats: {url: "nats://a"}}`: "1:29: sinks[0].oversize: does not keep an event that exceeds the server's max_payload, because no subject accepts it " +
+			"(if events can be that large, write oversize: claimCheck)",
 	} {
 		if err := os.WriteFile(file, []byte("sinks: ["+text+"]\n"), 0o600); err != nil {
 			t.Fatal(err)

@@ -61,16 +61,16 @@ type Sink struct {
 	Progress time.Duration `yaml:"progress" default:"0s" min:"0s" example:"10s"`
 	// What the bridge does with an event that is larger than the destination accepts. `metadata`: sends the event with
 	// only the metadata of the object, and marks it as incomplete. `claimCheck`: does the same, and stores the complete
-	// data in an object store. `deadLetter`: stores the event as configured by `deadLetter`, and sends a gap event
+	// data in an object store. `deadLetter`: sends the event where `deadLetter` says, and a gap event
 	// instead. `gap`: sends a gap event instead. If even the metadata is too large, the bridge proceeds as with
 	// `deadLetter` if `deadLetter` is set, and otherwise as with `gap`.
 	Oversize sinks.Outcome `yaml:"oversize" default:"metadata" enum:"metadata claimCheck deadLetter gap" example:"claimCheck"`
 	// The object store for `oversize: claimCheck`.
 	ClaimCheck *nats.PayloadConfig `yaml:"claimCheck"`
-	// Where the bridge stores events that the destination rejects because they are malformed or, with `oversize:
+	// Where the bridge sends events that the destination rejects because they are malformed or, with `oversize:
 	// deadLetter`, too large. If this is not set, rejected events are not stored. In both cases the bridge sends a gap
-	// event instead.
-	DeadLetter *DeadLetter `yaml:"deadLetter"`
+	// event instead. On NATS, an event that exceeds the server's `max_payload` fits no subject: use `oversize: claimCheck`.
+	DeadLetter *sinks.LetterPlace `yaml:"deadLetter"`
 	// Where the bridge sends the sink's control events (gap, synced and progress events). If this is not set, it sends
 	// them with the other events.
 	ControlEvents *sinks.ControlPlace `yaml:"controlEvents"`
@@ -124,19 +124,6 @@ type Spill struct {
 	MaxBytes int64 `yaml:"maxBytes" default:"1Gi" min:"64Ki" max:"16Ti" example:"20Gi"`
 }
 
-// DeadLetter configures where rejected events are stored. Set exactly one of `file`, `topic` and `subject`.
-type DeadLetter struct {
-	// Stores the events in the state directory. Use `bridge dead-letters` to access them.
-	File              *DeadLetterFile `yaml:"file"    oneOf:"true"`
-	sinks.LetterPlace `                yaml:",inline"`
-}
-
-// DeadLetterFile configures the dead letters in the state directory.
-type DeadLetterFile struct {
-	// The maximum size of the dead letters. When this size is reached, further dead letters are lost. The bridge counts
-	// them, logs an error, and sends a gap event.
-	MaxBytes int64 `yaml:"maxBytes" default:"64Mi" min:"1Mi" max:"16Ti" example:"1Gi"`
-}
 
 // Destinations contains the supported destinations, one per field. A sink has exactly one destination.
 type Destinations struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natslog"
 )
 
-// State configures where the bridge stores its checkpoint, spilled events and dead letters.
+// State configures where the bridge stores its checkpoint and spilled events.
 type State struct {
 	// The directory. The bridge creates it if it does not exist. A relative path is relative to the working directory.
 	Path string `yaml:"path" pattern:"." default:"./state" example:"/var/lib/deltabridge"`
@@ -69,10 +69,6 @@ func (c *Config) validateState(at *strictyaml.Section) {
 		s, sink := &c.Sinks[i], fmt.Sprintf("sinks[%d]", i)
 		if c.State.Log == nil {
 			continue
-		}
-		if s.DeadLetter != nil && s.DeadLetter.File != nil {
-			at.Report(sink+".deadLetter.file", "is not in state.log, so it is lost when another replica takes over",
-				"use deadLetter.topic or deadLetter.subject")
 		}
 		if s.NATS != nil && s.NATS.Embedded != nil {
 			at.Report(sink+".nats.embedded", "is a server of one process, but with state.log there can be several",

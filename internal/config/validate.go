@@ -153,7 +153,7 @@ func validateConflicts(at *strictyaml.Section, all []Sink) {
 		}
 		there = at.At(sink + ".deadLetter")
 		if d := s.DeadLetter; d != nil && isPlace(there) {
-			if destination = destination.Letters(s.Name, &d.LetterPlace); destination != nil {
+			if destination = destination.Letters(s.Name, d); destination != nil {
 				letters = append(letters, place{there, destination, sink})
 			}
 		}

@@ -124,7 +124,10 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 		at.Report("oversize", "is claimCheck, but the sink has no claimCheck section",
 			"add claimCheck: {bucket: k8s-claims, create: true}")
 	case s.Oversize == sinks.OutcomeDeadLetter && !at.Has("deadLetter"):
-		at.Report("oversize", "is deadLetter, but the sink has no deadLetter section", "add deadLetter: {file: {}}")
+		at.Report("oversize", "is deadLetter, but the sink has no deadLetter section", "add "+s.deadLetterExample())
+	case s.Oversize == sinks.OutcomeDeadLetter && s.NATS != nil:
+		at.Warn("oversize", "does not keep an event that exceeds the server's max_payload, because no subject accepts it",
+			"if events can be that large, write oversize: claimCheck")
 	}
 	if c := s.ClaimCheck; c != nil && at.Fine("claimCheck") {
 		if s.Oversize != sinks.OutcomeClaimCheck && at.Fine("oversize") {
@@ -142,21 +145,28 @@ func (s *Sink) validateRejections(at *strictyaml.Section) {
 }
 
 func (s *Sink) validateDeadLetter(at *strictyaml.Section) {
-	d := s.DeadLetter
-	switch given := at.Given("file", "topic", "subject"); {
+	switch given := at.Given("topic", "subject"); {
 	case len(given) > 1:
 		at.Report(given[1], "cannot be used together with "+given[0], "keep one of them")
 	case len(given) == 0:
-		at.Report("", "has no destination", "add file: {}")
+		at.Report("", "has no destination", "write "+s.deadLetterExample())
+	case s.NATS != nil && s.NATS.Embedded != nil:
+		at.Report("", "cannot be used with an embedded server", "remove it, or use nats.url")
+		return
 	}
-	validatePlace(at, sinks.ControlPlace(d.LetterPlace), "dead-letters.{cluster}", "dead.{cluster}.{resource}")
-	if destination := s.Destination(); destination != nil {
-		destination.ValidateLetters(at, &d.LetterPlace)
-	}
+	s.validatePlace(at, sinks.ControlPlace(*s.DeadLetter), "dead-letters.{cluster}", "dead.{cluster}.{resource}")
 }
 
-// validatePlace checks the templates of a place. topic and subject are examples of valid ones.
-func validatePlace(at *strictyaml.Section, place sinks.ControlPlace, topic, subject string) {
+// deadLetterExample returns a valid deadLetter section for the destination of the sink.
+func (s *Sink) deadLetterExample() string {
+	if s.NATS != nil {
+		return `deadLetter: {subject: "dead.{resource}", stream: DEAD}`
+	}
+	return "deadLetter: {topic: dead-letters}"
+}
+
+// validatePlace checks a place. topic and subject are examples of valid ones.
+func (s *Sink) validatePlace(at *strictyaml.Section, place sinks.ControlPlace, topic, subject string) {
 	if place.Topic != "" {
 		sinks.CheckTemplate(at, "topic", place.Topic, event.EscapeTopic, topic)
 	}
@@ -164,6 +174,9 @@ func validatePlace(at *strictyaml.Section, place sinks.ControlPlace, topic, subj
 		sinks.CheckTemplate(at, "subject", place.Subject, event.EscapeSubject, subject)
 	} else if place.Stream != "" {
 		at.Report("stream", "has no effect without subject", "remove it, or add subject")
+	}
+	if destination := s.Destinations.Destination(); destination != nil {
+		destination.ValidatePlace(at, &place)
 	}
 }
 
@@ -179,8 +192,5 @@ func (s *Sink) validateControlEvents(sink *strictyaml.Section) {
 		at.Warn("", "gap events can be read later than the events that follow the gap, or not at all",
 			"let each consumer that keeps states read them too, and compare their position")
 	}
-	validatePlace(at, *c, "k8s-control", "k8s-control.{cluster}.{group}.{resource}")
-	if destination := s.Destinations.Destination(); destination != nil {
-		destination.ValidateControl(at, c)
-	}
+	s.validatePlace(at, *c, "k8s-control", "k8s-control.{cluster}.{group}.{resource}")
 }

@@ -22,7 +22,7 @@ func TestExamine(t *testing.T) {
 	noted := replicaAnswer("b", Standby, func(r *Replica) { r.Notes = []string{"the leader is a"} })
 	lossy, waits := replicaAnswer("a", Leader, nil), replicaAnswer("a", Leader, nil)
 	lossy.Verdict = Verdict{Health: Lossy, Text: "A gap."}
-	waits.Verdict = Verdict{Health: Waiting, Text: "Dead letters."}
+	waits.Verdict = Verdict{Health: Waiting, Text: "An outage."}
 	silent := Answer{Address: "c:1", Error: "connection refused"}
 	for name, tt := range map[string]struct {
 		answers []Answer

@@ -96,7 +96,6 @@ type Sink struct {
 	Queue       Queue     `json:"queue"`                // the events that wait
 	Lag         float64   `json:"lagSeconds"`           // age of the oldest queued event that is not acknowledged; 0 if there is none
 	Parked      []Parked  `json:"parked,omitempty"`     // events that wait for a part of the destination, for up to 20 parts
-	DeadLetters int       `json:"deadLetters"`          // rejected events in the state directory
 	Dropped     int64     `json:"dropped"`              // events that a full queue dropped
 	Gaps        []Gap     `json:"gaps,omitempty"`       // the latest 20 gaps with a different resource or reason, the latest first
 	Fuse        *Fuse     `json:"fuse,omitempty"`       // the time until a loss, while events wait for longer than usual

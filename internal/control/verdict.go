@@ -111,9 +111,6 @@ func (k *Sink) finding(at time.Time) finding {
 		text += "delivers less than the cluster changes"
 		remedy = "check how long the broker takes to acknowledge an event, or send fewer events: see DeltabridgeLag in " +
 			"docs/operations.md"
-	case k.DeadLetters > 0:
-		text = fmt.Sprintf("%d events that the destination of sink %s rejected wait as dead letters", k.DeadLetters, k.Name)
-		return finding{k.Health, text, "run `bridge dead-letters list`"}
 	default:
 		text += "is not connected yet"
 	}

@@ -94,10 +94,6 @@ func TestJudge(t *testing.T) {
 			Lossy, "Sink audit has dropped 7 events, because its queue was full.",
 			"run `bridge resync --sink audit`, which sends the present state of each object",
 		},
-		"dead letters": {
-			Status{Replica: leader, Sinks: []Sink{sink(Waiting, func(s *Sink) { s.DeadLetters = 2 })}},
-			Waiting, "2 events that the destination of sink audit rejected wait as dead letters.", "run `bridge dead-letters list`",
-		},
 		"forbidden resources, and an outage": {
 			Status{
 				Replica: leader, Sources: []Source{{Resource: "nodes", Health: Waiting}, forbidden("pods"), forbidden("jobs.batch")},

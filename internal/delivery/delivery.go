@@ -12,7 +12,6 @@ import (
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
-	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -76,7 +75,6 @@ type Delivery struct {
 	// Queue and Drain are nil before Open.
 	Queue   *fifo.Queue[*event.Message]
 	Drain   *sinks.Drain
-	Letters *deadletter.Store // nil if the sink has no dead-letter file
 	Metrics *metrics.Sink
 	Log     *slog.Logger
 
@@ -118,7 +116,6 @@ func New(o Options) *Delivery {
 		drained:      make(chan struct{}),
 		written:      make(chan error, 1),
 	}
-	d.Letters, _ = o.Rejections.DeadLetters.(*deadletter.Store)
 	return d
 }
 

@@ -28,12 +28,12 @@ func newSink(cfg *config.Config, s *config.Sink) (sink, error) {
 	if err != nil {
 		return sink{}, err
 	}
-	rejections, err := d.Rejections(s, cfg.State.Path)
+	rejections, err := d.Rejections(s)
 	if err != nil {
 		return sink{}, err
 	}
 	destinations := []any{d.Sink, rejections.Payloads}
-	if letters, ok := rejections.DeadLetters.(*sinks.DeadLetterSink); ok {
+	if letters := rejections.DeadLetters; letters != nil {
 		destinations = append(destinations, letters.Sink)
 	}
 	out := sink{Sink: d.Sink, config: s}

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
-	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
@@ -36,7 +35,6 @@ type formatState struct {
 	Sink    string // the destination of the sink
 	Waiting map[string]any
 	Parked  map[string]any
-	Letter  map[string]any
 }
 
 func formatObject(t *testing.T) *object.Object {
@@ -97,7 +95,7 @@ func formatQueue(t *testing.T, dir string) *fifo.Queue[*event.Message] {
 }
 
 // formatFiles opens the stores in a state directory.
-func formatFiles(t *testing.T, dir string) (*checkpoint.Store, *parked.Store, *deadletter.Store) {
+func formatFiles(t *testing.T, dir string) (*checkpoint.Store, *parked.Store) {
 	t.Helper()
 	c, err := checkpoint.Open(checkpoint.Options{Path: dir, ClusterName: "prod", NoSync: true})
 	if err != nil {
@@ -109,7 +107,7 @@ func formatFiles(t *testing.T, dir string) (*checkpoint.Store, *parked.Store, *d
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
-	return c, p, &deadletter.Store{Dir: filepath.Join(dir, deadletter.Name("live"))}
+	return c, p
 }
 
 func wantedState(t *testing.T) formatState {
@@ -119,7 +117,7 @@ func wantedState(t *testing.T) formatState {
 		States: []ledger.State{{
 			Source: ledger.Source{Name: "pods", Resource: podsV1}, ResourceVersion: "17", Sinks: map[string]string{"live": "17"},
 		}},
-		Rows: []string{string(formatObject(t).Raw)}, Sink: "stream K8S", Waiting: m, Parked: m, Letter: m,
+		Rows: []string{string(formatObject(t).Raw)}, Sink: "stream K8S", Waiting: m, Parked: m,
 	}
 }
 
@@ -127,11 +125,10 @@ func wantedState(t *testing.T) formatState {
 func writeState(t *testing.T, dir string) {
 	t.Helper()
 	want, m := wantedState(t), formatMessage(t)
-	c, p, letters := formatFiles(t, dir)
+	c, p := formatFiles(t, dir)
 	_, _, watchErr := c.SetWatch("pods")
-	_, keepErr := letters.Keep(t.Context(), m, event.ReasonOversize, errors.New("too large"))
 	if err := errors.Join(
-		c.BeginCluster("c-1"), watchErr, keepErr,
+		c.BeginCluster("c-1"), watchErr,
 		c.Commit(
 			[]ledger.Update{{State: want.States[0], Upserts: []*object.Object{formatObject(t)}}},
 			map[string]string{"live": "all"}, nil,
@@ -155,7 +152,7 @@ func writeState(t *testing.T, dir string) {
 
 func readState(t *testing.T, dir string) (got formatState) {
 	t.Helper()
-	c, p, letters := formatFiles(t, dir)
+	c, p := formatFiles(t, dir)
 	var err error
 	if got.States, err = c.States(); err != nil || len(got.States) != 1 {
 		t.Fatal(got.States, err)
@@ -180,11 +177,7 @@ func readState(t *testing.T, dir string) (got formatState) {
 	if err != nil || len(waiting) != 1 {
 		t.Fatal(waiting, err)
 	}
-	letter, err := letters.Get(formatMessage(t).ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got.Waiting, got.Parked, got.Letter = describe(waiting[0]), describe(head[0].Message), describe(letter.Message)
+	got.Waiting, got.Parked = describe(waiting[0]), describe(head[0].Message)
 	return got
 }
 

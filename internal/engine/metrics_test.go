@@ -18,7 +18,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/audit"
-	"github.com/deltabridge/deltabridge/pkg/deadletter"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/parked"
@@ -38,7 +37,6 @@ func TestMetricsPage(t *testing.T) {
 		Metrics: metrics.New("", ""),
 		Sinks: []Sink{{
 			Name: "js", Encoder: &event.Encoder{}, Destination: stdout.New(io.Discard), Buffer: roomy,
-			Rejections: sinks.Rejections{DeadLetters: &deadletter.Store{Dir: dir + "/letters"}},
 		}},
 	})
 	if err != nil {

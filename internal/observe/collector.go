@@ -66,7 +66,6 @@ func (r rows) collectSink(s *Sink, fuse *control.Fuse) {
 	}
 	r.collectParked(s)
 	r.collectSpill(s)
-	r.collectLetters(s)
 }
 
 // rows writes metrics that share the same labels.
@@ -159,21 +158,6 @@ func (r rows) collectSpill(s *Sink) {
 	r.gauge("spill_file_bytes", "Size of the files of the sink's spill.", float64(spill.FileBytes))
 	r.counter("spill_errors_total", "Writes to the spill that failed and were tried again.", spill.Errors)
 	r.counter("spill_lost_events_total", "Spilled events that were lost because files were damaged.", s.Unreadable.Load())
-}
-
-// collectLetters writes the number and size of the dead letters. It reads both from the file because commands change
-// the file too.
-func (r rows) collectLetters(s *Sink) {
-	if s.Letters == nil {
-		return
-	}
-	letters, size, err := s.Letters.Stats()
-	if err != nil {
-		s.Log.Warn("cannot count the dead letters", "err", err)
-		return
-	}
-	r.gauge("dead_letters", "Dead letters that the sink has stored on disk.", float64(letters))
-	r.gauge("dead_letter_bytes", "Bytes of the dead letters that the sink has stored on disk.", float64(size))
 }
 
 func (r rows) collectLag(lag ledger.Lag) {

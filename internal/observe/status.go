@@ -85,9 +85,6 @@ func (o *Observer) sinkStatus(s *Sink, fuse *control.Fuse, now time.Time) contro
 	for _, g := range gaps[:min(len(gaps), statusGaps)] {
 		status.Gaps = append(status.Gaps, control.Gap{Resource: g.Resource, Reason: g.Reason, At: g.At})
 	}
-	if s.Letters != nil {
-		status.DeadLetters, _, _ = s.Letters.Stats() // an error is logged at each scrape
-	}
 	var lasting bool
 	status.Problem, lasting = s.problem(parts)
 	drops := o.rates.of("dropped "+s.Name, now, totals.Dropped) > 0
@@ -152,7 +149,7 @@ func sinkHealth(s *control.Sink, lasting, lost bool) control.Health {
 		return control.Lossy
 	case paused:
 		return control.Idle
-	case s.Problem != nil || !s.Connected || s.Fuse != nil || s.DeadLetters > 0:
+	case s.Problem != nil || !s.Connected || s.Fuse != nil:
 		return control.Waiting
 	}
 	return control.Healthy

@@ -26,7 +26,6 @@ func TestSinkHealth(t *testing.T) {
 		want          control.Health
 	}{
 		{control.Sink{Connected: true}, false, false, control.Healthy},
-		{control.Sink{Connected: true, DeadLetters: 1}, false, false, control.Waiting},
 		{control.Sink{Connected: true, Fuse: long}, false, false, control.Waiting},
 		{control.Sink{}, false, false, control.Waiting},
 		{control.Sink{Problem: problem, Fuse: long}, false, false, control.Waiting},

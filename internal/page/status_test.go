@@ -110,7 +110,7 @@ func failing() control.Status {
 func lossy() control.Status {
 	return with(healthy(), func(s *control.Status) {
 		a := &s.Sinks[2]
-		a.Health, a.Dropped, a.DeadLetters, a.Queue.Overflow = control.Lossy, 1204, 3, "drop-oldest"
+		a.Health, a.Dropped, a.Queue.Overflow = control.Lossy, 1204, "drop-oldest"
 		a.Gaps = []control.Gap{
 			{Resource: "pods", Reason: "overflow", At: s.At.Add(-4 * time.Minute)},
 			{Resource: "configmaps", Reason: "oversize", At: s.At.Add(-3 * time.Hour)},

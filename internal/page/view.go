@@ -34,14 +34,14 @@ type view struct {
 
 // totals sums up all sources and sinks.
 type totals struct {
-	In, Out           float64 // per second
-	Objects           int
-	Waiting           int64
-	Lag               float64
-	Fuse              *control.Fuse // the shortest
-	FuseSink          string
-	Gaps, DeadLetters int
-	Dropped           int64
+	In, Out  float64 // per second
+	Objects  int
+	Waiting  int64
+	Lag      float64
+	Fuse     *control.Fuse // the shortest
+	FuseSink string
+	Gaps     int
+	Dropped  int64
 }
 
 // loss is a place where a consumer lacks something, or may lack something.
@@ -107,7 +107,6 @@ func (v *view) addSinks(sinks []control.Sink) {
 		v.Totals.Out += s.Rate
 		v.Totals.Waiting += s.Waiting()
 		v.Totals.Lag = max(v.Totals.Lag, s.Lag)
-		v.Totals.DeadLetters += s.DeadLetters
 		v.Totals.Dropped += s.Dropped
 		v.Totals.Gaps += len(s.Gaps)
 		if s.Fuse != nil && (v.Totals.Fuse == nil || s.Fuse.Seconds < v.Totals.Fuse.Seconds) {
@@ -118,12 +117,6 @@ func (v *view) addSinks(sinks []control.Sink) {
 		}
 		if s.Dropped > 0 {
 			all = append(all, loss{s.Name, "dropped", plural(s.Dropped, "event") + " by the full queue", time.Time{}})
-		}
-		if s.DeadLetters > 0 {
-			all = append(
-				all,
-				loss{s.Name, "dead letters", plural(int64(s.DeadLetters), "event") + " that the destination rejected", time.Time{}},
-			)
 		}
 		for _, p := range s.Parked {
 			all = append(all, loss{s.Name, "parked", plural(int64(p.Events), "event") + " for " + p.Destination, time.Time{}})

@@ -61,9 +61,6 @@ func (t *text) sinkNotes(k *control.Sink, at time.Time) {
 	if k.Dropped > 0 {
 		note("dropped: %s events", console.Count(k.Dropped))
 	}
-	if k.DeadLetters > 0 {
-		note("dead letters: %s", console.Count(int64(k.DeadLetters)))
-	}
 	for _, g := range k.Gaps[:min(shownGaps, len(k.Gaps))] {
 		note("gap: %s of %s, %s", g.Reason, g.Resource, ago(g.At, at))
 	}

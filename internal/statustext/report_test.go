@@ -46,7 +46,7 @@ func night() *control.Status {
 			{
 				Name: "audit", Kind: "kafka", Destination: "kafka:9092, topic k8s.{resource}", Health: control.AtRisk,
 				Problem:  problem("kafka:9092: connect: connection\nrefused", "check that the broker is running"),
-				Filtered: 12, Delivered: 1234567, Lag: 5000, Dropped: 3, DeadLetters: 2,
+				Filtered: 12, Delivered: 1234567, Lag: 5000, Dropped: 3,
 				Queue: control.Queue{
 					Events: 123456, Bytes: 16 << 20, MemoryBytes: 32 << 20, DiskEvents: 120000, DiskBytes: 900 << 20, MaxDisk: 1 << 30,
 					Overflow: "block", Blocked: true,

@@ -34,7 +34,7 @@ func line(r *diagnose.Record, style console.Style) string {
 // notes returns additional attributes of an event in parentheses. It returns an empty string if there are none.
 func notes(r *diagnose.Record) string {
 	var all []string
-	for _, name := range []string{"initiallist", "finalstateunknown", "resent"} {
+	for _, name := range []string{"initiallist", "finalstateunknown"} {
 		if r.Attributes[name] == "true" {
 			all = append(all, name)
 		}

@@ -109,7 +109,7 @@ func day() []*diagnose.Record {
 		),
 		record(
 			"gap",
-			`{"resource":"configmaps","from":"8","to":"8","reason":"oversize","message":"more than max_payload","events":1,"event":"u.8","subject":"configmaps/shop/big","operation":"updated","deadLetter":"file dead-letters-live.db"}`,
+			`{"resource":"configmaps","from":"8","to":"8","reason":"oversize","message":"more than max_payload","events":1,"event":"u.8","subject":"configmaps/shop/big","operation":"updated","deadLetter":"topic dead-letters"}`,
 			"subject=configmaps",
 		),
 		record(
@@ -125,7 +125,7 @@ func day() []*diagnose.Record {
 		record(
 			"object.updated",
 			`{"kind":"Deployment","metadata":{"resourceVersion":"48216"}}`,
-			append(deployment, "resourceversion=48216", "resent=true")...),
+			append(deployment, "resourceversion=48216")...),
 		record("object.added", `{}`, of("pods", "shop", "\x1b[2J\u202eevil", "48301")...),
 		record(
 			"object.restated",

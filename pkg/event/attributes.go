@@ -77,7 +77,6 @@ func (m *Message) attributes(all bool, yield func(name, value string) bool) {
 		yieldSet(yield, "initiallist", flag(m.InitialList)) &&
 		yieldSet(yield, "finalstateunknown", flag(m.FinalStateUnknown)) &&
 		yieldSet(yield, "leftfilter", flag(m.LeftFilter)) &&
-		yieldSet(yield, "resent", flag(m.Resent)) &&
 		(m.Marks == nil || m.Marks.attributes(yield)) &&
 		(m.Context == nil || m.Context.attributes(yield)) &&
 		yieldSet(yield, "partitionkey", m.PartitionKey)
@@ -150,7 +149,7 @@ func appendAttribute(dst []byte, name, value string) []byte {
 // isBare reports whether an attribute's value is a boolean or a number in JSON, rather than a string.
 func isBare(name, value string) bool {
 	switch name {
-	case "initiallist", "finalstateunknown", "leftfilter", "resent":
+	case "initiallist", "finalstateunknown", "leftfilter":
 		return value == "true"
 	case "datasize":
 		return value != "" && strings.Trim(value, "0123456789") == ""

@@ -23,7 +23,7 @@ func (m *Message) AppendAvro(dst []byte) []byte {
 	record := map[string]any{"data": m.Data}
 	for name, value := range m.Attributes {
 		switch name {
-		case "initiallist", "finalstateunknown", "leftfilter", "resent":
+		case "initiallist", "finalstateunknown", "leftfilter":
 			record[name] = true
 		case "datasize":
 			record[name] = json.Number(value)

@@ -30,7 +30,7 @@ func avroMessages(t testing.TB) (all []*Message) {
 			}
 			reduced, err := Reduce(m, Marks{Omitted: ReasonOversize, Size: 1 << 40, Ref: "r", Digest: "d"})
 			if err == nil {
-				reduced.Resent, reduced.Context = true, &testContext
+				reduced.Context = &testContext
 				all = append(all, reduced)
 			}
 		}

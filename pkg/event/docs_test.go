@@ -145,7 +145,7 @@ func TestAttributesPage(t *testing.T) {
 		}
 	}
 	refused := encode(t, e, Event{Type: Added, Object: o, Resource: resource})
-	refused.Resent, refused.Marks = true, &Marks{
+	refused.Marks = &Marks{
 		Omitted: ReasonOversize,
 		Size:    1,
 		Ref:     "nats-object://BUCKET/NAME",
@@ -155,7 +155,7 @@ func TestAttributesPage(t *testing.T) {
 	}
 	for name, value := range attributes(refused) {
 		seenNames[name] = true
-		if slices.Contains([]string{"resent", "dataomitted", "dataref", "datadigest", "refused"}, name) &&
+		if slices.Contains([]string{"dataomitted", "dataref", "datadigest", "refused"}, name) &&
 			!strings.Contains(page[name], "`"+value+"`") {
 			t.Errorf("%s can be %q: %s", name, value, page[name])
 		}

@@ -31,9 +31,6 @@ type Message struct {
 	InitialList       bool `json:"i,omitempty"`
 	FinalStateUnknown bool `json:"f,omitempty"`
 	LeftFilter        bool `json:"l,omitempty"`
-	// Resent reports whether an operator re-sent the message after it was rejected. Newer states may have been sent
-	// earlier.
-	Resent bool `json:"-"`
 
 	// Epoch names the period since the last change that can make it necessary to send an event again. Such a change is
 	// a change of a filter or of `watch`, a new checkpoint or the return to an older one, an etcd restore or, for a

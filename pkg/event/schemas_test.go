@@ -221,7 +221,6 @@ func TestWhatIsEncodedIsValid(t *testing.T) {
 						Cause:   "c",
 					}
 					if reduced, err := Reduce(m, marks); err == nil {
-						reduced.Resent = true
 						name := dataSchema(ev.Type, payload)
 						if payload == PayloadObject && ev.Type != Audit {
 							name = "metadata"

@@ -14,10 +14,8 @@ import (
 type Config interface {
 	// Validate reports mistakes that tags can't describe.
 	Validate(at *strictyaml.Section)
-	// ValidateLetters reports why dead letters can't be sent to a place.
-	ValidateLetters(at *strictyaml.Section, to *LetterPlace)
-	// ValidateControl reports why control events can't be sent to a place.
-	ValidateControl(at *strictyaml.Section, to *ControlPlace)
+	// ValidatePlace reports why control events or dead letters can't be sent to a place.
+	ValidatePlace(at *strictyaml.Section, to *ControlPlace)
 	// ValidateProgress reports why progress events can't be sent. at is the section of the sink, whose key `progress` is
 	// set. The configuration may be invalid.
 	ValidateProgress(at *strictyaml.Section)
@@ -45,11 +43,10 @@ type Config interface {
 	Place() *event.Template
 	// KeyTemplate returns the template of event.Message.PartitionKey. It returns nil if messages need no key.
 	KeyTemplate() *event.Template
-	// LastOnly reports whether the destination keeps only the last event of each object.
-	LastOnly() bool
 }
 
-// LetterPlace is the place on the sink's servers that dead letters are sent to.
+// LetterPlace is the place on the sink's servers that dead letters are sent to. Set exactly one of `topic` and
+// `subject`.
 type LetterPlace struct {
 	// A topic of the sink's Kafka cluster. It is a template with the same variables as `kafka.topic`. With
 	// `kafka.createTopics`, the bridge creates the topic for messages of up to 16Mi. Otherwise the topic must exist.

@@ -14,10 +14,10 @@ type DeadLetterSink struct {
 	connected bool
 }
 
-var _ DeadLetters = (*DeadLetterSink)(nil)
-
-// Keep implements [DeadLetters]. It sends the message unchanged, with additional attributes that contain the reason.
-func (l *DeadLetterSink) Keep(ctx context.Context, m *event.Message, reason string, cause error) (string, error) {
+// Keep sends a rejected message unchanged, with additional attributes that contain the reason. It returns when the
+// message is durable. where describes the place. Errors are handled like errors of PayloadStore.Store. Only the drain's
+// goroutine calls Keep.
+func (l *DeadLetterSink) Keep(ctx context.Context, m *event.Message, reason string, cause error) (where string, err error) {
 	if !l.connected {
 		if err := l.Sink.Connect(ctx); err != nil {
 			return "", err

@@ -41,8 +41,8 @@ type Rejections struct {
 	// DeadLetters is tried next, unless it is nil. With OutcomeDeadLetter, DeadLetters is tried first. With OutcomeGap,
 	// the default, it is not tried.
 	Oversize    Outcome
-	Payloads    PayloadStore // required for OutcomeClaimCheck
-	DeadLetters DeadLetters  // if nil, no dead letters are kept
+	Payloads    PayloadStore    // required for OutcomeClaimCheck
+	DeadLetters *DeadLetterSink // if nil, no dead letters are kept
 }
 
 // PayloadStore stores the data of messages that are too large for their destination. Only the drain's goroutine calls
@@ -52,13 +52,6 @@ type PayloadStore interface {
 	// After an error that is not Permanent, the drain calls Store again until it succeeds, and sends no later message
 	// before that.
 	Store(ctx context.Context, m *event.Message) (ref, digest string, err error)
-}
-
-// DeadLetters stores rejected messages. Only the drain's goroutine calls it.
-type DeadLetters interface {
-	// Keep returns when the message is durable. where describes the place. Errors are handled like errors of
-	// PayloadStore.Store. A Permanent error means that there is no room for the message.
-	Keep(ctx context.Context, m *event.Message, reason string, cause error) (where string, err error)
 }
 
 // Rejection records why a message was rejected and how the rejection was handled.

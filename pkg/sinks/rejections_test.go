@@ -34,7 +34,7 @@ func large(object string, v int, payload event.Payload) *event.Message {
 	return m
 }
 
-// stores is claims and dead letters in memory. fail is asked first.
+// stores is claims in memory. fail is asked first.
 type stores struct {
 	kept []string
 	fail func() error
@@ -54,8 +54,11 @@ func (s *stores) Store(_ context.Context, m *event.Message) (ref, digest string,
 	return "claim:" + m.ID, "sha256:00", s.keep("claim " + m.ID)
 }
 
-func (s *stores) Keep(_ context.Context, m *event.Message, reason string, cause error) (string, error) {
-	return "box", s.keep("letter " + m.ID + " " + reason)
+// letters returns a sink for dead letters, which are kept in the same way.
+func (s *stores) letters() *sinks.DeadLetterSink {
+	return &sinks.DeadLetterSink{Where: "box", Sink: &scriptSink{send: func(_ context.Context, m *event.Message) error {
+		return s.keep("letter " + m.ID + " " + m.Marks.Refused)
+	}}}
 }
 
 // tooLarge rejects the messages that a broker with a size limit rejects.
@@ -200,7 +203,7 @@ func TestRefusals(t *testing.T) {
 					Rejections: sinks.Rejections{Oversize: test.mode, Payloads: store},
 				}
 				if test.letters {
-					d.Rejections.DeadLetters = store
+					d.Rejections.DeadLetters = store.letters()
 				}
 				if err := d.Run(t.Context()); err != nil {
 					t.Fatal(err)

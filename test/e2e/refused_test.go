@@ -21,7 +21,7 @@ func TestRefusedEvents(t *testing.T) {
 	namespace := newNamespace(t, cs)
 	topic := func(sink string) string { return "refused." + sink + "." + namespace }
 	config := fmt.Sprintf("watch: [{resources: [configmaps], namespaces: [%s]}]\nsinks:\n", namespace)
-	letters := map[string]string{"gaps": "", "letters": "    deadLetter: {file: {}}\n"}
+	letters := map[string]string{"gaps": "", "letters": "    deadLetter: {topic: " + topic("dead") + "}\n"}
 	for sink, more := range letters {
 		config += fmt.Sprintf(
 			"  - name: %s\n%s    kafka: {brokers: [%q], topic: \"%s.{name}\", createTopics: {partitions: 1, replicationFactor: 1}}\n",
@@ -31,8 +31,8 @@ func TestRefusedEvents(t *testing.T) {
 			topic(sink),
 		)
 	}
-	o := &oversize{t: t, dir: t.TempDir()} // for its commands
-	b := startBridgeIn(t, o.dir, c.Kubeconfig(), config)
+	dir := t.TempDir()
+	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
 	impossible := strings.Repeat("a", 253)
 	life := func(names ...string) {
@@ -46,14 +46,14 @@ func TestRefusedEvents(t *testing.T) {
 	truth := upTo(t, b, c, namespace)
 	b.waitCommitted(truth, "gaps", "letters")
 	b.kill()
-	b = startBridgeIn(t, o.dir, c.Kubeconfig(), config)
+	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
 	life("fine")
 	if err := cs.CoreV1().ConfigMaps(namespace).Delete(t.Context(), impossible, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	truth = upTo(t, b, c, namespace)
-	kept := o.letters("letters")
 	b.stop()
+	kept := deadLetters(t, k.Addr(), topic("dead"), "refused")
 	for sink, more := range letters {
 		var events []received
 		missing := map[string]change{}
@@ -76,7 +76,7 @@ func TestRefusedEvents(t *testing.T) {
 					(info.DeadLetter != "") != (more != "") {
 					t.Errorf("%s: %v, %s", sink, err, r.data)
 				}
-				if more != "" && kept[info.Event] == "" {
+				if more != "" && kept[info.Event].id() == "" {
 					t.Errorf("%s: %s is not among the dead letters", sink, info.Event)
 				}
 				delete(missing, info.From)

@@ -100,12 +100,6 @@ has reported it.
   severity: critical
   summary: 'Events of {{`{{ $labels.resource }}`}} are rejected by {{`{{ $labels.sink }}`}} ({{`{{ $labels.reason }}`}}).'
   description: 'They could not be encoded, or the broker rejected them permanently, and they are not kept as dead letters. Gap events take their place.'
-- alert: DeltabridgeDeadLetters
-  expr: deltabridge_dead_letters{ {{- $of -}} } > 0
-  for: 15m
-  severity: warning
-  summary: 'The sink {{`{{ $labels.sink }}`}} has dead letters.'
-  description: 'The broker rejected {{`{{ $value }}`}} events, which are kept on disk. When there is no more room for them, further rejected events are lost.'
 - alert: DeltabridgeEventsDropped
   {{- /* The second part is for a counter that began above 0: it does not increase. */}}
   expr: |

@@ -177,9 +177,6 @@ func (cfg *Config) KeyTemplate() *event.Template {
 	return template
 }
 
-// LastOnly implements [sinks.Config].
-func (cfg *Config) LastOnly() bool { return cfg.Tombstones }
-
 // defaults returns the defaults in the struct tags. The default key identifies an object across clusters and resources,
 // so topics can be shared and compacted. It includes the group, because several groups can have a resource of the same
 // name: both the core group and Knative have services.

@@ -54,18 +54,8 @@ func nameOneObject(topic, key *event.Template) bool {
 	return either("uid") || key.Uses("name") && either("group") && either("resource") && either("namespace")
 }
 
-// ValidateLetters implements [sinks.Config].
-func (cfg *Config) ValidateLetters(at *strictyaml.Section, to *sinks.LetterPlace) {
-	switch {
-	case to.Subject != "":
-		at.Report("subject", "is only for a sink with nats", "write topic, or file: {}")
-	case to.Topic != "" && to.Topic == cfg.Topic:
-		at.Report("topic", "is the topic of the sink", "choose another topic")
-	}
-}
-
-// ValidateControl implements [sinks.Config].
-func (cfg *Config) ValidateControl(at *strictyaml.Section, to *sinks.ControlPlace) {
+// ValidatePlace implements [sinks.Config].
+func (cfg *Config) ValidatePlace(at *strictyaml.Section, to *sinks.ControlPlace) {
 	switch {
 	case to.Subject != "":
 		at.Report("subject", "is only for a sink with nats", "write topic")

@@ -184,9 +184,6 @@ func (cfg *Config) Place() *event.Template {
 // KeyTemplate implements [sinks.Config].
 func (cfg *Config) KeyTemplate() *event.Template { return nil }
 
-// LastOnly implements [sinks.Config].
-func (cfg *Config) LastOnly() bool { return cfg.resolved().Stream.LastPerSubject }
-
 // escape returns the escaping that Subject requires for values.
 func (cfg *Config) escape() event.Escape {
 	if cfg.Bucket != "" {

@@ -41,7 +41,7 @@ func (cfg *Config) Validate(at *strictyaml.Section) {
 	template := sinks.CheckTemplate(at, "subject", cfg.Subject, cfg.escape(), defaultSubject())
 	cfg.validateStream(at.At("stream"), template)
 	cfg.validateBucket(at)
-	if cfg.LastOnly() {
+	if cfg.resolved().Stream.LastPerSubject {
 		cfg.validateLatest(at, template)
 	} else if at.Has("stream.deletionsKeptFor") {
 		at.Report("stream.deletionsKeptFor", "has no effect without lastPerSubject or bucket",
@@ -138,31 +138,15 @@ func (cfg *Config) validateLatest(at *strictyaml.Section, template *event.Templa
 	}
 }
 
-// ValidateLetters implements [sinks.Config].
-func (cfg *Config) ValidateLetters(at *strictyaml.Section, to *sinks.LetterPlace) {
-	if to.Topic != "" {
-		at.Report("topic", "is only for a sink with kafka", "write subject and stream, or file: {}")
-	}
-	switch {
-	case to.Subject == "":
-	case cfg.Embedded != nil:
-		at.Report("subject", "cannot be used with an embedded server", "write file: {}")
-	case to.Stream == "" && at.Fine("stream"):
-		at.Report("", "has a subject, but no stream", "add the stream that has the subject, as in stream: DEAD")
-	case to.Stream == cfg.resolved().Stream.Name:
-		at.Report("stream", "is the stream of the sink", "use another stream")
-	}
-}
-
-// ValidateControl implements [sinks.Config].
-func (cfg *Config) ValidateControl(at *strictyaml.Section, to *sinks.ControlPlace) {
+// ValidatePlace implements [sinks.Config].
+func (cfg *Config) ValidatePlace(at *strictyaml.Section, to *sinks.ControlPlace) {
 	if to.Topic != "" {
 		at.Report("topic", "is only for a sink with kafka", "write subject and stream")
 	}
 	switch {
 	case to.Subject == "":
 	case to.Stream == "" && at.Fine("stream"):
-		at.Report("", "has a subject, but no stream", "add the stream that has the subject, as in stream: K8S-CONTROL")
+		at.Report("", "has a subject, but no stream", "add the stream that has the subject, as in stream: NAME")
 	case to.Stream == cfg.resolved().Stream.Name:
 		at.Report("stream", "is the stream of the sink", "use another stream")
 	}

@@ -21,11 +21,8 @@ func (*Config) NewSink(*reach.Prober, *slog.Logger) (sinks.Sink, error) { return
 // Validate implements [sinks.Config]. There are no keys to check.
 func (*Config) Validate(*strictyaml.Section) {}
 
-// ValidateLetters implements [sinks.Config].
-func (*Config) ValidateLetters(*strictyaml.Section, *sinks.LetterPlace) {}
-
-// ValidateControl implements [sinks.Config].
-func (*Config) ValidateControl(at *strictyaml.Section, _ *sinks.ControlPlace) {
+// ValidatePlace implements [sinks.Config].
+func (*Config) ValidatePlace(at *strictyaml.Section, _ *sinks.ControlPlace) {
 	for _, key := range at.Given("topic", "subject") {
 		at.Report(key, "is not possible for stdout, which is one sequence of events", "remove it")
 	}
@@ -57,6 +54,3 @@ func (*Config) Place() *event.Template { return nil }
 
 // KeyTemplate implements [sinks.Config].
 func (*Config) KeyTemplate() *event.Template { return nil }
-
-// LastOnly implements [sinks.Config].
-func (*Config) LastOnly() bool { return false }
