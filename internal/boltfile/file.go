@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -45,14 +46,12 @@ type File struct {
 	unsure   bool         // the last transaction failed: see Update
 }
 
+// The bucket and the key of the format, as decimal digits. They must never change.
+const bucketFormat, keyFormat = "deltabridge", "format"
+
 // Open opens an existing file. It reads the whole file, which takes about 0.1 s per 100 MB if the file is in the
-// kernel's page cache.
+// kernel's page cache. If a newer version has written the file, it returns a files.NewerFormatError.
 func Open(path string, o Options) (*File, error) {
-	if !o.ReadOnly {
-		if err := remove(path + suffixNew); err != nil {
-			return nil, err
-		}
-	}
 	usage, err := inspect(path)
 	if err != nil {
 		return nil, err
@@ -61,7 +60,36 @@ func Open(path string, o Options) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &File{db: db, usage: usage}, nil
+	f := &File{db: db, usage: usage}
+	err = f.View(func(tx *bbolt.Tx) error { return checkFormat(tx, path) })
+	if err == nil && !o.ReadOnly {
+		err = remove(path + suffixNew)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+func checkFormat(tx *bbolt.Tx, path string) error {
+	bucket := tx.Bucket([]byte(bucketFormat))
+	if bucket == nil {
+		return fmt.Errorf("%w: a file of another program", ErrDamaged)
+	}
+	text := string(bucket.Get([]byte(keyFormat)))
+	format, err := strconv.Atoi(text)
+	if err != nil || format < 1 {
+		return fmt.Errorf("%w: invalid format %q", ErrDamaged, text)
+	}
+	return files.CheckFormat(path, format)
+}
+
+func putFormat(tx *bbolt.Tx) error {
+	bucket, err := tx.CreateBucketIfNotExists([]byte(bucketFormat))
+	if err != nil {
+		return err
+	}
+	return bucket.Put([]byte(keyFormat), strconv.AppendInt(nil, files.Format, 10))
 }
 
 func openBolt(path string, o Options) (db *bbolt.DB, err error) {
@@ -76,8 +104,8 @@ func openBolt(path string, o Options) (db *bbolt.DB, err error) {
 	return db, err
 }
 
-// Prepare creates a file under a temporary name, which Install renames to path. fill writes the content, which is
-// durable when Prepare returns nil. If Prepare fails, it removes the file.
+// Prepare creates a file under a temporary name, which Install renames to path. fill writes the content, to which
+// Prepare adds the format. It is durable when Prepare returns nil. If Prepare fails, it removes the file.
 func Prepare(path string, o Options, fill func(*bbolt.DB) error) (err error) {
 	fresh := path + suffixNew
 	if err := remove(fresh); err != nil {
@@ -92,7 +120,9 @@ func Prepare(path string, o Options, fill func(*bbolt.DB) error) (err error) {
 	if err != nil {
 		return err
 	}
-	err = fill(db)
+	if err = fill(db); err == nil {
+		err = db.Update(putFormat)
+	}
 	if err == nil && !o.NoSync {
 		err = db.Sync()
 	}

@@ -180,8 +180,7 @@ func TestFreeList(t *testing.T) {
 	meta := 0
 	err = db.Update(func(tx *bbolt.Tx) error {
 		meta = tx.ID() % 2 * pageSize // the page that the transaction writes
-		_, err := tx.CreateBucket([]byte("b"))
-		return err
+		return putFormat(tx)
 	})
 	if err = errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)

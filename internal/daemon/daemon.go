@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -16,6 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/engine"
+	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/internal/guard"
 	"github.com/deltabridge/deltabridge/internal/page"
 	"github.com/deltabridge/deltabridge/internal/reload"
@@ -123,15 +125,38 @@ type bridge struct {
 
 // run runs engines until ctx ends.
 func (b *bridge) run(ctx context.Context) error {
-	if b.cfg.State.Log != nil {
-		return b.replicate(ctx)
+	err := checkpoint.CheckFormats(b.cfg.State.Path)
+	switch {
+	case err != nil:
+	case b.cfg.State.Log != nil:
+		err = b.replicate(ctx)
+	default:
+		err = b.runAlone(ctx, 0)
+		if errors.Is(err, tracker.ErrOtherCluster) { // once: the new checkpoint belongs to no cluster yet
+			b.log.Warn("starting again with a new checkpoint", "because", err)
+			err = b.runAlone(ctx, 1)
+		}
 	}
-	err := b.runAlone(ctx, 0)
-	if errors.Is(err, tracker.ErrOtherCluster) { // once: the new checkpoint belongs to no cluster yet
-		b.log.Warn("starting again with a new checkpoint", "because", err)
-		err = b.runAlone(ctx, 1)
+	if newer, ok := errors.AsType[files.NewerFormatError](err); ok {
+		b.refuseState(ctx, newer)
+		return nil
 	}
 	return err
+}
+
+// refuseState says until ctx ends that a newer version has written the state. If the process ended instead, it would
+// only be started again.
+func (b *bridge) refuseState(ctx context.Context, newer files.NewerFormatError) {
+	b.log.Error("cannot use the state, staying unready", "err", newer)
+	b.server.serve(task{
+		role:      roleOf(b.cfg),
+		readiness: func() (reasons, notes []string) { return []string{newer.Error()}, nil },
+		status: func() control.Status {
+			problem := control.Problem{Text: newer.Problem(), Remedy: newer.Remedy()}
+			return control.Status{At: time.Now(), Checkpoint: &control.Checkpoint{Problem: &problem}}
+		},
+	})
+	<-ctx.Done()
 }
 
 // runAlone opens the checkpoint and runs an engine. quarantined is the number of checkpoints that the process has

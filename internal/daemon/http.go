@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -69,13 +70,14 @@ func (f *frontend) serve(t task) {
 func (f *frontend) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		switch pages := f.task.Load().pages; {
-		case pages != nil:
-			pages.ServeHTTP(w, r)
+		switch t := f.task.Load(); {
+		case t.pages != nil:
+			t.pages.ServeHTTP(w, r)
 		case r.URL.Path == "/healthz":
 			healthy(w, r)
 		default:
-			http.Error(w, "not ready:\n- starting", http.StatusServiceUnavailable)
+			reasons, _ := t.readiness()
+			http.Error(w, "not ready:\n- "+strings.Join(reasons, "\n- "), http.StatusServiceUnavailable)
 		}
 	})
 	mux.Handle("GET "+control.StatusPath, serveStatus(f.status))

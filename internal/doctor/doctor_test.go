@@ -24,6 +24,7 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
+	"github.com/deltabridge/deltabridge/test/laterformat"
 )
 
 func findings() *Report {
@@ -262,11 +263,11 @@ func TestState(t *testing.T) {
 	if f := e.report.Findings[0]; f.Result != "warning" || !strings.Contains(f.Detail, "belongs to another cluster") {
 		t.Errorf("another cluster: %+v", f)
 	}
-	newer := filepath.Join(cfg.State.Path, "format-2")
-	if err := os.Mkdir(newer, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if f := outcome(t, cfg, "state", "checkpoint"); f.Result != "warning" || !strings.Contains(f.Detail, "go back") {
+	newer := filepath.Join(cfg.State.Path, "parked-a.db")
+	laterformat.Write(t, newer)
+	if f := outcome(t, cfg, "state", "checkpoint"); f.Result != "failed" ||
+		f.Error != newer+" has format 2, which a newer version has written; this version knows format 1, and has changed nothing" ||
+		!strings.HasPrefix(f.Remedy, "run the newer version again; or") {
 		t.Errorf("a newer version: %+v", f)
 	}
 	if err := os.Remove(newer); err != nil {

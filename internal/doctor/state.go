@@ -118,7 +118,13 @@ func size(n int64) string { return resource.NewQuantity(n>>20<<20, resource.Bina
 // checkCheckpoint checks whether the bridge can use the checkpoint of the previous process.
 func (e *examination) checkCheckpoint(ctx context.Context, dir string) {
 	s, err := checkpoint.Peek(dir)
+	if err == nil && !s.Locked {
+		err = checkpoint.CheckFormats(dir)
+	}
+	newer, isNewer := errors.AsType[files.NewerFormatError](err)
 	switch {
+	case isNewer:
+		e.fail(stepCheckpoint, "", errors.New(newer.Problem()), newer.Remedy())
 	case err != nil:
 		e.fail(stepCheckpoint, "", err, stateRemedy(err))
 	case !s.Exists:
@@ -138,11 +144,6 @@ func (e *examination) checkCheckpoint(ctx context.Context, dir string) {
 		e.warn(stepCheckpoint, "",
 			fmt.Sprintf("it belongs to another cluster (%q, uid %s) and will be quarantined", s.ClusterName, s.ClusterUID),
 			"give each cluster its own state.path, or correct the kubeconfig")
-	case s.Newer:
-		e.destinations, e.paused = s.Destinations, s.Paused
-		e.warn(stepCheckpoint, "", fmt.Sprintf("a newer version has used the directory since this version last wrote to it, "+
-			"%s ago; this version will go back to that state and send again what has happened since", age(s.LastCommit)),
-			"to avoid that, run the newer version")
 	default:
 		e.destinations, e.paused = s.Destinations, s.Paused
 		e.ok(stepCheckpoint, "", fmt.Sprintf("%d resources, last written %s ago", len(s.States), age(s.LastCommit)))

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
@@ -184,9 +185,9 @@ func readState(t *testing.T, dir string) (got formatState) {
 // Files that a version with the same or an older format has written are read. testdata has a state directory of the
 // first version with each format; a new one is only written if there is none.
 func TestFilesOfEachFormat(t *testing.T) {
-	for format := 1; format <= checkpoint.Format; format++ {
+	for format := 1; format <= files.Format; format++ {
 		file := filepath.Join("testdata", fmt.Sprintf("format-%d.zip", format))
-		if _, err := os.Stat(file); *update && format == checkpoint.Format && errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(file); *update && format == files.Format && errors.Is(err, fs.ErrNotExist) {
 			dir := t.TempDir()
 			writeState(t, dir)
 			var data bytes.Buffer

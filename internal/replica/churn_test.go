@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
 	"github.com/deltabridge/deltabridge/test/scale"
@@ -91,7 +92,7 @@ func lead(p *process, r *rand.Rand, all *acknowledged) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if err := p.Lead(ctx, false); err != nil {
-		if errors.Is(err, statelog.ErrForeign) || errors.Is(err, statelog.ErrNewer) {
+		if errors.Is(err, statelog.ErrForeign) || files.IsNewerFormat(err) {
 			t.Errorf("Lead: %v", err)
 		}
 		return

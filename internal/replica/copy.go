@@ -81,7 +81,6 @@ func Open(o Options) (*Copy, error) {
 		claim: o.Claim, configuration: o.Claim.Configuration, patience: o.Patience, timing: cmp.Or(o.timing, defaultTiming()),
 		logger: cmp.Or(o.Checkpoint.Logger, slog.New(slog.DiscardHandler)),
 	}
-	c.claim.Format = checkpoint.Format
 	c.behind.Store(unknown)
 	c.log = &patientLog{Log: o.Log, patience: c.timing.patience}
 	c.journal = &journal{log: c.log, over: errNoTerm, appended: c.noteCommit, detached: c.noteDetached, logger: c.logger}

@@ -31,7 +31,7 @@
 //
 // Follow and Maintain repeat what fails because the broker or the disk does not respond. They return only if the
 // context ends or if the process must not use the log: the log belongs to another installation or cluster
-// ([statelog.ErrForeign]), a newer version has written to it ([statelog.ErrNewer]), the file was changed without it
+// ([statelog.ErrForeign]), a newer version has written to it (files.NewerFormatError), the file was changed without it
 // ([statelog.ErrDiverged]), or, in Maintain, the term has ended ([statelog.ErrConflict]).
 //
 // # If the broker is unavailable

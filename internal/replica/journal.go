@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/internal/statelog"
 )
 
@@ -90,7 +91,7 @@ func (j *journal) note(err error) error {
 // isFinal reports whether an error means that this process must not use the log, or must not write to it any more.
 func isFinal(err error) bool {
 	return errors.Is(err, statelog.ErrConflict) || errors.Is(err, statelog.ErrForeign) ||
-		errors.Is(err, statelog.ErrNewer) || errors.Is(err, statelog.ErrDiverged)
+		files.IsNewerFormat(err) || errors.Is(err, statelog.ErrDiverged)
 }
 
 // errSilent is the cause with which patientLog ends a context.

@@ -2,11 +2,15 @@ package replica
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/files"
 	"github.com/deltabridge/deltabridge/internal/statelog"
 	"github.com/deltabridge/deltabridge/internal/statelog/logtest"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -178,6 +182,19 @@ func TestLogCreatedAgain(t *testing.T) {
 	}
 }
 
+// laterVersion is a log to which a later version writes.
+type laterVersion struct{ statelog.Log }
+
+func (l *laterVersion) Append(ctx context.Context, after int64, record []byte) (int64, error) {
+	record = slices.Clone(record)
+	record[0]++
+	sum := crc32.Update(crc32.Checksum(record[:1], castagnoli), castagnoli, record[5:])
+	binary.LittleEndian.PutUint32(record[1:], sum)
+	return l.Log.Append(ctx, after, record)
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 // A process does not use the log of another cluster, or one that a newer version writes.
 func TestForeignLog(t *testing.T) {
 	b := logtest.NewBroker(true)
@@ -209,17 +226,15 @@ func TestForeignLog(t *testing.T) {
 	p.mustPut("c", 4)
 	want := p.content()
 
-	newer := statelog.NewWriter(b.Open(), &logtest.Copy{}, statelog.Claim{Format: checkpoint.Format + 1})
-	if err := newer.Claim(t.Context(), false); err != nil {
+	newer := &laterVersion{b.Open()}
+	if err := statelog.NewWriter(newer, &logtest.Copy{}, statelog.Claim{}).Claim(t.Context(), false); err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, "Maintain", p.Maintain(t.Context()), statelog.ErrConflict)
+	refused := files.NewerFormatError{What: "the state log", Format: files.Format + 1}
+	wantError(t, "Maintain", p.Maintain(t.Context()), refused)
 	p.expect(want)
-	if claim := p.Store().Copy().Point().Claim; claim.Format != checkpoint.Format {
-		t.Errorf("%+v", claim)
-	}
-	use(statelog.ErrNewer, start(t, b.Open(), ""))
-	use(statelog.ErrNewer, p)
+	use(refused, start(t, b.Open(), ""))
+	use(refused, p)
 }
 
 // If nothing changes, the leader appends commits nevertheless, and standbys see them.

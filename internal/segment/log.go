@@ -67,6 +67,7 @@ type segment struct {
 }
 
 // Open opens the log in a directory, or starts a new log, which creates the directory when its first record is written.
+// If a newer version has written the log, it returns a files.NewerFormatError.
 // If the log cannot be used, Open calls onDamage with the reason, quarantines the log, and starts an empty one. If Open
 // returns an error, an operator has to fix the cause, such as missing permissions or another process that uses the log.
 func Open(dir string, segmentBytes int64, log *slog.Logger, onDamage func(error)) (*Log, error) {

@@ -1,7 +1,6 @@
 package segment
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/deltabridge/deltabridge/internal/files"
+	"github.com/deltabridge/deltabridge/test/laterformat"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -403,7 +403,7 @@ func TestTornState(t *testing.T) {
 	}
 }
 
-// A directory without records is as none, whatever its state is; one of a newer format that has records is renamed.
+// A directory without records is as none, whatever its state is; one of a newer format is refused.
 func TestFreshDirectory(t *testing.T) {
 	for name, state := range map[string][]byte{
 		"empty": nil, "short": make([]byte, 10), "zeros": make([]byte, StateBytes),
@@ -431,28 +431,12 @@ func TestFreshDirectory(t *testing.T) {
 	if err := errors.Join(l.Ack(2), l.Close()); err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Join(dir, stateName)
-	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
+	laterformat.Write(t, dir)
+	if _, err := Open(dir, DefaultBytes, quiet(), nil); !errors.Is(err, files.NewerFormatError{What: dir, Format: 2}) {
+		t.Errorf("Open = %v", err)
 	}
-	for slot := 0; slot < len(data); slot += slotDistance {
-		binary.BigEndian.PutUint32(data[slot+8:], stateFormat+1)
-		binary.BigEndian.PutUint32(data[slot:], checksum(0, data[slot+4:slot+slotBytes]))
-	}
-	if err := os.WriteFile(name, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var damage error
-	l, err = Open(dir, DefaultBytes, quiet(), func(err error) {
-		if _, damaged := os.Stat(name); damaged != nil {
-			t.Errorf("reported when it is quarantined: %v", damaged)
-		}
-		damage = err
-	})
-	if err != nil || damage == nil || !strings.Contains(damage.Error(), "format 2") || l.Last() != 0 {
-		t.Errorf("Open = %v, %v", damage, err)
-	}
+	laterformat.Restore(t, dir)
+	wantRead(t, open(t, dir, DefaultBytes), 3, 3)
 }
 
 // If a process ended before it removed acknowledged records, they are removed when the log is opened.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/files"
@@ -21,7 +22,6 @@ import (
 const (
 	stateName    = "state"
 	stateMagic   = 0x5345474d // "SEGM"
-	stateFormat  = 1
 	slotBytes    = 40
 	slotDistance = 4096
 )
@@ -73,8 +73,12 @@ func createState(path string, seed uint32, acked, last uint64) (s *stateFile, er
 		return nil, err
 	}
 	s = &stateFile{file: file}
-	if err = files.LockFile(file, 0); err == nil && s.read() == nil {
-		err = errors.New("another process has just created the file")
+	if err = files.LockFile(file, 0); err == nil {
+		if err = s.read(); err == nil {
+			err = errors.New("another process has just created the file")
+		} else if errors.Is(err, errState) {
+			err = nil // it is new, or of an earlier process that wrote no record
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -107,9 +111,8 @@ func (s *stateFile) read() error {
 		if read.Sum != checksum(0, data[4:]) || read.Magic != stateMagic {
 			continue
 		}
-		if read.Format != stateFormat {
-			return fmt.Errorf("%w: its state file has format %d, but only format %d is supported",
-				errState, read.Format, stateFormat)
+		if err := files.CheckFormat(filepath.Dir(s.file.Name()), int(read.Format)); err != nil {
+			return err
 		}
 		if !found || read.Generation > s.Generation {
 			s.state, s.slot, found = read, 1-slot, true
@@ -124,7 +127,7 @@ func (s *stateFile) read() error {
 // write writes the numbers to the next slot. If sync is true and write returns nil, they are durable.
 func (s *stateFile) write(acked, last uint64, sync bool) error {
 	s.Generation++
-	next := state{Magic: stateMagic, Format: stateFormat, Seed: s.Seed, Generation: s.Generation, Acked: acked, Last: last}
+	next := state{Magic: stateMagic, Format: files.Format, Seed: s.Seed, Generation: s.Generation, Acked: acked, Last: last}
 	data, err := binary.Append(make([]byte, 0, slotBytes), binary.BigEndian, next)
 	if err != nil {
 		return err

@@ -1,12 +1,15 @@
 package statelog
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"time"
+
+	"github.com/deltabridge/deltabridge/internal/files"
 )
 
 // Pair is a value in a bucket, or its removal. A nil Value removes the value. With an empty Key, a nil Value removes
@@ -25,7 +28,6 @@ type Claim struct {
 	Holder        string    `json:"holder"`            // name of the process, for messages
 	Started       time.Time `json:"started"`
 	Configuration string    `json:"configuration"` // hash of the configuration
-	Format        int       `json:"format"`        // format of the pairs
 	Nonce         uint64    `json:"nonce"`         // makes two claims differ; assigned by Writer.Claim
 	// Unsent is Point.Unsent of the process's copy, assigned by Writer.Claim.
 	Unsent string `json:"unsent,omitempty"`
@@ -36,8 +38,6 @@ type Claim struct {
 // check returns an error if a process with the claim own must not use a log that has the claim c.
 func (c Claim) check(own Claim) error {
 	switch {
-	case c.Format > own.Format:
-		return fmt.Errorf("%w (format %d, this version has %d)", ErrNewer, c.Format, own.Format)
 	case differ(c.Installation, own.Installation):
 		return fmt.Errorf("%w: it is of installation %q (%s), this one is %q", ErrForeign, c.Installation, c.Holder,
 			own.Installation)
@@ -63,8 +63,6 @@ func (c Claim) isOfSameProcess(other Claim) bool {
 
 // differ reports whether two values are known and not equal.
 func differ(a, b string) bool { return a != b && a != "" && b != "" }
-
-const version = 1
 
 type kind byte
 
@@ -137,7 +135,7 @@ func (c *commit) record(maxSize int, part uint64) []byte {
 	h.part, h.parts = part, c.records(maxSize)
 	from := int(part) * chunk
 	data := c.payload[from:min(from+chunk, len(c.payload))]
-	record := append(make([]byte, 0, maxHeader+len(data)), version, 0, 0, 0, 0)
+	record := append(make([]byte, 0, maxHeader+len(data)), files.Format, 0, 0, 0, 0)
 	record = append(h.append(record), data...)
 	binary.LittleEndian.PutUint32(record[1:], recordSum(record))
 	return record
@@ -148,11 +146,8 @@ func decode(record []byte) (h header, data []byte, err error) {
 	if len(record) < 6 || binary.LittleEndian.Uint32(record[1:]) != recordSum(record) {
 		return h, nil, fmt.Errorf("%w (%d bytes)", ErrDamaged, len(record))
 	}
-	if record[0] > version {
-		return h, nil, fmt.Errorf("%w (record format %d)", ErrNewer, record[0])
-	}
-	if record[0] < version {
-		return h, nil, ErrDamaged
+	if err := files.CheckFormat("the state log", int(record[0])); err != nil || record[0] == 0 {
+		return h, nil, cmp.Or(err, ErrDamaged)
 	}
 	b, rest := record[5], record[6:]
 	h.kind, h.first, h.last = kind(b&kindMask), b&flagFirst != 0, b&flagLast != 0

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/deltabridge/deltabridge/internal/files"
 )
 
 var examplePairs = []Pair{
@@ -88,8 +90,8 @@ func TestOtherFormats(t *testing.T) {
 		record []byte
 		want   error
 	}{
-		"the next version":    {with(0, version+1), ErrNewer},
-		"unknown content":     {resum([]byte{version + 1, 0, 0, 0, 0, 1}), ErrNewer},
+		"the next version":    {with(0, files.Format+1), ErrNewer},
+		"unknown content":     {resum([]byte{files.Format + 1, 0, 0, 0, 0, 1}), ErrNewer},
 		"version 0":           {with(0, 0), ErrDamaged},
 		"kind 0":              {with(5, 0), ErrDamaged},
 		"kind 4":              {with(5, 4), ErrDamaged},
@@ -126,16 +128,15 @@ func TestChain(t *testing.T) {
 }
 
 func TestClaimCheck(t *testing.T) {
-	own := Claim{Installation: "a", Cluster: "uid", Lease: "ns/l", Format: 2}
+	own := Claim{Installation: "a", Cluster: "uid", Lease: "ns/l"}
 	for _, test := range []struct {
 		claim Claim
 		want  error
 		says  string
 	}{
 		{own, nil, ""},
-		{Claim{Format: 1}, nil, ""},
+		{Claim{}, nil, ""},
 		{Claim{Installation: "a", Epoch: 9, Holder: "other", Configuration: "other", Started: time.Now()}, nil, ""},
-		{Claim{Installation: "a", Cluster: "uid", Format: 3}, ErrNewer, "run that version"},
 		{Claim{Installation: "b", Cluster: "uid", Holder: "pod-1"}, ErrForeign, `"b" (pod-1)`},
 		{Claim{Installation: "a", Cluster: "diu", Holder: "pod-1"}, ErrForeign, "cluster diu (pod-1)"},
 		{Claim{Installation: "a", Cluster: "uid", Lease: "ns/m", Holder: "pod-1"}, ErrForeign, "Lease ns/m (pod-1)"},

@@ -50,7 +50,7 @@
 //	neither a copy nor a complete pass           Claim reports ErrIncomplete or, if acceptLoss is set, starts empty.
 //	log of another installation or cluster       [ErrForeign]. Nothing is read or written.
 //	log of replicas with another Lease           [ErrForeign]. Nothing is read or written, unless the log was purged.
-//	log of a newer format                        [ErrNewer]. Nothing is written.
+//	log of a newer format                        files.NewerFormatError. Nothing is written.
 //
 // Three failures are not detected, or not by every process:
 //
@@ -64,7 +64,7 @@
 //
 // A record consists of
 //
-//	version, 1 byte: 1
+//	files.Format, 1 byte
 //	CRC-32C of everything else, 4 bytes, little endian; the same in all versions
 //	kind: 1 claim, 2 changes, 3 refresh (a chunk of a pass); plus 0x80 if a pass begins, 0x40 if it ends; 1 byte
 //	epoch, number of the commit, part, parts: unsigned varints; part counts from 0

@@ -5,8 +5,6 @@ import "errors"
 var (
 	// ErrDamaged means that a record does not have the format of this package, or does not match its checksum.
 	ErrDamaged = errors.New("damaged record in the state log")
-	// ErrNewer means that a later version of this program wrote to the log.
-	ErrNewer = errors.New("the state log was written by a newer version; run that version, or configure another log")
 	// ErrForeign means that the log belongs to another installation or cluster.
 	ErrForeign = errors.New("the state log belongs to another installation or cluster; configure another log")
 	// ErrIncomplete means that commits are missing: the log was purged, deleted or damaged.

@@ -1,5 +1,7 @@
 package statelog
 
+import "github.com/deltabridge/deltabridge/internal/files"
+
 // SetInterval sets the minimum number of bytes that are appended between two passes.
 func (w *Writer) SetInterval(bytes int64) { w.interval = bytes }
 
@@ -12,5 +14,10 @@ func Changes(after Point, epoch uint64, pairs ...Pair) []byte {
 	return c.record(1<<20, 0)
 }
 
+// ErrNewer is the error about a record of a later version.
+//
+//nolint:gochecknoglobals // constant
+var ErrNewer = files.NewerFormatError{What: "the state log", Format: files.Format + 1}
+
 // Newer returns a record of a later version.
-func Newer() []byte { return resum([]byte{version + 1, 0, 0, 0, 0, 0}) }
+func Newer() []byte { return resum([]byte{files.Format + 1, 0, 0, 0, 0, 0}) }

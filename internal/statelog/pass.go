@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/deltabridge/deltabridge/internal/files"
 )
 
 const (
@@ -104,7 +106,7 @@ func (w *Writer) first(ctx context.Context) (number uint64, found bool, err erro
 		}
 		return errors.Join(err, errFirst)
 	})
-	if errors.Is(err, errFirst) && !errors.Is(err, ErrNewer) {
+	if errors.Is(err, errFirst) && !files.IsNewerFormat(err) {
 		err = nil
 	}
 	return number, found, err

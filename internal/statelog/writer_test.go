@@ -148,16 +148,15 @@ func TestTerms(t *testing.T) {
 
 // A process neither reads nor writes a log that does not belong to its installation and cluster.
 func TestForeignLogs(t *testing.T) {
-	own := statelog.Claim{Installation: "i", Cluster: "c", Lease: "n/l", Format: 2, Holder: "owner"}
+	own := statelog.Claim{Installation: "i", Cluster: "c", Lease: "n/l", Holder: "owner"}
 	for name, test := range map[string]struct {
 		other statelog.Claim
 		want  error
 		says  string
 	}{
-		"installation": {statelog.Claim{Installation: "other", Format: 2}, statelog.ErrForeign, `"i" (owner)`},
-		"cluster":      {statelog.Claim{Cluster: "other", Format: 2}, statelog.ErrForeign, "configure another log"},
-		"lease":        {statelog.Claim{Lease: "n/m", Format: 2}, statelog.ErrForeign, "this one has the Lease n/m"},
-		"format":       {statelog.Claim{Installation: "i", Format: 1}, statelog.ErrNewer, "run that version"},
+		"installation": {statelog.Claim{Installation: "other"}, statelog.ErrForeign, `"i" (owner)`},
+		"cluster":      {statelog.Claim{Cluster: "other"}, statelog.ErrForeign, "configure another log"},
+		"lease":        {statelog.Claim{Lease: "n/m"}, statelog.ErrForeign, "this one has the Lease n/m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := logtest.NewBroker(false)

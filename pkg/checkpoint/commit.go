@@ -136,8 +136,8 @@ func (r *storeRecord) beginEpoch() {
 // configuration, this is a new name. If the configuration has never changed, the name is empty. The configuration is on
 // disk when SetWatch returns. If it is on disk already, nothing is written, so that a restart requires no free space.
 //
-// epoch is the name of the last change to the watch configuration or to the configuration of a sink, or of the return
-// to this file after a newer version has run (Format). It is never empty in a new store.
+// epoch is the name of the last change to the watch configuration or to the configuration of a sink. It is never empty
+// in a new store.
 func (s *Store) SetWatch(watch string) (change, epoch string, err error) {
 	err = s.note(func(r *storeRecord) {
 		if r.Watch != watch {

@@ -17,16 +17,14 @@
 // An initial list is committed in parts, as a source without a watermark. The source becomes valid with the commit that
 // sets its watermark. [Open] removes sources without a watermark, and sources whose record is damaged.
 //
-// [Open] never fails because of the content of the file. A file that cannot be used is quarantined (internal/boltfile):
-// it is renamed to checkpoint.db.REASON-TIME and never deleted. The reasons are
+// A file that cannot be used is quarantined (internal/boltfile): it is renamed to checkpoint.db.REASON-TIME and never
+// deleted. The reasons are
 //
-//	corrupt        the file is damaged, empty, or not a bbolt file
-//	foreign        the file is an undamaged bbolt file of another program
-//	newer-format   the file, or a directory of a later format, was written by a later version of this program
+//	corrupt        the file is damaged, empty, or of another program
 //	other-cluster  the file belongs to a cluster with another uid ([Store.BeginCluster])
 //
-// Open fails if the environment prevents it from using the file: the directory is not writable, the disk has no space
-// for a new file, or another process uses the file.
+// Open fails if a newer version has written the file, or if the environment prevents it from using the file: the
+// directory is not writable, the disk has no space for a new file, or another process uses the file.
 //
 // Only one process at a time can use a directory. The file checkpoint.lock is locked with flock(2) while the store is
 // open. It is never removed. The checkpoint and the lock file have mode 0600, and a directory that Open creates has
@@ -70,7 +68,7 @@
 // checkpoint.db is one bbolt file with three buckets, a fourth one if it has had events, and a fifth one while it is
 // ahead of the log:
 //
-//	deltabridge   format -> "1"; store -> JSON: cluster, sinks, their positions in their destinations, their
+//	deltabridge   format -> see boltfile; store -> JSON: cluster, sinks, their positions in their destinations, their
 //	              pauses and losses, sources, privacy, `watch`, epoch and installation (see storeRecord)
 //	              point -> JSON: the point in the log
 //	sources       name -> JSON: the source, its watermarks, number of rows and sum of their checksums
@@ -84,9 +82,7 @@
 // block if compression saves at least one eighth. If Privacy has a Seal, the row contains the redacted JSON and,
 // encrypted, the original JSON (see appendSealed).
 //
-// The store record names all sources, so the loss of a source record is detected. Format numbers only increase. The
-// files of each format have a directory of their own, and a program goes back to its own files if a newer program has
-// run (see [Format]). A file with a newer format in the wrong place is quarantined.
+// The store record names all sources, so the loss of a source record is detected.
 //
 // # Performance
 //

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.etcd.io/bbolt"
@@ -25,43 +24,22 @@ func isSparse(u boltfile.Usage) bool {
 	return u.Total >= sparseSize && u.Used < u.Total/2 && u.Used <= compactSize
 }
 
-// unusable is the error for a file that must be quarantined.
-type unusable struct {
-	reason string // part of the file's new name
-	err    error
-}
-
-func (u *unusable) Error() string { return u.reason + ": " + u.err.Error() }
-
-// openFile opens an existing file. If this program cannot use the file, the error is an *unusable.
+// openFile opens an existing file. If it is damaged or not a checkpoint, the error wraps boltfile.ErrDamaged.
 func openFile(path string, o boltfile.Options) (file *boltfile.File, record storeRecord, err error) {
 	if file, err = boltfile.Open(path, o); err == nil {
 		if err = file.View(func(tx *bbolt.Tx) (err error) { record, err = readHeader(tx); return err }); err != nil {
 			_ = file.Close()
 		}
 	}
-	if errors.Is(err, boltfile.ErrDamaged) {
-		err = &unusable{"corrupt", err}
-	}
 	return file, record, err
 }
 
 // readHeader returns the store record of the file. It returns an error if the file is not a checkpoint.
 func readHeader(tx *bbolt.Tx) (storeRecord, error) {
-	bucket := tx.Bucket([]byte(bucketStore))
-	if bucket == nil {
-		return storeRecord{}, &unusable{"foreign", errors.New("it is a bbolt file, but not a checkpoint")}
-	}
-	version, err := parseFormat(bucket.Get([]byte(keyFormat)))
-	if err != nil {
-		return storeRecord{}, err
-	}
-	if version > Format {
-		err := fmt.Errorf("it has format %d, but this program supports only formats up to %d", version, Format)
-		return storeRecord{}, &unusable{"newer-format", err}
-	}
-	if tx.Bucket([]byte(bucketSources)) == nil || tx.Bucket([]byte(bucketRows)) == nil {
-		return storeRecord{}, fmt.Errorf("%w: a bucket is missing", boltfile.ErrDamaged)
+	for _, name := range []string{bucketStore, bucketSources, bucketRows} {
+		if tx.Bucket([]byte(name)) == nil {
+			return storeRecord{}, fmt.Errorf("%w: a bucket is missing", boltfile.ErrDamaged)
+		}
 	}
 	return getRecord(tx)
 }
@@ -71,8 +49,8 @@ func (s *Store) fileOptions() boltfile.Options { return boltfile.Options{NoSync:
 // begin opens the file. If the file is missing or unusable, begin replaces it with an empty one.
 func (s *Store) begin() error {
 	file, record, err := openFile(s.path, s.fileOptions())
-	if why, ok := errors.AsType[*unusable](err); ok {
-		return s.quarantine(why.reason, "", why.err)
+	if errors.Is(err, boltfile.ErrDamaged) {
+		return s.quarantine("corrupt", "", err)
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		return s.replace(s.emptyRecord(""), nil, s.install)
@@ -167,10 +145,6 @@ func (t *transaction) fill(sources, events []string) error {
 		if _, err := t.CreateBucket([]byte(name)); err != nil {
 			return err
 		}
-	}
-	format := strconv.AppendInt(nil, Format, 10)
-	if err := t.Bucket([]byte(bucketStore)).Put([]byte(keyFormat), format); err != nil {
-		return err
 	}
 	for _, name := range sources {
 		if err := t.forget(name); err != nil {

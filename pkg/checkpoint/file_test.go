@@ -2,17 +2,24 @@ package checkpoint
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
 	"github.com/deltabridge/deltabridge/internal/boltfile"
+	"github.com/deltabridge/deltabridge/internal/files"
+	"github.com/deltabridge/deltabridge/internal/segment"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/deltabridge/deltabridge/pkg/object"
+	"github.com/deltabridge/deltabridge/test/laterformat"
 )
 
 // kept lists what there is in a folder besides the checkpoint and its lock.
@@ -187,14 +194,13 @@ func TestUnusable(t *testing.T) {
 		name, reason string
 		change       func(t *testing.T, path string)
 	}{
-		{"newer format", "newer-format", put(bucketStore, keyFormat, "2")},
-		{"no format", "corrupt", put(bucketStore, keyFormat, "x")},
+		{"no format", "corrupt", put(bucketStore, "format", "x")},
 		{"record damaged", "corrupt", put(bucketStore, keyStore, "\x00\x00\x00\x00{}")},
 		{"no JSON", "corrupt", put(bucketStore, keyStore, string(seal(keyStore, []byte("\x00\x00\x00\x00{"))))},
 		{"no sources", "corrupt", func(t *testing.T, path string) {
 			edit(t, path, func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte(bucketSources)) })
 		}},
-		{"another program's", "foreign", func(t *testing.T, path string) {
+		{"another program's", "corrupt", func(t *testing.T, path string) {
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
 			}
@@ -239,6 +245,75 @@ func TestUnusable(t *testing.T) {
 			usable(t, s)
 		})
 	}
+}
+
+// What a newer version has written is not changed, wherever it is in the state directory.
+func TestNewerFormat(t *testing.T) {
+	folder := t.TempDir()
+	s := begin(t, folder)
+	commit(t, s, nil, ledger.Update{State: ledger.State{Source: testSource("pods"), ResourceVersion: "5"}})
+	s.Close()
+	spill, parked := filepath.Join(folder, "spill-a"), filepath.Join(folder, "audit-state", "parked-a.db")
+	log, err := segment.Open(spill, segment.DefaultBytes, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := log.NewBatch()
+	encode := func(dst []byte) ([]byte, error) { return append(dst, "event"...), nil }
+	if _, err := batch.Add(1, "", "", math.MaxInt64, encode); err != nil {
+		t.Fatal(err)
+	}
+	leftover := s.path + ".new"
+	if err := errors.Join(
+		log.Append(batch, nil), log.Close(), os.Mkdir(filepath.Dir(parked), 0o700), os.WriteFile(leftover, nil, 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{s.path, spill, parked} {
+		laterformat.Write(t, path)
+		before := tree(t, folder)
+		want := files.NewerFormatError{What: path, Format: files.Format + 1}
+		if err := CheckFormats(folder); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+		if path == s.path {
+			if _, err := Open(Options{Path: folder}); !errors.Is(err, want) {
+				t.Errorf("Open = %v", err)
+			}
+			if _, err := Peek(folder); !errors.Is(err, want) {
+				t.Errorf("Peek = %v", err)
+			}
+		}
+		if diff := cmp.Diff(before, tree(t, folder)); diff != "" {
+			t.Errorf("changed (-before +after):\n%s", diff)
+		}
+		laterformat.Restore(t, path)
+	}
+	if err := os.Rename(spill, spill+".damaged-20261128T120000"); err != nil {
+		t.Fatal(err)
+	}
+	laterformat.Write(t, spill+".damaged-20261128T120000")
+	if err := CheckFormats(folder); err != nil {
+		t.Errorf("quarantined: %v", err)
+	}
+}
+
+// tree returns the content of all files below a directory.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		all[path] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 // edit changes a file behind the store's back.

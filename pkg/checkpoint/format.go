@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/klauspost/compress/s2"
@@ -21,10 +20,10 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
-// The buckets of the file, and the keys in the first bucket. All values except the format are sealed.
+// The buckets of the file, and the keys in the first bucket, in which boltfile has the format. All other values are
+// sealed.
 const (
 	bucketStore   = "deltabridge"
-	keyFormat     = "format"  // Format as decimal digits; this encoding must never change
 	keyStore      = "store"   // storeRecord as JSON
 	keyPoint      = "point"   // storeRecord.Point as JSON; missing if the file is not a copy of a log
 	bucketSources = "sources" // source name -> sourceRecord as JSON
@@ -300,13 +299,4 @@ func (c *rowCodec) decode(key string, sealed []byte) (*object.Object, error) {
 	}
 	o.Manager = manager
 	return o, nil
-}
-
-// parseFormat parses the value of keyFormat.
-func parseFormat(b []byte) (int, error) {
-	version, err := strconv.Atoi(string(b))
-	if err != nil || version < 1 {
-		return 0, fmt.Errorf("%w: invalid format version %q", boltfile.ErrDamaged, b)
-	}
-	return version, nil
 }

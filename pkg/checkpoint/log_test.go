@@ -179,7 +179,7 @@ func TestApplyChecks(t *testing.T) {
 		"key":      {Bucket: bucketRows, Source: "pods", Key: "l", Value: value},
 		"short":    {Bucket: bucketSources, Key: "k", Value: []byte{}},
 		"bucket":   {Bucket: "other", Key: "k", Value: value},
-		"format":   {Bucket: bucketStore, Key: keyFormat, Value: seal(keyFormat, []byte("....2"))},
+		"format":   {Bucket: bucketStore, Key: "format", Value: seal("format", []byte("....2"))},
 		"no store": {Bucket: bucketStore, Key: keyStore},
 		"no row":   {Bucket: bucketRows, Source: "pods", Value: seal("", []byte("...."))},
 		"all rows": {Bucket: bucketRows},

@@ -20,8 +20,6 @@ type Summary struct {
 	Locked     bool      // whether another process uses the checkpoint; its content is then not read
 	LastCommit time.Time // when the file was last written
 
-	// Newer reports whether a newer version has used the directory since LastCommit, so that Open would go back.
-	Newer bool
 	// Unusable is the reason why Open would quarantine the file; empty if Open would use it.
 	Unusable                string
 	ClusterName, ClusterUID string
@@ -31,10 +29,10 @@ type Summary struct {
 	Paused       map[string]time.Time // by sink, when it was paused
 }
 
-// Peek reads the checkpoint in a directory without changing it. It returns an error only if the file cannot be read.
-// The error explains what to do.
+// Peek reads the checkpoint in a directory without changing it. It returns an error if the file cannot be read, or if a
+// newer version has written it (files.NewerFormatError). The error explains what to do.
 func Peek(dir string) (Summary, error) {
-	path := filepath.Join(directory(dir, Format), fileName)
+	path := filepath.Join(dir, fileName)
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Summary{}, nil
@@ -42,11 +40,7 @@ func Peek(dir string) (Summary, error) {
 	if err != nil {
 		return Summary{}, boltfile.Explain("read the checkpoint", path, err)
 	}
-	newer, err := newerFormats(dir, Format)
-	if err != nil {
-		return Summary{}, boltfile.Explain("read the state directory", dir, err)
-	}
-	s := Summary{Exists: true, LastCommit: info.ModTime(), Newer: len(newer) > 0}
+	s := Summary{Exists: true, LastCommit: info.ModTime()}
 	lockPath := filepath.Join(dir, lockName)
 	// Without a lock file no process uses the checkpoint, and Lock would create the file.
 	if _, err := os.Stat(lockPath); err == nil {
@@ -61,8 +55,8 @@ func Peek(dir string) (Summary, error) {
 		defer func() { _ = unlock() }() // the content was read completely, so an error does not matter
 	}
 	err = s.read(path)
-	if why, ok := errors.AsType[*unusable](err); ok {
-		s.Unusable, err = why.Error(), nil
+	if errors.Is(err, boltfile.ErrDamaged) {
+		s.Unusable, err = err.Error(), nil
 	}
 	return s, boltfile.Explain("read the checkpoint", path, err)
 }

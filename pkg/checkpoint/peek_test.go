@@ -60,7 +60,7 @@ func TestPeek(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, fileName), []byte("something else"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := Peek(dir); err != nil || !strings.HasPrefix(s.Unusable, "corrupt: ") {
+	if s, err := Peek(dir); err != nil || !strings.HasPrefix(s.Unusable, "damaged: ") {
 		t.Errorf("damaged: %+v, %v", s, err)
 	}
 	if got := filesOf(t, dir); len(got) != 1 {

@@ -27,9 +27,6 @@ type Options struct {
 	Quarantined int64        // initial value of Stats.Quarantined
 
 	Log Log // receives all changes; if it is set, call TakeOver before the first change
-
-	format  int                         // Format, except in tests
-	convert func(from, to string) error // converts the files of an older format and makes the new ones durable
 }
 
 // Stats contains statistics of a store. The counts begin with Open.
@@ -60,8 +57,6 @@ type Store struct {
 	mu     sync.Mutex  // never held while waiting for another lock or for the disk
 	record storeRecord // content of the store record in the file; changed only while both locks are held
 	stats  Stats
-
-	lastWrite time.Time // when an earlier process wrote the file; zero if there was none
 }
 
 const (
@@ -72,12 +67,9 @@ const (
 
 // Open opens the checkpoint in a directory, or creates one. Other processes cannot open it until Close is called.
 //
-// Open never fails because of the content of the file. A file that is corrupt, is not a checkpoint, or has a newer
-// format is quarantined and replaced by an empty one. Open fails if the directory cannot be used, if the disk is full,
-// or if another process uses the checkpoint (files.ErrLocked, after a short wait). The error explains what to do.
-//
-// If a newer version with another Format has used the directory, Open goes back to the checkpoint that this version has
-// left, and quarantines the newer files.
+// A file that is corrupt or is not a checkpoint is quarantined and replaced by an empty one. Open fails if a newer
+// version has written the file (files.NewerFormatError), if the directory cannot be used, if the disk is full, or if
+// another process uses the checkpoint (files.ErrLocked, after a short wait). The error explains what to do.
 //
 // Without a Log, Open fails if the file is a copy of a log that another process wrote last.
 //
@@ -91,25 +83,19 @@ func Open(opts Options) (*Store, error) {
 	if err != nil {
 		return nil, boltfile.Explain("lock the checkpoint", opts.Path, err)
 	}
-	opts.format = cmp.Or(opts.format, Format)
-	s := &Store{opts: opts, unlock: unlock, logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))}
+	s := &Store{
+		path: filepath.Join(opts.Path, fileName), opts: opts, unlock: unlock,
+		logger: cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)),
+	}
 	s.stats.Quarantined = opts.Quarantined
 	if err := s.enter(); err != nil {
-		return nil, errors.Join(boltfile.Explain("open the checkpoint", cmp.Or(s.path, opts.Path), err), unlock())
+		return nil, errors.Join(boltfile.Explain("open the checkpoint", s.path, err), unlock())
 	}
 	return s, nil
 }
 
-// enter opens the file of this program's format. If it fails, the file is closed.
+// enter opens the file. If it fails, the file is closed.
 func (s *Store) enter() error {
-	dir, err := enter(s.opts.Path, s.opts.format, s.opts.convert)
-	if err != nil {
-		return err
-	}
-	s.path = filepath.Join(dir, fileName)
-	if info, err := os.Stat(s.path); err == nil {
-		s.lastWrite = info.ModTime()
-	}
 	if err := s.begin(); err != nil || s.opts.Log != nil {
 		return err
 	}
@@ -125,8 +111,7 @@ func (s *Store) enter() error {
 // TakeOver prepares the content for a process that changes it from now on. With a Log, call it when the log has
 // accepted this process as its writer and the file has everything that the log has.
 //
-// It removes the sources whose initial list was not completed, makes all rows conform to Options.Privacy, and
-// quarantines the files of newer versions.
+// It removes the sources whose initial list was not completed, and makes all rows conform to Options.Privacy.
 func (s *Store) TakeOver() error {
 	if err := s.lock(); err != nil {
 		return err
@@ -138,10 +123,7 @@ func (s *Store) TakeOver() error {
 	if err := s.conform(); err != nil {
 		return err
 	}
-	if err := s.change(func(r *storeRecord) { r.Installation = cmp.Or(r.Installation, newInstallation()) }); err != nil {
-		return err
-	}
-	return s.leaveNewer()
+	return s.change(func(r *storeRecord) { r.Installation = cmp.Or(r.Installation, newInstallation()) })
 }
 
 // SetPrivacy replaces Options.Privacy, as if the store were opened again: call TakeOver next. Until it returns, the

@@ -33,11 +33,10 @@ type Message struct {
 	LeftFilter        bool `json:"l,omitempty"`
 
 	// Epoch names the period since the last change that can make it necessary to send an event again. Such a change is
-	// a change of a filter or of `watch`, a new checkpoint or the return to an older one, an etcd restore or, for a
-	// queue that drops or merges events, a start of the process. A destination that drops repeated events must not drop
-	// an event because it has received the same event in another epoch: in between, the object may have left the
-	// stream, or an older state may have been sent. A later epoch is greater. Epoch is empty if the checkpoint was
-	// created by a version without epochs and no such change has happened since.
+	// a change of a filter or of `watch`, a new checkpoint, an etcd restore or, for a queue that drops or merges events, a
+	// start of the process. A destination that drops repeated events must not drop an event because it has received the
+	// same event in another epoch: in between, the object may have left the stream, or an older state may have been sent.
+	// A later epoch is greater.
 	Epoch string `json:"ep,omitempty"`
 
 	// History names the history of etcd that the resourceVersions belong to. It is empty until etcd is restored to an

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/deltabridge/deltabridge/pkg/checkpoint"
+	"github.com/deltabridge/deltabridge/internal/files"
 )
 
 const root = "../.."
@@ -344,16 +344,18 @@ func TestFormats(t *testing.T) {
 	documented := map[string]string{}
 	for _, line := range section(t, read(t, "docs/compatibility.md"), "Files in the state directory") {
 		if m := row.FindStringSubmatch(line); m != nil {
-			documented[m[1]] = m[2]
+			for file := range strings.SplitSeq(m[1], ", ") {
+				documented[file] = m[2]
+			}
 		}
 	}
-	together := strconv.Itoa(checkpoint.Format)
-	for _, file := range []string{"`checkpoint.db`", "`spill-SINK/`", "`parked-SINK.db`"} {
+	together := strconv.Itoa(files.Format)
+	for _, file := range []string{"`checkpoint.db`", "`spill-SINK/`", "`parked-SINK.db`", "`audit/`", "`audit-state/`"} {
 		if documented[file] != together {
 			t.Errorf("%s has format %s, documented is %q", file, together, documented[file])
 		}
 	}
-	const others = "`checkpoint.lock`, `bridge.sock` `format-N/`"
+	const others = "`checkpoint.lock`, `bridge.sock`"
 	for _, line := range section(t, read(t, "docs/operations.md"), "The state directory") {
 		m := row.FindStringSubmatch(line)
 		if m == nil || strings.Contains(others, m[1]) || strings.HasPrefix(m[1], "`*.") {

@@ -16,29 +16,6 @@ import (
 // What was sent since the backup is not sent again, and the last event of each object is its state.
 func TestARestoredState(t *testing.T) {
 	t.Parallel()
-	goBack(t, func(state, backup string) error {
-		return errors.Join(os.RemoveAll(state), os.CopyFS(state, os.DirFS(backup)))
-	}, true)
-}
-
-// TestGoingBackToAnOlderFormat: a newer version with another format has used the state directory. The version before it
-// goes on with the files that it has left, under another epoch, so that nothing is missing even without a resync.
-func TestGoingBackToAnOlderFormat(t *testing.T) {
-	t.Parallel()
-	newer := ""
-	goBack(t, func(state, backup string) error {
-		newer = filepath.Join(state, "format-2")
-		moved := backup + ".newer"
-		return errors.Join(os.Rename(state, moved), os.CopyFS(state, os.DirFS(backup)), os.Rename(moved, newer))
-	}, false)
-	if renamed, err := filepath.Glob(newer + ".newer-format-*"); err != nil || len(renamed) != 1 {
-		t.Errorf("the newer files: %q %v", renamed, err)
-	}
-}
-
-// goBack runs a bridge, saves its state, and runs another one. Then restore makes the saved state current again.
-func goBack(t *testing.T, restore func(state, backup string) error, resync bool) {
-	t.Helper()
 	c, js, k := sharedCluster(t), startJetStream(t), kafka.ForTest(t)
 	cs := clientset(t, c)
 	namespace, dir := newNamespace(t, cs), t.TempDir()
@@ -89,17 +66,15 @@ func goBack(t *testing.T, restore func(state, backup string) error, resync bool)
 	upTo(t, b, c, namespace)
 	b.stop()
 
-	if err := restore(state, backup); err != nil {
+	if err := errors.Join(os.RemoveAll(state), os.CopyFS(state, os.DirFS(backup))); err != nil {
 		t.Fatal(err)
 	}
 	remove("gone") // while no bridge runs
 	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
 	b.waitReady()
 	truth := upTo(t, b, c, namespace)
-	if resync {
-		if out, errs, err := runBridge(t, "resync", "--config", filepath.Join(dir, "bridge.yaml")); err != nil {
-			t.Fatalf("bridge resync: %v: %s%s", err, out, errs)
-		}
+	if out, errs, err := runBridge(t, "resync", "--config", filepath.Join(dir, "bridge.yaml")); err != nil {
+		t.Fatalf("bridge resync: %v: %s%s", err, out, errs)
 	}
 	b.stop()
 	for broker, partitions := range map[string][][]received{

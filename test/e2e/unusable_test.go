@@ -10,7 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"go.etcd.io/bbolt"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
@@ -19,8 +18,7 @@ import (
 	"github.com/deltabridge/deltabridge/test/kafka"
 )
 
-// TestUnusableCheckpoints: the checkpoint is damaged, of another cluster, or of a newer format. It is renamed, and
-// everything that exists is sent as an initial list, once; what was deleted since is not known any more, and what only
+// TestUnusableCheckpoints: the checkpoint is damaged, or of another cluster. It is renamed, and everything that exists is sent as an initial list, once; what was deleted since is not known any more, and what only
 // another cluster has is not sent as deleted.
 func TestUnusableCheckpoints(t *testing.T) {
 	t.Parallel()
@@ -29,10 +27,6 @@ func TestUnusableCheckpoints(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, file, namespace string){
 		"corrupt":       damageFile,
 		"other-cluster": checkpointOfAnotherCluster,
-		"newer-format": func(t *testing.T, file, _ string) {
-			t.Helper()
-			setFormat(t, file, "1000000")
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			namespace, dir := newNamespace(t, cs), t.TempDir()
@@ -107,20 +101,6 @@ func damageFile(t *testing.T, file, _ string) {
 	}
 	copy(data, bytes.Repeat([]byte("damage"), 2000)) // over both of its heads
 	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func setFormat(t *testing.T, file, version string) {
-	t.Helper()
-	db, err := bbolt.Open(file, 0o600, &bbolt.Options{Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if err := db.Update(func(tx *bbolt.Tx) error {
-		return tx.Bucket([]byte("deltabridge")).Put([]byte("format"), []byte(version))
-	}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -197,5 +197,5 @@ has reported it.
   expr: max_over_time(deltabridge_checkpoint_refused_total{ {{- $of -}} }[1h]) > 0 and on (namespace, pod) time() - process_start_time_seconds{ {{- $of -}} } < 3600
   severity: warning
   summary: The bridge could not use its checkpoint.
-  description: 'The checkpoint is damaged, or belongs to another cluster or to a newer version. Objects are sent again, and deletions may be missing.'
+  description: 'The checkpoint is damaged, or belongs to another cluster. Objects are sent again, and deletions may be missing.'
 {{- end }}
