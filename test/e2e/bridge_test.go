@@ -58,6 +58,22 @@ func startBridgeWith(t *testing.T, dir, kubeconfig, state, config string) *bridg
 	if err := os.WriteFile(file, []byte(completeConfig(dir, kubeconfig, state, config)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	b := launchBridge(t, file)
+	eventually(t, 20*time.Second, func() error {
+		if b.findAddress(); b.addr == "" {
+			return errors.New("the bridge has not named its address")
+		}
+		if code, body, err := b.get("/metrics"); err != nil || code != http.StatusOK {
+			return fmt.Errorf("metrics: code %d, %s, %v", code, body, err)
+		}
+		return nil
+	})
+	return b
+}
+
+// launchBridge runs the binary with a configuration file, and does not wait for it.
+func launchBridge(t *testing.T, file string) *bridge {
+	t.Helper()
 	b := &bridge{t: t, log: &observe.LogBuffer{}, stdout: &observe.LogBuffer{}, ended: make(chan error, 1)}
 	b.cmd = exec.Command(bridgeBinary, "run", "--config", file)
 	b.cmd.Stdout, b.cmd.Stderr = b.stdout, b.log
@@ -75,15 +91,6 @@ func startBridgeWith(t *testing.T, dir, kubeconfig, state, config string) *bridg
 		if t.Failed() {
 			t.Logf("the bridge's log:\n%s", tail(b.log.String(), 120))
 		}
-	})
-	eventually(t, 20*time.Second, func() error {
-		if b.findAddress(); b.addr == "" {
-			return errors.New("the bridge has not named its address")
-		}
-		if code, body, err := b.get("/metrics"); err != nil || code != http.StatusOK {
-			return fmt.Errorf("metrics: code %d, %s, %v", code, body, err)
-		}
-		return nil
 	})
 	return b
 }

@@ -41,7 +41,7 @@ func TestNewerFormat(t *testing.T) {
 		path := filepath.Join(state, file)
 		laterformat.Write(t, path)
 		before := contentOf(t, state)
-		b = startBridgeIn(t, dir, c.Kubeconfig(), config)
+		b = launchBridge(t, filepath.Join(dir, "bridge.yaml"))
 		eventually(t, 20*time.Second, func() error {
 			code, body, err := b.get("/readyz")
 			if want := file + " has format 2"; err != nil || code != http.StatusServiceUnavailable || !strings.Contains(body, want) {
@@ -49,7 +49,7 @@ func TestNewerFormat(t *testing.T) {
 			}
 			return nil
 		})
-		out, errs, err := runBridge(t, "status", "--config", filepath.Join(dir, "bridge.yaml"))
+		out, errs, err := runBridge(t, "status", "--address", b.addr)
 		if err == nil || !strings.Contains(out, "this version knows format 1") || !strings.Contains(out, "run the newer version again") {
 			t.Errorf("bridge status: %v: %s%s", err, out, errs)
 		}
