@@ -64,18 +64,18 @@ func TestCompletion(t *testing.T) {
 			"sinks: [{name: live, nats: {url: \"nats://a:4222\"}}, {name: lines, stdout: {}}]\n"),
 	)
 	for args, want := range map[string]string{
-		"tail --sink":              "live lines :4",
-		"resync --sink":            "live lines :4",
-		"claim --sink":             "live lines :4",
-		"pause":                    "live lines :4",
-		"resume live":              "live lines :4",
-		"doctor -o":                "table json :4",
-		"check --output":           "text json :4",
-		"tail -o":                  "line json :4",
-		"explain":                  "deployments.apps pods :0",
-		"tail --resource":          "deployments.apps pods :4",
-		"explain --operation":      "added deleted restated :4",
-		"run --config":             "yaml yml :8",
+		"tail --sink":         "live lines :4",
+		"resync --sink":       "live lines :4",
+		"claim --sink":        "live lines :4",
+		"pause":               "live lines :4",
+		"resume live":         "live lines :4",
+		"doctor -o":           "table json :4",
+		"check --output":      "text json :4",
+		"tail -o":             "line json :4",
+		"explain":             "deployments.apps pods :0",
+		"tail --resource":     "deployments.apps pods :4",
+		"explain --operation": "added deleted restated :4",
+		"run --config":        "yaml yml :8",
 	} {
 		words := append([]string{"__complete"}, strings.Fields(args)...)
 		out, err := command(t, append(words, "")...)

@@ -124,7 +124,6 @@ type Spill struct {
 	MaxBytes int64 `yaml:"maxBytes" default:"1Gi" min:"64Ki" max:"16Ti" example:"20Gi"`
 }
 
-
 // Destinations contains the supported destinations, one per field. A sink has exactly one destination.
 type Destinations struct {
 	// Sends events to NATS JetStream. Set exactly one of `nats`, `kafka` and `stdout`.
