@@ -135,16 +135,15 @@ func comments(t *testing.T) map[string]string {
 
 const statusIntro = `# Status
 
-` + "`GET /api/status`" + ` on the HTTP port of a replica returns its status as JSON. It says whether everything is delivered and, if
-not, where events wait, why, what to do, and how much longer the outage may last before something is lost.
+` + "`GET /api/status`" + ` on the HTTP port of a replica returns its status as JSON: whether everything is delivered and, if not,
+where events wait, why, what to do, and how much longer the outage may last before something is lost.
 [` + "`bridge status`" + `](commands.md#bridge-status) shows it to people.
 
-- The request requires no token, because the status contains no data of objects. Errors of a broker can contain the names
-  of subjects, and these the names of objects.
+- The request requires no token, because the status contains no data of objects. Errors of a broker can contain names of
+  objects.
 - Later versions add keys, but do not remove any, and do not change the meaning of one. They may add values of ` + "`health`" + `.
-- Only the process that leads has ` + "`sources`, `sinks` and `checkpoint`" + `. A standby does not know them.
-- Rates are those of the last minute. Every ten seconds, the bridge takes a sample of its counters, together with a commit
-  of the checkpoint, which it does in any case. For the first ten seconds of a process, rates are 0.
+- Only the process that leads has ` + "`sources`" + `, ` + "`sinks`" + ` and ` + "`checkpoint`" + `.
+- Rates are 0 for the first ten seconds of a process.
 
 ` + "```sh" + `
 curl -s http://127.0.0.1:8080/api/status | jq .verdict
@@ -160,35 +159,28 @@ curl -s http://127.0.0.1:8080/api/status | jq .verdict
 
 ## The time until a loss
 
-` + "`fuse`" + ` of a sink says how much longer its outage, or its pause, may last before something is lost. It is present while events
-wait for longer than usual: the sink is paused or its destination is unavailable, events are on disk, or an event is older
-than ten seconds. The metric ` + "`deltabridge_fuse_seconds`" + ` has the same value, and the alert
-[DeltabridgeFuse](operations.md#deltabridgefuse) fires if less than 30 minutes are left. The time is *at least* as long, if
-changes go on at the present rate. It is the sum of:
+` + "`fuse`" + ` of a sink says how much longer its outage, or its pause, may last before something is lost. It is present while the
+sink is paused or its destination is unavailable, events are on disk, or an event is older than ten seconds. The metric
+` + "`deltabridge_fuse_seconds`" + ` has the same value, and the alert [DeltabridgeFuse](operations.md#deltabridgefuse) fires if less
+than 30 minutes are left. The time is *at least* as long, if changes go on at the present rate: that of the last minute, or of
+the last ten seconds if this is higher. It is the sum of:
 
-1. The time until the room on disk is used up: what is left of ` + "`buffer.spill.maxBytes`" + `, or the free space of the volume of
-   ` + "`state.path`" + `, which all sinks share, if that is full earlier. Then the time until memory is full. The present rate is that of
-   the last minute, or that of the last ten seconds if this is higher. If the sink delivers, only slower than changes come,
-   it is the rate at which the number of waiting events grows.
-2. With ` + "`overflow: block`" + `, the history of the API server: the bridge stops to read, and the API server keeps changes that are
-   not read for at least 75 seconds. (That is the watch cache of the API server. Etcd keeps changes for at least five
-   minutes, but a watch that begins before the cache has to list again.) A sink that is full delays other sinks of the same
-   resources, so their events are lost with its own. With ` + "`compact` and `drop-oldest`" + `, states are lost as soon as the queue is full.
+1. The time until the room on disk is used up (` + "`buffer.spill.maxBytes`" + `, or the volume of ` + "`state.path`" + `, which all sinks share),
+   and then memory.
+2. With ` + "`overflow: block`" + `, 75 seconds: for at least as long, the API server keeps changes that the bridge does not read. A
+   sink that is full delays other sinks of the same resources, so their events are lost with its own. With ` + "`compact`" + ` and
+   ` + "`drop-oldest`" + `, states are lost as soon as the queue is full.
 
-While sources wait for a full queue, the time is what is left of the 75 seconds. It is negative if they have waited for
-longer: then a gap event will probably follow.
+While sources wait for a full queue, the time is what is left of the 75 seconds. If it is negative, a gap event will
+probably follow.
 
-The events on disk count as safe. They are in ` + "`state.path`" + `, so do not delete the volume or, if that is an ` + "`emptyDir`" + `, the
-Pod. With [` + "`state.log`" + `](availability.md), they are also in the log. While the log is unavailable, only the leader has the events
-that wait. Then the time is what is left of the 75 seconds for the oldest of them: if the leader and its directory are lost
-now, another replica reads from the API server what that still has. At 0, a loss of the leader loses events; the outage
-alone loses none.
+The events on disk count as safe: do not delete the volume of ` + "`state.path`" + ` or, if that is an ` + "`emptyDir`" + `, the Pod. With
+[` + "`state.log`" + `](availability.md), they are also in the log. While the log is unavailable, only the leader has them, and the
+time is what is left of the 75 seconds for the oldest of them: at 0, a loss of the leader loses events, but the outage
+alone does not.
 
-The time does not consider:
-
-- a restart of the API server, which loses its history, and more than about 1,300 changes per second of one resource, of which
-  the API server keeps at most 100,000;
-- a rate that will be higher. A burst of changes shortens the time for a minute, because it is part of the rate.
+The time does not consider a restart of the API server, which loses its history; more than about 1,300 changes per second
+of one resource, of which the API server keeps at most 100,000; and a rate that will be higher.
 
 ## Health
 

@@ -151,20 +151,15 @@ func metricNames(t *testing.T) map[string]bool {
 
 const metricsIntro = `# Metrics
 
-` + "`/metrics`" + ` has these metrics, in addition to those of the Go runtime and the process. The labels name sinks, resources,
-sources and watched namespaces, never objects. A source is what one watch covers: a resource, or a resource in a namespace.
-The counters for each pair of sink and resource are created, with the value zero, when the resource is watched. All
-counters start at zero when the process starts.
+` + "`/metrics`" + ` has these metrics, and those of the Go runtime and the process. Labels never name objects. A source is what one
+watch covers: a resource, or a resource in a namespace. All counters start at zero when the process starts.
 
-The Helm chart has alert rules with [runbooks](operations.md#alerts) for these and other metrics. If you write your own
-alerts, begin with these:
+The Helm chart has alert rules with [runbooks](operations.md#alerts). If you write your own alerts, begin with these:
 
 - ` + "`deltabridge_sink_connected == 0 unless deltabridge_sink_paused == 1`" + ` for minutes: a broker is unavailable.
-- ` + "`time() - deltabridge_last_gap_timestamp_seconds < 900`" + `: the stream has a gap. This also fires if the gap was delivered
-  before the first scrape of a process, or if the process ended before the next scrape: ` + "`gaps.json`" + ` in ` + "`state.path`" + ` has the
-  times. ` + "`increase()`" + ` of a counter does not fire then, because it requires an earlier scrape.
-- ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `: a full queue drops events. The gap event that reports this can be
-  delivered much later.
+- ` + "`time() - deltabridge_last_gap_timestamp_seconds < 900`" + `: the stream has a gap. Unlike ` + "`increase()`" + ` of a counter, this also
+  fires if the process started or ended between two scrapes.
+- ` + "`increase(deltabridge_events_dropped_total[10m]) > 0`" + `: a full queue drops events. The gap event can be delivered much later.
 - ` + "`deltabridge_informer_synced == 0`" + ` for minutes: a resource is not listed.
 - ` + "`time() - deltabridge_informer_last_contact_timestamp_seconds > 900`" + `: a watch is silent.
 - ` + "`deltabridge_config_last_reload_successful == 0`" + ` for minutes: the bridge refuses its [changed
@@ -182,32 +177,29 @@ has the metrics below. Each replica has these metrics of its configuration:
 ## Latency
 
 ` + "`deltabridge_event_lag_seconds`" + ` measures each event from the moment at which the bridge has read the change from the watch
-until its destination has acknowledged the event. It includes all time in queues, in memory and on disk, also over a restart,
-and all retries. It does not include:
+until its destination has acknowledged the event, with all queues and retries, also over a restart. It does not include:
 
-- the time from the commit in etcd until the bridge reads the change, usually milliseconds. The API server does not say when
-  a change was committed: objects have times in whole seconds, and only for some changes.
-- the time that changes wait in the API server while the watch is blocked, because the queue of a sink is full
-  (` + "`deltabridge_queue_blocked_total`" + ` grows);
-- events that have not been acknowledged yet. ` + "`deltabridge_queue_age_seconds`" + ` shows the oldest of them.
+- the time from the commit in etcd until the bridge reads the change, usually milliseconds, which the API server does not
+  report;
+- the time that changes wait in the API server because the queue of a sink is full (` + "`deltabridge_queue_blocked_total`" + `);
+- events that have not been acknowledged yet (` + "`deltabridge_queue_age_seconds`" + `).
 
-Therefore an objective requires two rules. The first one counts the events that arrived. For example, this expression has a
-result if less than 99% of the events of 30 days arrived within 2.5 seconds:
+Therefore an objective requires two rules. This one has a result if less than 99% of the events of 30 days arrived within
+2.5 seconds:
 
 ` + "```promql" + `
 sum by (sink) (increase(deltabridge_event_lag_seconds_bucket{le="2.5"}[30d]))
   / sum by (sink) (increase(deltabridge_event_lag_seconds_count[30d])) < 0.99
 ` + "```" + `
 
-The second one is for events that have not arrived. The histogram shows an outage only after it has ended:
+And this one is for events that have not arrived:
 
 ` + "```promql" + `
 max by (sink) (deltabridge_queue_age_seconds) > 60
 ` + "```" + `
 
-Events of an initial list and of a resync count as well: their time begins when they are queued.
-` + "`deltabridge_watermark_lag_seconds`" + ` is not a latency. An event that is on disk is settled, although it has not been
-delivered yet.
+The time of events of an initial list or a resync begins when they are queued. ` + "`deltabridge_watermark_lag_seconds`" + ` is not
+a latency: an event that is on disk counts as settled.
 
 ## All metrics
 
