@@ -13,87 +13,87 @@ type Key struct {
 	Group, Resource, Namespace, Name string
 }
 
-// Message is an event that is encoded for one sink. It is immutable after Encode. The struct tags are the names in the
-// stored form. See AppendStored.
+// Message is an event that is encoded for one sink. It is immutable after Encode. A field that must survive on disk
+// is part of its stored form: see AppendStored.
 type Message struct {
-	Type Type      `json:"t"`
-	Time time.Time `json:"at"` // when the bridge observed the change; of an audit event: its stageTimestamp
+	Type Type
+	Time time.Time // when the bridge observed the change; of an audit event: its stageTimestamp
 	// Read is when the bridge read an audit event from its journal. It is zero for all other events. See Since.
-	Read     time.Time                   `json:"rd,omitzero"`
-	Resource schema.GroupVersionResource `json:"-"`
-	Cluster  string                      `json:"c,omitempty"` // the configured cluster name
+	Read     time.Time
+	Resource schema.GroupVersionResource
+	Cluster  string // the configured cluster name
 	// ClusterUID is the uid of the namespace kube-system. It is empty if it is not known, and the attribute clusteruid is
 	// then omitted.
-	ClusterUID string `json:"cu,omitempty"`
+	ClusterUID string
 	// Identity identifies the object. For a control event, only ResourceVersion may be set.
-	Identity object.Identity `json:"-"`
+	Identity object.Identity
 
-	InitialList       bool `json:"i,omitempty"`
-	FinalStateUnknown bool `json:"f,omitempty"`
-	LeftFilter        bool `json:"l,omitempty"`
+	InitialList       bool
+	FinalStateUnknown bool
+	LeftFilter        bool
 
 	// Epoch names the period since the last change that can make it necessary to send an event again. Such a change is
 	// a change of a filter or of `watch`, a new checkpoint, an etcd restore or, for a queue that drops or merges events, a
 	// start of the process. A destination that drops repeated events must not drop an event because it has received the
 	// same event in another epoch: in between, the object may have left the stream, or an older state may have been sent.
 	// A later epoch is greater.
-	Epoch string `json:"ep,omitempty"`
+	Epoch string
 
 	// History names the history of etcd that the resourceVersions belong to. It is empty until etcd is restored to an
 	// earlier revision, and differs after each restore. ResourceVersions of two histories cannot be compared.
-	History string `json:"h,omitempty"`
+	History string
 
 	// Delivery identifies the delivery of an event that is repeated on purpose: a restated event, or the events of an
 	// initial list that is sent to a new destination. The destination must accept the event even if it already contains an
 	// event with this id, but it needs only one event of each object in each delivery. Delivery is empty for all other
 	// events, which are delivered once.
-	Delivery string `json:"d,omitempty"`
+	Delivery string
 
 	// IfFound means that a leave or a deletion is sent only if an earlier process sent the object to the destination.
 	// Only the destination can determine this. If it does not find the object, the message is settled without being
 	// sent.
-	IfFound bool `json:"if,omitempty"`
+	IfFound bool
 	// Final means that a leave is the last event of the object, because `watch` no longer selects the object. The
 	// object may have newer states.
-	Final bool `json:"fi,omitempty"`
+	Final bool
 
 	// Context is sent as attributes. It is nil if the event has no context or if Data contains it.
-	Context *Context `json:"x,omitempty"`
+	Context *Context
 
 	// ID is the CloudEvents id (see the package comment). It is unique within one cluster.
-	ID string `json:"id"`
+	ID string
 	// PartitionKey is the Kafka key. It is empty for sinks without keys.
-	PartitionKey string `json:"pk,omitempty"`
+	PartitionKey string
 	// Payload is the form of Data, for the attribute dataschema. It is empty for PayloadObject and for control events.
-	Payload Payload `json:"pl,omitempty"`
+	Payload Payload
 	// Data is the payload, a JSON document. It can share memory with the informer's index and with other sinks.
-	Data []byte `json:"-"`
+	Data []byte
 	// Structured selects the structured content mode. Sinks must send Body, never Data.
-	Structured bool `json:"s,omitempty"`
+	Structured bool
 
 	// Marks contains further attributes that few messages have. It is usually nil.
-	Marks *Marks `json:"-"`
+	Marks *Marks
 
 	// GapInfo is set for gap events, so that a queue can extend the gap.
-	GapInfo *GapInfo `json:"gap,omitempty"`
+	GapInfo *GapInfo
 	// ProgressInfo is set for progress events, so that a sink can add the position.
-	ProgressInfo *ProgressInfo `json:"-"`
+	ProgressInfo *ProgressInfo
 
 	// Origin is the message's position in its source, for the checkpoint. A sink that reads back uses only Origin.Left.
-	Origin Origin `json:"-"`
+	Origin Origin
 }
 
 // Origin is the position of a message within the changes of its source.
 type Origin struct {
-	Source string `json:"src,omitempty"` // identifies the source
+	Source string // identifies the source
 	// Position is the resourceVersion up to which all changes of the source were delivered before this message.
-	Position string `json:"pos,omitempty"`
+	Position string
 	// Seq is the number that is used to settle the message in this process, or 0 if nothing waits for the message to be
 	// settled.
-	Seq uint64 `json:"-"`
+	Seq uint64
 	// Left reports whether the message was read from disk, where an earlier process may have left it. The source can then
 	// bring the message again.
-	Left bool `json:"-"`
+	Left bool
 }
 
 // Body returns the content that a sink sends: Data in binary mode, or the whole CloudEvent as a JSON object in

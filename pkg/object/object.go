@@ -9,16 +9,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Identity identifies an object and one of its states. The struct tags are the names in the stored form of a message.
+// Identity identifies an object and one of its states.
 type Identity struct {
-	Namespace string    `json:"ns,omitempty"` // empty for cluster-scoped objects
-	Name      string    `json:"n,omitempty"`
-	UID       types.UID `json:"u,omitempty"`
+	Namespace string // empty for cluster-scoped objects
+	Name      string
+	UID       types.UID
 	// ResourceVersion is the version of this state. Versions can be compared only within one resource (KEP-5504).
-	ResourceVersion string `json:"rv,omitempty"`
+	ResourceVersion string
 	// Manager is the manager of the newest managedFields entry, which is usually the client that changed the object last.
 	// It is empty if the API server sent no managedFields.
-	Manager string `json:"m,omitempty"`
+	Manager string
 
 	gvk unique.Handle[schema.GroupVersionKind]
 	key string // result of Key; empty if the identity was composed from parts
