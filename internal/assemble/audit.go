@@ -1,7 +1,6 @@
 package assemble
 
 import (
-	"fmt"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -14,10 +13,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/config"
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/pkg/audit"
-	"github.com/deltabridge/deltabridge/pkg/audit/logfile"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
-	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaaudit"
-	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsaudit"
 )
 
 // AuditDir returns the directory of the audit journal.
@@ -65,30 +61,6 @@ func AuditJournal(
 		}
 	}
 	return journal, nil
-}
-
-// AuditSources returns what has audit events already, or nothing if the bridge receives them.
-func AuditSources(cfg *config.Audit, log *slog.Logger) (sources []audit.Source, err error) {
-	for _, path := range cfg.Files {
-		r := logfile.New(logfile.Options{Path: path, MaxLine: int(min(cfg.MaxBytes/2, audit.MaxBody)), Logger: log})
-		if err := r.Check(); err != nil {
-			return nil, fmt.Errorf("audit.files: %w", err)
-		}
-		sources = append(sources, r)
-	}
-	if cfg.Kafka != nil {
-		own := *cfg.Kafka
-		own.Logger = log
-		topic, err := kafkaaudit.New(own)
-		if err != nil {
-			return nil, fmt.Errorf("audit.kafka: %w", err)
-		}
-		sources = append(sources, topic)
-	}
-	if cfg.NATS != nil {
-		sources = append(sources, natsaudit.New(*cfg.NATS))
-	}
-	return sources, nil
 }
 
 // AuditServer returns the server that receives audit events, and stores them in the journal. It listens already.

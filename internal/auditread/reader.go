@@ -121,7 +121,7 @@ func (r *Reader) begin(ctx context.Context) (next uint64, ok bool) {
 func (r *Reader) bring(ctx context.Context, record *audit.Record) bool {
 	if record.Err != nil {
 		r.Logger.Error("audit events are lost", "from", record.First, "to", record.Last, "err", record.Err)
-		return r.gap(ctx, record.Last, record.Lost, record.Err)
+		return r.gap(ctx, record.Last, int64(record.Last-record.First+1), record.Err)
 	}
 	r.metrics.Received.Inc()
 	ev := &record.Event

@@ -3,13 +3,10 @@ package config
 import (
 	"fmt"
 	"net"
-	"path/filepath"
 	"strings"
 
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 	"github.com/deltabridge/deltabridge/pkg/filter"
-	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/kafkaaudit"
-	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natsaudit"
 )
 
 // The valid values of Sink.Events.
@@ -18,19 +15,10 @@ const (
 	EventsAudit   = "audit"
 )
 
-// Audit configures where the bridge gets audit events of API servers from: an endpoint that receives them (the audit
-// webhook backend), or, with `files`, `kafka` or `nats`, a place that has them already. The bridge stores them in the
-// state directory, and sends them to the sinks with `events: audit`. API servers that use the endpoint must authenticate
+// Audit configures the endpoint that receives audit events from API servers (the audit webhook backend). The bridge
+// stores them in the state directory, and sends them to the sinks with `events: audit`. API servers must authenticate
 // with a client certificate or a token. See docs/delivery.md#audit-events.
 type Audit struct {
-	// The audit logs of API servers on this machine, as in `--audit-log-path`, in the format `json`. The bridge also
-	// reads their backups, which API servers create when they rotate the logs. It begins with the oldest one. With this
-	// key, there is no endpoint. See docs/audit.md#audit-files.
-	Files []string `yaml:"files" minItems:"1" example:"[/var/log/kubernetes/audit/audit.log]"`
-	// A Kafka topic that has audit events. With this key, there is no endpoint. See docs/audit.md#audit-topics.
-	Kafka *kafkaaudit.Config `yaml:"kafka"`
-	// A JetStream stream that has audit events. With this key, there is no endpoint. See docs/audit.md#audit-topics.
-	NATS *natsaudit.Config `yaml:"nats"`
 	// The address to listen on, as `host:port`. Without a host, the server listens on all addresses. Without
 	// `certFile`, it must be a loopback address.
 	Listen string `yaml:"listen" pattern:":[0-9]+$" default:"\":8443\"" example:"127.0.0.1:8443"`
@@ -49,7 +37,7 @@ type Audit struct {
 	TokenFile string `yaml:"tokenFile" format:"file" example:"/etc/deltabridge/audit/tokens"`
 	// The maximum size of the audit events that wait in the state directory, because a sink has not delivered them yet.
 	// When this size is reached, the bridge refuses further events. API servers try again for about 80 seconds, and
-	// then drop them. From `files`, `kafka` or `nats`, the bridge then reads nothing.
+	// then drop them.
 	MaxBytes int64 `yaml:"maxBytes" default:"1Gi" min:"16Mi" max:"16Ti" example:"20Gi"`
 }
 
@@ -83,65 +71,12 @@ func (c *Config) validateAudit(at *strictyaml.Section) {
 		}
 		return
 	}
-	if at.Fine("audit") && len(c.Audit.intakes()) > 0 {
-		c.Audit.validateIntakes(at.At("audit"), c.State.Log != nil)
-	} else if at.Fine("audit") {
+	if at.Fine("audit") {
 		c.Audit.validate(at.At("audit"))
 	}
 	if at.Fine("sinks") && len(c.AuditSinks()) == 0 {
 		at.Report("audit", "has no effect, because no sink is sent audit events; they would fill the disk",
 			"add events: audit to a sink, or remove audit")
-	}
-}
-
-// intakes returns the keys that name a place that has audit events already. Without one, there is an endpoint.
-func (a *Audit) intakes() (keys []string) {
-	if len(a.Files) > 0 {
-		keys = append(keys, "files")
-	}
-	if a.Kafka != nil {
-		keys = append(keys, "kafka")
-	}
-	if a.NATS != nil {
-		keys = append(keys, "nats")
-	}
-	return keys
-}
-
-// validateIntakes reports mistakes in the keys about places that have audit events already.
-func (a *Audit) validateIntakes(at *strictyaml.Section, hasStateLog bool) {
-	keys := a.intakes()
-	others := append(keys[1:], at.Given("listen", "certFile", "keyFile", "clientCAFile", "clientNames", "tokenFile")...)
-	if len(others) > 0 {
-		at.Report(others[0], "cannot be used together with "+keys[0]+": audit events come from one place, so that none is "+
-			"delivered twice", "remove one of them, or run another bridge for it")
-	}
-	if hasStateLog {
-		at.Report(keys[0], "cannot be used together with state.log: audit events are only on the disk of the replica "+
-			"that has read them", "remove one of them")
-	}
-	if a.Kafka != nil && at.Fine("kafka") {
-		a.Kafka.Validate(at.At("kafka"))
-	}
-	if a.NATS != nil && at.Fine("nats") {
-		a.NATS.Validate(at.At("nats"))
-	}
-	seen := map[string]bool{}
-	for i, path := range a.Files {
-		key := fmt.Sprintf("files[%d]", i)
-		switch {
-		case path == "":
-			at.Report(key, "is empty", "write the path in --audit-log-path")
-		case strings.ContainsAny(path, "*?["):
-			at.Report(key, strictyaml.Quote(path)+" is a pattern, and the bridge finds backups by itself",
-				"write the path in --audit-log-path, and add a line for each API server")
-		case strings.HasSuffix(path, ".gz"):
-			at.Report(key, strictyaml.Quote(path)+" is a compressed backup, which the bridge finds by itself",
-				"write the path in --audit-log-path")
-		case seen[filepath.Clean(path)]:
-			at.Report(key, strictyaml.Quote(path)+" is in the list twice", "remove one")
-		}
-		seen[filepath.Clean(path)] = true
 	}
 }
 

@@ -27,10 +27,9 @@ type Config struct {
 	Election Election `yaml:"election"`
 	// The HTTP server for metrics, health checks, the status and commands.
 	HTTP HTTP `yaml:"http"`
-	// Receives audit events from API servers, or reads them from files, a topic or a stream: see
-	// docs/delivery.md#audit-events. It requires a sink with `events: audit`. With `state.log`, every replica receives
-	// and delivers audit events, and files, a topic or a stream are not possible. It cannot change while the bridge runs;
-	// with `state.log`, neither can sinks with `events: audit`.
+	// Receives audit events from API servers: see docs/delivery.md#audit-events. It requires a sink with `events: audit`.
+	// With `state.log`, every replica receives and delivers audit events. It cannot change while the bridge runs; with
+	// `state.log`, neither can sinks with `events: audit`.
 	Audit *Audit `yaml:"audit"`
 	// The log of the bridge.
 	Log Log `yaml:"log"`
@@ -216,15 +215,6 @@ func (c *Config) fill(has func(key string) bool) {
 		}
 		if l.Kafka != nil {
 			l.Kafka.ClientID = cmp.Or(l.Kafka.ClientID, client)
-		}
-	}
-	if a := c.Audit; a != nil {
-		client := "deltabridge-" + c.Cluster + "-audit"
-		if a.NATS != nil {
-			a.NATS.ConnectionName = client
-		}
-		if a.Kafka != nil {
-			a.Kafka.ClientID = cmp.Or(a.Kafka.ClientID, client)
 		}
 	}
 	for i := range c.Sinks {

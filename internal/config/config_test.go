@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -109,23 +108,6 @@ func TestEveryKey(t *testing.T) {
 	}
 }
 
-// Audit events come from one place. The names by which brokers know the bridge are those of the intake.
-func TestAuditIntakes(t *testing.T) {
-	const sinks = "\nsinks: [{name: one, events: audit, stdout: {}}]"
-	c := mustParse(t, "audit: {files: [a, b], maxBytes: 20Mi}"+sinks)
-	if diff := cmp.Diff([]string{"a", "b"}, c.Audit.Files); diff != "" {
-		t.Error(diff)
-	}
-	c = mustParse(t, `audit: {kafka: {brokers: ["a:9092"], topic: t}}`+sinks)
-	if k := c.Audit.Kafka; k.ClientID != "deltabridge-local-audit" || k.Topic != "t" || k.RequestTimeout == 0 {
-		t.Errorf("%+v", k)
-	}
-	c = mustParse(t, `audit: {nats: {url: "nats://a", stream: S}}`+sinks)
-	if n := c.Audit.NATS; n.ConnectionName != "deltabridge-local-audit" || n.Stream != "S" {
-		t.Errorf("%+v", n)
-	}
-}
-
 // notDefault fails for each key that no element of the file sets to another value than its default.
 func notDefault(t *testing.T, path string, v reflect.Value) {
 	t.Helper()
@@ -145,7 +127,6 @@ func notDefault(t *testing.T, path string, v reflect.Value) {
 			notDefault(t, at, child.Index(0))
 		case f.Type == reflect.TypeFor[*stdout.Config]():
 		case f.Type == reflect.TypeFor[*StateLog](): // see TestStateLog
-		case path == ".audit" && slices.Contains([]string{"files", "kafka", "nats"}, f.Name): // see TestAuditIntakes
 		case f.Type.Kind() == reflect.Pointer:
 			if child.IsNil() {
 				t.Errorf("%s: not set", at)

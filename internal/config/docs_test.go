@@ -203,7 +203,7 @@ func readComments(t *testing.T) map[string]string {
 	comments := map[string]string{}
 	for _, file := range []string{
 		"config.go", "state.go", "audit.go", "sink.go", "../../pkg/enrich/index.go", "../../pkg/filter/rule.go", "../../pkg/sinks/config.go", "../../pkg/sinks/access/tls.go",
-		"../../pkg/sinks/nats/config.go", "../../pkg/sinks/nats/natsconn/access.go", "../../pkg/sinks/nats/natsconn/auth.go", "../../pkg/sinks/nats/embedded/server.go", "../../pkg/sinks/nats/natslog/config.go", "../../pkg/sinks/kafka/kafkalog/config.go", "../../pkg/sinks/nats/natsaudit/config.go", "../../pkg/sinks/kafka/kafkaaudit/config.go",
+		"../../pkg/sinks/nats/config.go", "../../pkg/sinks/nats/natsconn/access.go", "../../pkg/sinks/nats/natsconn/auth.go", "../../pkg/sinks/nats/embedded/server.go", "../../pkg/sinks/nats/natslog/config.go", "../../pkg/sinks/kafka/kafkalog/config.go",
 		"../../pkg/sinks/kafka/config.go", "../../pkg/sinks/kafka/internal/wire/client.go", "../../pkg/sinks/kafka/internal/wire/auth.go", "../../pkg/sinks/kafka/internal/wire/oauth.go", "../../pkg/sinks/kafka/internal/wire/topics.go", "../../pkg/sinks/kafka/internal/registry/config.go", "../../pkg/sinks/stdout/config.go",
 	} {
 		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)

@@ -68,7 +68,7 @@ type Source struct {
 	Name        string    `json:"name"`                 // the label `source` of metrics
 	Resource    string    `json:"resource"`             // the resource with its group, such as `deployments.apps`
 	Namespace   string    `json:"namespace,omitempty"`  // the namespace, unless it covers all
-	Selector    string    `json:"selector,omitempty"`   // label and field selectors, `(auxiliary)` if only `enrich` reads it, or where audit events are read
+	Selector    string    `json:"selector,omitempty"`   // label and field selectors, or `(auxiliary)` if only `enrich` reads it
 	Health      Health    `json:"health"`               // its state
 	Synced      bool      `json:"synced"`               // the initial list was handed to the queues of all sinks
 	Objects     int       `json:"objects"`              // objects that exist

@@ -138,7 +138,7 @@ func (a *auditing) accept(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	keeping.Go(func() { a.keeper.Run(ctx) })
-	return a.runner.Run(ctx)
+	return a.server.Run(ctx)
 }
 
 // drain waits until everything is delivered, but not for a sink that does not deliver, or for longer than

@@ -107,10 +107,6 @@ func (e *examination) run(ctx context.Context) *Report {
 		e.area = "state log"
 		e.checkStateLog(ctx)
 	}
-	if e.cfg.Audit != nil {
-		e.area = "audit"
-		e.checkAuditSources(ctx)
-	}
 	e.checkSinks(ctx)
 	return &e.report
 }

@@ -11,7 +11,7 @@ func (e *Engine) newObserver() *observe.Observer {
 	o := &e.options
 	observed := observe.Options{
 		Informers: e.set.Statuses, Tracker: e.tracker, WithoutTracker: o.AuditOnly, Metrics: e.metrics, Journal: o.Journal,
-		AuditSources: o.AuditSources, State: o.State, LogPlace: o.LogPlace, DetachedSince: o.DetachedSince,
+		State: o.State, LogPlace: o.LogPlace, DetachedSince: o.DetachedSince,
 	}
 	for _, p := range e.pipelines {
 		observed.Sinks = append(observed.Sinks, &observe.Sink{

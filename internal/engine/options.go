@@ -49,9 +49,6 @@ type Options struct {
 	// Journal contains the audit events for the sinks with Audit. It is nil if there is none. The caller closes it
 	// after Run.
 	Journal *audit.Journal
-	// AuditSources returns the status of the files, topics or streams from which the events in Journal are read. It may
-	// be nil.
-	AuditSources func() []audit.SourceStatus
 	// AuditOnly means that the engine watches nothing, and delivers only the audit events of its replica, whoever leads.
 	// Its Store has no Log.
 	AuditOnly bool

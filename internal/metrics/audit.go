@@ -8,16 +8,12 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/audit"
 )
 
-// AuditIntake counts what API servers send, or what is read from their files and from topics. It implements
-// audit.Observer, audit.ImportObserver and prometheus.Collector.
+// AuditIntake counts what API servers send. It implements audit.Observer and prometheus.Collector.
 type AuditIntake struct {
 	journal  func() audit.JournalStatus
 	requests *prometheus.CounterVec
 	events   prometheus.Counter
 	stored   prometheus.Histogram
-	lost     prometheus.Counter
-	// Sources returns the status of what is read. It is nil if API servers send the events.
-	Sources func() []audit.SourceStatus
 }
 
 // acceptedRequest is the result of a request that was not refused.
@@ -38,10 +34,6 @@ func NewAuditIntake(journal func() audit.JournalStatus) *AuditIntake {
 			Namespace: Namespace, Name: "audit_store_duration_seconds", Buckets: delayBuckets,
 			Help: "Time that it took to store the events of a request in the journal.",
 		}),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: Namespace, Name: "audit_lost_events_total",
-			Help: "Audit events in files, topics or streams that could not be read, or were removed before, at least.",
-		}),
 	}
 	a.requests.WithLabelValues(acceptedRequest)
 	for _, reason := range audit.Reasons() {
@@ -60,13 +52,6 @@ func (a *AuditIntake) Received(events int, _ int64, took time.Duration) {
 // Refused implements audit.Observer.
 func (a *AuditIntake) Refused(reason audit.Reason) { a.requests.WithLabelValues(string(reason)).Inc() }
 
-// Imported implements audit.ImportObserver.
-func (a *AuditIntake) Imported(events, lost int64, took time.Duration) {
-	a.events.Add(float64(events))
-	a.lost.Add(float64(lost))
-	a.stored.Observe(took.Seconds())
-}
-
 // Describe implements prometheus.Collector.
 func (a *AuditIntake) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(a, ch) }
 
@@ -75,10 +60,6 @@ func (a *AuditIntake) Collect(ch chan<- prometheus.Metric) {
 	a.requests.Collect(ch)
 	a.events.Collect(ch)
 	a.stored.Collect(ch)
-	a.lost.Collect(ch)
-	if a.Sources != nil {
-		a.collectSources(ch)
-	}
 	s := a.journal()
 	gauge := func(name, help string, value float64) {
 		desc := prometheus.NewDesc(Namespace+"_"+name, help, nil, nil)
@@ -92,16 +73,4 @@ func (a *AuditIntake) Collect(ch chan<- prometheus.Metric) {
 	gauge("audit_journal_bytes", "Size of the files of the audit journal.", float64(s.Bytes))
 	gauge("audit_journal_max_bytes", "Size of the audit journal at which further events are refused (audit.maxBytes).",
 		float64(s.MaxBytes))
-}
-
-func (a *AuditIntake) collectSources(ch chan<- prometheus.Metric) {
-	failing := prometheus.NewDesc(Namespace+"_audit_source_failing",
-		"Whether a file, topic or stream with audit events cannot be read at the moment.", []string{"source"}, nil)
-	for _, s := range a.Sources() {
-		value := 0.
-		if s.Err != nil {
-			value = 1
-		}
-		ch <- prometheus.MustNewConstMetric(failing, prometheus.GaugeValue, value, s.Name)
-	}
 }

@@ -65,8 +65,7 @@ func (o *outage) fuse() *control.Fuse {
 		text += fmt.Sprintf("; then, the API server keeps changes that are not read for at least %s", human(history))
 	case o.overflow == journalFull:
 		left += auditRetries
-		text += fmt.Sprintf("; then, no audit event is accepted, and API servers drop them after %s (files, topics and "+
-			"streams keep them)", human(auditRetries))
+		text += fmt.Sprintf("; then, no audit event is accepted, and API servers drop them after %s", human(auditRetries))
 	case o.overflow == delivery.Compact:
 		text += "; then, it merges events of the same object, so intermediate states are lost"
 	default:

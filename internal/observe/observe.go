@@ -20,10 +20,8 @@ type Options struct {
 	WithoutTracker bool
 	Metrics        *metrics.Metrics
 	Journal        *audit.Journal // of audit events; nil if there is none
-	// AuditSources returns the status of what the journal's events are read from. It may be nil.
-	AuditSources func() []audit.SourceStatus
-	State        string // the directory of the queues
-	LogPlace     string // where the state log is; empty if there is none
+	State          string         // the directory of the queues
+	LogPlace       string         // where the state log is; empty if there is none
 	// DetachedSince returns since when only this process has what changes, because the state log is unavailable, or the
 	// zero time. It may be nil.
 	DetachedSince func() time.Time

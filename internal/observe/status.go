@@ -9,7 +9,6 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/tracker"
-	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/informer"
 	"github.com/deltabridge/deltabridge/pkg/sinks"
@@ -38,9 +37,6 @@ func (o *Observer) Status() control.Status {
 	for _, i := range o.Informers() {
 		all.Sources = append(all.Sources, sourceStatus(&i, o.rates.of("read "+i.Name, all.At, i.Changes), blocking))
 	}
-	for _, s := range o.auditSources() {
-		all.Sources = append(all.Sources, auditSourceStatus(&s, o.rates.of("read "+s.Name, all.At, s.Events)))
-	}
 	slices.SortFunc(all.Sources, func(a, b control.Source) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
@@ -59,9 +55,6 @@ func (o *Observer) Sample(now time.Time) {
 	}
 	for _, i := range o.Informers() {
 		values["read "+i.Name] = i.Changes
-	}
-	for _, s := range o.auditSources() {
-		values["read "+s.Name] = s.Events
 	}
 	if o.Journal != nil {
 		values[auditRate] = int64(o.Journal.Status().Last)
@@ -204,25 +197,6 @@ func sourceStatus(i *informer.Status, rate float64, blocking string) control.Sou
 		)
 	case !i.Synced:
 		s.Health = control.Waiting
-	}
-	return s
-}
-
-func (o *Observer) auditSources() []audit.SourceStatus {
-	if o.AuditSources == nil {
-		return nil
-	}
-	return o.AuditSources()
-}
-
-func auditSourceStatus(a *audit.SourceStatus, rate float64) control.Source {
-	s := control.Source{
-		Name: a.Name, Resource: event.GroupResource(event.AuditResource()), Selector: a.Name, Health: control.Healthy,
-		Synced: true, Changes: a.Events, Rate: rate, LastContact: a.LastRead,
-	}
-	if a.Err != nil {
-		s.Health = control.Failing
-		s.Problem = problemOf(a.Err, a.Since, "see DeltabridgeAuditSourceFailing in docs/operations.md")
 	}
 	return s
 }

@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -11,9 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/deltabridge/deltabridge/internal/control"
-	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/informer"
-	"github.com/deltabridge/deltabridge/pkg/sinks"
 )
 
 // A fuse of less than half an hour, a failure that does not go away and a loss matter more than an outage.
@@ -106,30 +103,5 @@ deltabridge_informer_synced{resource="required",selector="",watched_namespace=""
 	if err := testutil.GatherAndCompare(r, strings.NewReader(rows),
 		"deltabridge_informer_forbidden", "deltabridge_informer_synced"); err != nil {
 		t.Error(err)
-	}
-}
-
-// A source of audit events is a source like any other. Its error has the remedy, or the place that has it.
-func TestStatusOfAuditSources(t *testing.T) {
-	since := time.Now().Add(-time.Hour)
-	a := audit.SourceStatus{Name: "/var/log/audit.log", Events: 7, LastRead: since}
-	if s := auditSourceStatus(
-		&a,
-		1.5,
-	); s.Health != control.Healthy || s.Problem != nil || s.Changes != 7 || s.Rate != 1.5 ||
-		s.Selector != a.Name ||
-		!s.LastContact.Equal(since) {
-		t.Errorf("%+v", s)
-	}
-	for remedy, err := range map[string]error{
-		"DeltabridgeAuditSourceFailing": errors.New("no such file"),
-		"create it":                     &sinks.ConnectError{Key: "audit.kafka.topic", Remedy: "create it", Err: errors.New("no topic")},
-	} {
-		a.Err, a.Since = err, since
-		s := auditSourceStatus(&a, 0)
-		if s.Health != control.Failing || s.Problem == nil || !strings.Contains(s.Problem.Remedy, remedy) ||
-			!s.Problem.Since.Equal(since) || s.Problem.Text == "" {
-			t.Errorf("%v: %+v, %+v", err, s, s.Problem)
-		}
 	}
 }

@@ -160,7 +160,6 @@ type Record struct {
 	First, Last uint64 // numbers; equal for an event
 	Event       Event
 	Err         error
-	Lost        int64 // if Err is set: how many events are lost, or 0 if that is not known
 }
 
 // Read returns consecutive events, beginning with the number from. It waits until this event has been appended, and
@@ -188,25 +187,15 @@ func (j *Journal) Read(ctx context.Context, from uint64, maxBytes int) ([]Record
 		case err != nil:
 			return nil, fmt.Errorf("read the audit journal: %w", err)
 		}
-		record := Record{First: r.First, Last: r.Last, Err: r.Err, Lost: int64(r.Last - r.First + 1)}
+		record := Record{First: r.First, Last: r.Last, Err: r.Err}
 		if r.Err == nil {
-			record.parse(&p, r.Data)
+			record.Event, record.Err = p.parseEvent(r.Data)
 		}
 		records = append(records, record)
 		size += len(r.Data)
 		from = r.Last + 1
 	}
 	return records, nil
-}
-
-// parse reads an event, or the record of a loss.
-func (r *Record) parse(p *parser, data []byte) {
-	if r.Event, r.Err = p.parseEvent(data); r.Err == nil {
-		return
-	}
-	if lost, isLoss := parseLoss(data); isLoss {
-		r.Lost, r.Err = lost.Events, errors.New(lost.Message)
-	}
 }
 
 // await waits until the event has been appended, and returns the number of the last event.

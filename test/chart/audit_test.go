@@ -80,7 +80,6 @@ func TestAuditEndpoint(t *testing.T) {
 		{nil, map[string]any{}},
 		{[]string{"--set", withAudit + ",config.audit.listen=127.0.0.1:8443"}, map[string]any{}},
 		{[]string{"--set", withAudit + ",config.audit.listen=[::1]:8443"}, map[string]any{}},
-		{[]string{"--values", chartDir + "/examples/auditfiles.yaml"}, map[string]any{}},
 		{
 			[]string{"--set", withAudit},
 			map[string]any{"container": port, "streams/deltabridge-audit": port, "address": "", "policy": port},

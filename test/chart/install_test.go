@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -66,29 +65,6 @@ func startKube(t *testing.T) *kube {
 	return k
 }
 
-// enforce sets the Pod Security Standard of the namespace, and waits until the API server acts on it.
-func (k *kube) enforce(t *testing.T, level string) {
-	t.Helper()
-	patch := fmt.Appendf(
-		nil,
-		`{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": %q, "pod-security.kubernetes.io/warn": %q}}}`,
-		level,
-		level,
-	)
-	if _, err := k.client.CoreV1().Namespaces().Patch(
-		t.Context(), namespace, types.MergePatchType, patch, metav1.PatchOptions{},
-	); err != nil {
-		t.Fatal(err)
-	}
-	unrestricted := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "a"}}}}
-	eventually(t, func() error {
-		if err := k.admits(t, unrestricted); (err == nil) != (level == "privileged") {
-			return fmt.Errorf("with %s, a Pod without a security context: %w", level, err)
-		}
-		return nil
-	})
-}
-
 // define installs a definition of a custom resource that takes everything, and waits until it is served.
 func (k *kube) define(t *testing.T, group, version, kind, plural string) {
 	t.Helper()
@@ -124,7 +100,7 @@ func (k *kube) helm(t *testing.T, args ...string) (out, warnings string) {
 }
 
 // Each of the example values can be installed, upgraded and uninstalled: the API server takes all objects, and would
-// admit the Pods, under the restricted Pod Security Standard, except the one that reads files of the node.
+// admit the Pods, under the restricted Pod Security Standard.
 func TestInstall(t *testing.T) {
 	k := startKube(t)
 	for _, kind := range []string{"PodMonitor", "ServiceMonitor", "PrometheusRule"} {
@@ -133,13 +109,9 @@ func TestInstall(t *testing.T) {
 	t.Run("default rights", k.grantsWhatIsServed)
 	all := examples(t)
 	all["audit"] = append(all["audit"], "--set", "service.auditClusterIP=10.0.0.50") // in the range of this API server
-	some := []string{"audit", "auditfiles", "default", "everything"}                 // with all kinds of resources
+	some := []string{"audit", "default", "everything"}                               // with all kinds of resources
 	for _, name := range scale.Of(some, slices.Sorted(maps.Keys(all))) {
 		t.Run(name, func(t *testing.T) {
-			if name == "auditfiles" { // reads files of the node, as root
-				k.enforce(t, "privileged")
-				defer k.enforce(t, "restricted")
-			}
 			k.lifeOfARelease(t, all[name])
 		})
 	}

@@ -268,13 +268,6 @@ func (c *Cluster) StartControllerManager(ctx context.Context) error {
 	})
 }
 
-// StopControllerManager ends the kube-controller-manager in order.
-func (c *Cluster) StopControllerManager(ctx context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ctlmgr.stop(ctx)
-}
-
 // wait asks again and again until ready returns no error. It gives up when ctx
 // ends, after readyTimeout, or when the process ends.
 func (c *Cluster) wait(ctx context.Context, p *program, ready func(context.Context) error) error {

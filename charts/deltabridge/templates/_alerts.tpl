@@ -155,19 +155,6 @@ has reported it.
   severity: warning
   summary: The audit journal fills up.
   description: 'It is {{`{{ $value | humanize }}`}} percent full, because a sink does not deliver. When it is full, audit events are refused.'
-- alert: DeltabridgeAuditLost
-  expr: >-
-    increase(deltabridge_audit_lost_events_total{ {{- $of -}} }[10m]) > 0
-    or (deltabridge_audit_lost_events_total{ {{- $of -}} } > 0 unless deltabridge_audit_lost_events_total{ {{- $of -}} } offset 10m)
-  severity: critical
-  summary: Audit events are lost.
-  description: 'Files, topics or streams had audit events that were removed before they were read, or that cannot be read. A gap event was sent.'
-- alert: DeltabridgeAuditSourceFailing
-  expr: deltabridge_audit_source_failing{ {{- $of -}} } == 1
-  for: 5m
-  severity: warning
-  summary: Audit events cannot be read from {{`{{ $labels.source }}`}}.
-  description: 'They wait there. What is removed there before it is read is lost.'
 - alert: DeltabridgeDestinationUnavailable
   expr: deltabridge_parked_events{ {{- $of -}} } > 0
   for: 2m

@@ -175,7 +175,7 @@ config:
 {{/* The ports of the brokers, of token endpoints and of schema registries, as JSON, except those in environment variables. */}}
 {{- define "deltabridge.brokerPorts" -}}
 {{- $ports := list }}
-{{- range append (include "deltabridge.destinations" . | fromJsonArray) (.Values.config.audit | default dict) }}
+{{- range include "deltabridge.destinations" . | fromJsonArray }}
 {{- range splitList "," (printf "%s,%s" (dig "nats" "url" "" .) (dig "claimCheck" "nats" "url" "" .)) }}
 {{- $default := ternary 443 (ternary 80 4222 (hasPrefix "ws:" (trim .))) (hasPrefix "wss:" (trim .)) }}
 {{- $port := regexFind "[0-9]+$" (regexFind ":[0-9]+$" (trimSuffix "/" (trim .))) }}
@@ -216,11 +216,11 @@ config:
 {{- if regexMatch "^(127[.]|localhost:|\\[::1\\])" . }}true{{ end }}
 {{- end }}
 
-{{/* The port for audit events; empty if there is none, if only the Pod itself can reach it, or if audit events come from elsewhere. */}}
+{{/* The port for audit events; empty if there is none, or if only the Pod itself can reach it. */}}
 {{- define "deltabridge.auditPort" -}}
 {{- with .Values.config.audit }}
 {{- $listen := .listen | default ":8443" }}
-{{- if not (or .files .kafka .nats (include "deltabridge.isLoopback" $listen)) }}
+{{- if not (include "deltabridge.isLoopback" $listen) }}
 {{- regexFind "[0-9]+$" $listen }}
 {{- end }}
 {{- end }}
