@@ -373,7 +373,8 @@ func whoChangedWhat(t *testing.T) {
 		return nil
 	})
 	b.stop()
-	records := slices.Concat(append(kafka.ReadAll(t, broker.Addr(), changes), kafka.ReadAll(t, broker.Addr(), requests)...)...)
+	partitions := slices.Concat(kafka.ReadAll(t, broker.Addr(), changes), kafka.ReadAll(t, broker.Addr(), requests))
+	records := slices.Concat(partitions...)
 	defer r.startConnect("events", []string{connect, r.blocks("properties")[0]})()
 	var copied []byte
 	eventually(t, time.Minute, func() (err error) {
