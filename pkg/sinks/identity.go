@@ -32,7 +32,7 @@ const (
 // Registration records which cluster a name belongs to at a destination.
 type Registration struct {
 	UID   string    // UID of the cluster; empty if the name is not registered
-	State State     // where the bridge that registered it keeps its state; empty if that is not known
+	State State     // where the bridge that registered it keeps its state
 	Since time.Time // time of the registration
 }
 
@@ -63,7 +63,7 @@ var ErrNameTaken = errors.New("the cluster's name is taken")
 // *ConnectError that wraps ErrNameTaken and mentions the name of the sink.
 func Claim(ctx context.Context, d Identified, sink string, owner Owner) error {
 	found, err := d.Registered(ctx, owner.Cluster)
-	moves := found.UID == owner.UID && found.State != owner.State && (found.State == "" || !owner.New)
+	moves := found.UID == owner.UID && found.State != owner.State && !owner.New
 	if err == nil && (found.UID == "" || moves) {
 		if err = d.Register(ctx, owner, found.UID); err == nil {
 			found, err = d.Registered(ctx, owner.Cluster) // another cluster may have registered the name first

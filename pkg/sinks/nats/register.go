@@ -33,9 +33,8 @@ type entry struct {
 	Since   time.Time `json:"since"`
 	// Stream is the identity of the stream that the name was registered for. If a stream is deleted and created again, its
 	// old registrations no longer apply.
-	Stream string `json:"stream"`
-	// State is empty in registrations of earlier versions.
-	State sinks.State `json:"state,omitempty"`
+	Stream string      `json:"stream"`
+	State  sinks.State `json:"state"`
 }
 
 // Destination implements [sinks.Identified]. It returns the name and the creation time of the stream.

@@ -183,9 +183,6 @@ func testForeignNameWritesNothing(t *testing.T, _ Harness, d Destination) {
 func testStateElsewhere(t *testing.T, _ Harness, d Destination) {
 	sink := identified(t, d)
 	owner := sinks.Owner{Cluster: "prod", UID: "k1"}
-	if err := sink.Register(t.Context(), owner, ""); err != nil { // as an earlier version did
-		t.Fatal(err)
-	}
 	for _, step := range []struct {
 		state     sinks.State
 		isNew, ok bool

@@ -32,12 +32,11 @@ type Names struct {
 // entry is the value of a record in RegisterTopic. The record's key is <topic template>/<cluster>/<uid>, so compaction
 // keeps one record per cluster. A name belongs to the cluster whose record has the lowest offset.
 type entry struct {
-	Cluster string    `json:"cluster"`
-	UID     string    `json:"uid"`
-	Since   time.Time `json:"since"`
-	Topic   string    `json:"topic"` // the topic template
-	// State is empty in registrations of earlier versions.
-	State sinks.State `json:"state,omitempty"`
+	Cluster string      `json:"cluster"`
+	UID     string      `json:"uid"`
+	Since   time.Time   `json:"since"`
+	Topic   string      `json:"topic"` // the topic template
+	State   sinks.State `json:"state"`
 }
 
 // Registered implements [sinks.Identified].
