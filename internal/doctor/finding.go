@@ -81,7 +81,7 @@ type examination struct {
 func Examine(ctx context.Context, cfg *config.Config, version string) (*Report, error) {
 	e := &examination{cfg: cfg, version: version}
 	for n := range cfg.Sinks {
-		s, err := newSink(cfg, &cfg.Sinks[n])
+		s, err := newSink(&cfg.Sinks[n])
 		if err != nil {
 			return nil, err
 		}

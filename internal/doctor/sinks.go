@@ -23,7 +23,7 @@ type sink struct {
 	checkers []diagnose.Checker
 }
 
-func newSink(cfg *config.Config, s *config.Sink) (sink, error) {
+func newSink(s *config.Sink) (sink, error) {
 	d, err := assemble.NewDestination(s, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return sink{}, err

@@ -13,9 +13,9 @@ import (
 //
 // statelog.ErrIncomplete means that commits may be missing in the checkpoint, because the log was purged, deleted or
 // damaged. Another process may have a better checkpoint. If acceptLoss is true, Lead logs this error instead, and
-// writes the checkpoint to the log as it is, or empty if it is not complete. ErrForeign and files.NewerFormatError mean that this
-// process must not use the log. ErrConflict means that another process has claimed the log meanwhile. After any other
-// error, call Lead again. Lead may wait for the broker until ctx ends.
+// writes the checkpoint to the log as it is, or empty if it is not complete. ErrForeign and files.NewerFormatError mean
+// that this process must not use the log. ErrConflict means that another process has claimed the log meanwhile. After
+// any other error, call Lead again. Lead may wait for the broker until ctx ends.
 func (c *Copy) Lead(ctx context.Context, acceptLoss bool) error {
 	c.resign()
 	c.part = nil
@@ -111,7 +111,8 @@ func (c *Copy) rename(ctx context.Context) error {
 // or was purged. It completes transactions whose result is unknown, and detects that another process has claimed the
 // log. If nothing changes, it appends a commit at least once a minute, so the time of the last commit shows whether the
 // log can be written. It returns nil when ctx ends, which does not end the term. It returns an error when the term has
-// ended: statelog.ErrConflict, ErrForeign or files.NewerFormatError. All other errors are logged, and Maintain tries again.
+// ended: statelog.ErrConflict, ErrForeign or files.NewerFormatError. All other errors are logged, and Maintain tries
+// again.
 func (c *Copy) Maintain(ctx context.Context) error {
 	r := newRetries(c.logger, c.timing.retry)
 	for checked := time.Now(); ctx.Err() == nil; {

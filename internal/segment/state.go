@@ -127,7 +127,9 @@ func (s *stateFile) read() error {
 // write writes the numbers to the next slot. If sync is true and write returns nil, they are durable.
 func (s *stateFile) write(acked, last uint64, sync bool) error {
 	s.Generation++
-	next := state{Magic: stateMagic, Format: files.Format, Seed: s.Seed, Generation: s.Generation, Acked: acked, Last: last}
+	next := state{
+		Magic: stateMagic, Format: files.Format, Seed: s.Seed, Generation: s.Generation, Acked: acked, Last: last,
+	}
 	data, err := binary.Append(make([]byte, 0, slotBytes), binary.BigEndian, next)
 	if err != nil {
 		return err

@@ -15,8 +15,6 @@ func Changes(after Point, epoch uint64, pairs ...Pair) []byte {
 }
 
 // ErrNewer is the error about a record of a later version.
-//
-//nolint:gochecknoglobals // constant
 var ErrNewer = files.NewerFormatError{What: "the state log", Format: files.Format + 1}
 
 // Newer returns a record of a later version.

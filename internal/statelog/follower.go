@@ -22,9 +22,9 @@ func NewFollower(log Log, local Copy, own Claim) *Follower {
 	return f
 }
 
-// Read reads to the end of the log. It can be repeated after any error. ErrForeign and files.NewerFormatError mean that this process
-// must not use the log. ErrIncomplete means that commits are missing. The copy then stays as it is until the writer has
-// noticed the loss and has begun another pass.
+// Read reads to the end of the log. It can be repeated after any error. ErrForeign and files.NewerFormatError mean that
+// this process must not use the log. ErrIncomplete means that commits are missing. The copy then stays as it is until
+// the writer has noticed the loss and has begun another pass.
 func (f *Follower) Read(ctx context.Context) error {
 	r := &f.reader
 	r.count = 0

@@ -53,8 +53,9 @@ func NewWriter(log Log, local Source, own Claim) *Writer {
 //
 // ErrIncomplete means that the log was purged, deleted or damaged, and that commits may be missing in the copy. Another
 // process may have a better copy. If acceptLoss is true, the copy is written to the log as it is, or is emptied if it
-// is Partial, and Problem returns this error. ErrForeign and files.NewerFormatError mean that this process must not use the log.
-// ErrConflict means that another process has claimed the log meanwhile. After any other error, call Claim again.
+// is Partial, and Problem returns this error. ErrForeign and files.NewerFormatError mean that this process must not use
+// the log. ErrConflict means that another process has claimed the log meanwhile. After any other error, call Claim
+// again.
 func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
 	if w.ended, w.pending, w.purged, w.truncated = errNoTerm, nil, false, -1; w.term.Epoch > 0 {
 		w.accepted, w.term = nil, Claim{}

@@ -14,14 +14,13 @@ import (
 // parked events, the audit journal, or the checkpoint. It changes nothing, so call it before anything is opened. Other
 // errors are ignored, because whatever opens a file reports them.
 func CheckFormats(dir string) error {
-	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	newer := error(nil)
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
-		case err != nil:
-			return nil
+		case err != nil: // there is no such directory, for example
+		case entry.IsDir() && strings.Contains(entry.Name(), ".") && path != dir:
+			return fs.SkipDir // quarantined
 		case entry.IsDir():
-			if strings.Contains(entry.Name(), ".") && path != dir {
-				return fs.SkipDir // quarantined
-			}
 			_, err = segment.Peek(path)
 		case filepath.Ext(path) == ".db":
 			var file *boltfile.File
@@ -29,9 +28,11 @@ func CheckFormats(dir string) error {
 				_ = file.Close()
 			}
 		}
-		if files.IsNewerFormat(err) {
-			return err
+		if !files.IsNewerFormat(err) {
+			return nil
 		}
-		return nil
+		newer = err
+		return fs.SkipAll
 	})
+	return newer
 }

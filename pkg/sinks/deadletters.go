@@ -17,7 +17,9 @@ type DeadLetterSink struct {
 // Keep sends a rejected message unchanged, with additional attributes that contain the reason. It returns when the
 // message is durable. where describes the place. Errors are handled like errors of PayloadStore.Store. Only the drain's
 // goroutine calls Keep.
-func (l *DeadLetterSink) Keep(ctx context.Context, m *event.Message, reason string, cause error) (where string, err error) {
+func (l *DeadLetterSink) Keep(
+	ctx context.Context, m *event.Message, reason string, cause error,
+) (where string, err error) {
 	if !l.connected {
 		if err := l.Sink.Connect(ctx); err != nil {
 			return "", err

@@ -44,13 +44,13 @@ func TestNewerFormat(t *testing.T) {
 		b = launchBridge(t, filepath.Join(dir, "bridge.yaml"))
 		eventually(t, 20*time.Second, func() error {
 			code, body, err := b.get("/readyz")
-			if want := file + " has format 2"; err != nil || code != http.StatusServiceUnavailable || !strings.Contains(body, want) {
+			if err != nil || code != http.StatusServiceUnavailable || !strings.Contains(body, file+" has format 2") {
 				return fmt.Errorf("%d %s %w", code, body, err)
 			}
 			return nil
 		})
 		out, errs, err := runBridge(t, "status", "--address", b.addr)
-		if err == nil || !strings.Contains(out, "this version knows format 1") || !strings.Contains(out, "run the newer version again") {
+		if err == nil || !strings.Contains(out, "knows format 1") || !strings.Contains(out, "run the newer version again") {
 			t.Errorf("bridge status: %v: %s%s", err, out, errs)
 		}
 		b.stop()

@@ -75,7 +75,7 @@ func (o *oversize) config() string {
 		"    payload: change\n    content: structured\n    oversize: claimCheck\n    claimCheck: {bucket: claims, create: true, nats: {url: \""+o.js.url()+"\"}}\n",
 		"",
 	)
-	stream("n-letter", "    oversize: deadLetter\n    deadLetter: {subject: dead, stream: DEAD}\n") // as large as the others
+	stream("n-letter", "    oversize: deadLetter\n    deadLetter: {subject: dead, stream: DEAD}\n")
 	topic("k-letter", "    oversize: deadLetter\n    deadLetter: {topic: "+o.topic("dead")+"}\n", "")
 	stream("n-gap", "    oversize: gap\n")
 	topic("k-gap", "    oversize: gap\n", "")

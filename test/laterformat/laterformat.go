@@ -14,8 +14,8 @@ import (
 	"github.com/deltabridge/deltabridge/internal/files"
 )
 
-// Write gives a file the next format. path is a bbolt file, which it creates if it does not exist, or the directory of a
-// spill.
+// Write gives a file the next format. path is a bbolt file, which it creates if it does not exist, or the directory of
+// a spill.
 func Write(t testing.TB, path string) { write(t, path, files.Format+1) }
 
 // Restore gives a file the format of this version again.
