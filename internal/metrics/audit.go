@@ -43,7 +43,7 @@ func NewAuditIntake(journal func() audit.JournalStatus) *AuditIntake {
 }
 
 // Received implements audit.Observer.
-func (a *AuditIntake) Received(events int, _ int64, took time.Duration) {
+func (a *AuditIntake) Received(events int, took time.Duration) {
 	a.requests.WithLabelValues(acceptedRequest).Inc()
 	a.events.Add(float64(events))
 	a.stored.Observe(took.Seconds())

@@ -15,8 +15,8 @@ import (
 func TestAuditIntake(t *testing.T) {
 	status := audit.JournalStatus{Acked: 3, Last: 10, Bytes: 700, MaxBytes: 1000}
 	a := NewAuditIntake(func() audit.JournalStatus { return status })
-	a.Received(5, 1000, time.Millisecond)
-	a.Received(2, 1000, time.Millisecond)
+	a.Received(5, time.Millisecond)
+	a.Received(2, time.Millisecond)
 	a.Refused(audit.Full)
 	if n := testutil.CollectAndCount(a, "deltabridge_audit_requests_total"); n != len(audit.Reasons())+1 {
 		t.Errorf("%d results", n)

@@ -177,6 +177,8 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // response is what a write's event contains.
 type response struct {
+	Verb           string
+	User           struct{ Username string }
 	ResponseStatus metav1.Status
 	ResponseObject struct{ Metadata metav1.ObjectMeta }
 }
@@ -210,13 +212,13 @@ func compare(t *testing.T, c *cluster.Cluster, j *Journal) {
 			t.Fatal(err)
 		}
 		if e.Stage != "ResponseComplete" || e.Object.Namespace != "audited" || e.Object.Resource != "configmaps" ||
-			e.User == "" || e.Received.IsZero() || e.StageTime.Before(e.Received) || got.ResponseStatus.Code/100 != 2 {
+			got.User.Username == "" || e.Received.IsZero() || e.StageTime.Before(e.Received) || got.ResponseStatus.Code/100 != 2 {
 			t.Fatalf("%s", e.Raw)
 		}
 		if e.AuditID == "chosen" {
 			chosen++
 		}
-		if e.Verb == "delete" {
+		if got.Verb == "delete" {
 			deletions[e.Object.Name]++
 		} else {
 			writes[got.ResponseObject.Metadata.ResourceVersion] = e.Object.Name

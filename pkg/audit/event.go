@@ -13,8 +13,6 @@ import (
 type Event struct {
 	AuditID string // chosen by the client if it sends the header Audit-ID, otherwise by the API server
 	Stage   string
-	Verb    string
-	User    string // user.username: who is authenticated, even if the request impersonates another user
 	// Received and StageTime are zero if the event has no such time.
 	Received, StageTime time.Time
 	Object              ObjectReference
@@ -25,7 +23,7 @@ type Event struct {
 // ObjectReference is the objectRef of an event. It is empty for requests that are not about a resource.
 type ObjectReference struct {
 	APIGroup, APIVersion, Resource, Subresource string
-	Namespace, Name, UID                        string
+	Namespace, Name                             string
 }
 
 // idTime is the format of times in audit events and in ids.
@@ -47,17 +45,15 @@ func (e *Event) ID() string {
 type parser struct {
 	validate bool // check that all values are valid JSON
 
-	apiVersion, kind           []byte // none in a list
-	auditID, stage, verb, user []byte
-	received, stageTime        []byte
-	object                     reference
-	text                       []byte // buffer of the method event
+	auditID, stage, received, stageTime []byte
+	object                              reference
+	text                                []byte // buffer of the method event
 }
 
 // reference contains the fields of an objectRef.
 type reference struct {
 	apiGroup, apiVersion, resource, subresource []byte
-	namespace, name, uid                        []byte
+	namespace, name                             []byte
 }
 
 // parse reads the event that opens at b[i]. It returns the offset after the event, or -1 if it is not valid JSON.
@@ -71,18 +67,10 @@ func (p *parser) parse(b []byte, i int) int {
 			return -1
 		}
 		switch string(key) {
-		case "apiVersion":
-			p.apiVersion = jsonscan.Text(value)
-		case "kind":
-			p.kind = jsonscan.Text(value)
 		case "auditID":
 			p.auditID = jsonscan.Text(value)
 		case "stage":
 			p.stage = jsonscan.Text(value)
-		case "verb":
-			p.verb = jsonscan.Text(value)
-		case "user":
-			p.user = jsonscan.Text(jsonscan.Member(value, "username"))
 		case "requestReceivedTimestamp":
 			p.received = jsonscan.Text(value)
 		case "stageTimestamp":
@@ -112,8 +100,6 @@ func (r *reference) read(b []byte) {
 			r.namespace = text
 		case "name":
 			r.name = text
-		case "uid":
-			r.uid = text
 		}
 	}
 }
@@ -143,8 +129,7 @@ func (p *parser) parseEvent(raw []byte) (Event, error) {
 func (p *parser) event(raw []byte) Event {
 	o := &p.object
 	parts := [...][]byte{
-		p.auditID, p.stage, p.verb, p.user, o.apiGroup, o.apiVersion, o.resource, o.subresource, o.namespace, o.name,
-		o.uid,
+		p.auditID, p.stage, o.apiGroup, o.apiVersion, o.resource, o.subresource, o.namespace, o.name,
 	}
 	p.text = p.text[:0]
 	for _, part := range parts {
@@ -156,10 +141,9 @@ func (p *parser) event(raw []byte) Event {
 		n++
 		return s
 	}
-	e := Event{AuditID: next(), Stage: next(), Verb: next(), User: next(), Raw: raw}
+	e := Event{AuditID: next(), Stage: next(), Raw: raw}
 	e.Object = ObjectReference{
-		APIGroup: next(), APIVersion: next(), Resource: next(), Subresource: next(),
-		Namespace: next(), Name: next(), UID: next(),
+		APIGroup: next(), APIVersion: next(), Resource: next(), Subresource: next(), Namespace: next(), Name: next(),
 	}
 	e.Received, e.StageTime = timeOf(p.received), timeOf(p.stageTime)
 	return e

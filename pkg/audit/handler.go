@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// MaxBody is the maximum size of a body, and of the bodies of all requests at the same time; others get 429. A body
-	// whose size is not known counts as MaxBody. It is large, because an API server drops the events of a request that is
+	// maxBody is the maximum size of a body, and of the bodies of all requests at the same time; others get 429. A body
+	// whose size is not known counts as maxBody. It is large, because an API server drops the events of a request that is
 	// too large: it sends up to 400 events (--audit-webhook-batch-max-size) of any size, unless
 	// --audit-webhook-truncate-enabled limits a request to 10 MiB. The intake uses about three times as much memory:
 	// bodies, the buffer in which they are read, and what is written to the disk.
-	MaxBody = 64 << 20
+	maxBody = 64 << 20
 	// maxRequests is the maximum number of requests at once; others get 429.
 	maxRequests = 64
 
@@ -55,9 +55,8 @@ func Reasons() []Reason {
 
 // Observer receives what is counted. Its methods are called concurrently. They must not block.
 type Observer interface {
-	// Received is called for each request whose events are durable. bytes is the size of the body, and took is the
-	// duration of Append.
-	Received(events int, bytes int64, took time.Duration)
+	// Received is called for each request whose events are durable. took is the duration of Append.
+	Received(events int, took time.Duration)
 	// Refused is called for each other request.
 	Refused(reason Reason)
 }
@@ -81,7 +80,7 @@ type HandlerOptions struct {
 // Handler is the endpoint for audit webhooks. It accepts requests to any path.
 type Handler struct {
 	opts        HandlerOptions
-	maxBody     int64 // MaxBody
+	maxBody     int64 // maxBody, except in tests
 	maxRequests int
 
 	mu       sync.Mutex // guards the following fields
@@ -101,7 +100,7 @@ func NewHandler(o HandlerOptions) (*Handler, error) {
 			return nil, fmt.Errorf("audit intake: %w", err)
 		}
 	}
-	return &Handler{opts: o, maxBody: MaxBody, maxRequests: maxRequests, logged: map[Reason]time.Time{}}, nil
+	return &Handler{opts: o, maxBody: maxBody, maxRequests: maxRequests, logged: map[Reason]time.Time{}}, nil
 }
 
 // refusal is an error with the response to it.
@@ -168,7 +167,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	if err := h.opts.Journal.Append(r.Context(), events); err != nil {
 		return refuseAppend(r.Context(), err)
 	}
-	h.opts.Observer.Received(len(events), int64(len(body)), time.Since(begin))
+	h.opts.Observer.Received(len(events), time.Since(begin))
 	return nil
 }
 

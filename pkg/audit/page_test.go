@@ -244,8 +244,9 @@ func checkEvents(t *testing.T, j *Journal, token string) {
 			}
 		}
 		if o := r.Event.Object; o.Namespace == "audited" {
-			request := strings.Join([]string{r.Event.Verb, o.Resource, o.Name, o.Subresource}, " ")
-			levels[strings.TrimRight(request, " ")] = levelOf(t, r.Event)
+			verb, level := levelOf(t, r.Event)
+			request := strings.Join([]string{verb, o.Resource, o.Name, o.Subresource}, " ")
+			levels[strings.TrimRight(request, " ")] = level
 		}
 	}
 	const metadata, whole = "Metadata", "RequestResponse uid resourceVersion"
@@ -261,11 +262,11 @@ func checkEvents(t *testing.T, j *Journal, token string) {
 	}
 }
 
-// levelOf returns the level of an event, and what its response has.
-func levelOf(t *testing.T, e Event) (level string) {
+// levelOf returns the verb and the level of an event, and what its response has.
+func levelOf(t *testing.T, e Event) (verb, level string) {
 	t.Helper()
 	var got struct {
-		Level                         string
+		Verb, Level                   string
 		RequestObject, ResponseObject json.RawMessage
 	}
 	var object struct {
@@ -291,5 +292,5 @@ func levelOf(t *testing.T, e Event) (level string) {
 	if object.Metadata.ResourceVersion != "" {
 		level += " resourceVersion"
 	}
-	return level
+	return got.Verb, level
 }

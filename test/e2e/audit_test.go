@@ -3,16 +3,13 @@ package e2e
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -188,50 +185,31 @@ func keyOf(t *testing.T, data []byte) (key auditKey) {
 	return key
 }
 
-// logged returns what the API server itself has logged, in all files.
+// logged returns what the API server itself has logged.
 func (a *audited) logged() map[auditKey][]byte {
 	a.t.Helper()
-	all, found := map[auditKey][]byte{}, false
-	paths, err := filepath.Glob(filepath.Join(filepath.Dir(a.file), "audit*.log*"))
+	file, err := os.Open(a.file)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	for _, path := range paths {
-		lines := bufio.NewScanner(a.open(path))
-		lines.Buffer(nil, 16<<20)
-		for lines.Scan() {
-			all[keyOf(a.t, lines.Bytes())] = bytes.Clone(lines.Bytes())
-			if a.auditOnly && bytes.Contains(lines.Bytes(), []byte(`"userAgent":"deltabridge/`)) {
-				a.t.Errorf("the bridge has sent %s", lines.Bytes())
-			}
-			found = found || a.hidden.in(lines.Bytes())
+	defer file.Close()
+	all, found := map[auditKey][]byte{}, false
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		all[keyOf(a.t, lines.Bytes())] = bytes.Clone(lines.Bytes())
+		if a.auditOnly && bytes.Contains(lines.Bytes(), []byte(`"userAgent":"deltabridge/`)) {
+			a.t.Errorf("the bridge has sent %s", lines.Bytes())
 		}
-		if lines.Err() != nil {
-			a.t.Fatal(lines.Err())
-		}
+		found = found || a.hidden.in(lines.Bytes())
+	}
+	if lines.Err() != nil {
+		a.t.Fatal(lines.Err())
 	}
 	if !found {
 		a.t.Fatal("the API server's log has no secret values")
 	}
 	return all
-}
-
-// open opens a file of the API server's log, which may be compressed.
-func (a *audited) open(path string) io.Reader {
-	a.t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.t.Cleanup(func() { _ = file.Close() })
-	if !strings.HasSuffix(path, ".gz") {
-		return file
-	}
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return z
 }
 
 // judge compares what a broker has with what the API server has logged.
