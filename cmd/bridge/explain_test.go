@@ -30,8 +30,8 @@ cluster: c
 watch:
   - {resources: [pods, deployments.apps], namespaces: ["team-*"], labelSelector: "app=web"}
   - {resources: ["*.example.com"]}
-  - {resources: [jobs.batch], labelSelector: "app=web"}
-  - {resources: [jobs.batch], namespaces: [team-a], labelSelector: "app=db"}
+  - {resources: [jobs.batch], namespaces: ["!team-a"], labelSelector: "app=web"}
+  - {resources: [jobs.batch], namespaces: [team-a]}
   - {resources: [nodes], namespaces: ["", "team-*"], fieldSelector: spec.unschedulable=false}
 sinks:
   - name: js
@@ -108,10 +108,9 @@ sinks:
 			"pods team-a/web +0 js=added:u1.7:k8s.c.core.pods.team-a.web kafka=added:u1.7:t.podsc//pods/team-a/web lines=added:u1.7:",
 			"deployments.apps /web js= kafka=added lines=added",
 		}},
-		// What the API server selects by decides on the id: the selector of all namespaces, or in team-a none, since two
-		// differ there.
+		// A selector decides on the id. In team-a, there is none.
 		{[]string{job("team-b"), "--operation", "deleted"}, []string{"jobs.batch team-b/web +2 js= kafka=deleted:u1.7.deleted:t.jobsc/batch/jobs/team-b/web lines=deleted:u1.7.deleted:"}},
-		{[]string{job("team-a"), "--operation", "deleted"}, []string{"jobs.batch team-a/web +2 js= kafka=deleted:u1.deleted:t.jobsc/batch/jobs/team-a/web lines=deleted:u1.deleted:"}},
+		{[]string{job("team-a"), "--operation", "deleted"}, []string{"jobs.batch team-a/web +3 js= kafka=deleted:u1.deleted:t.jobsc/batch/jobs/team-a/web lines=deleted:u1.deleted:"}},
 		{[]string{file, "--resource", "pods.example.com"}, []string{"pods.example.com team-a/web +1 js= kafka=added:u1.7:t.podsc/example.com/pods/team-a/web lines=added:u1.7:"}},
 	} {
 		var got []string

@@ -114,9 +114,10 @@ type Redact struct {
 	Paths []string `yaml:"paths" required:"true" minItems:"1" example:"[\"spec.containers[*].env[*].value\", \"spec.template.spec.containers[*].env[*].value\"]"`
 }
 
-// Watch selects resources to watch, in some or all namespaces. Entries may overlap: each object is watched once, and
-// each change is sent once. If an object is no longer selected, the bridge sends a deletion with the attribute
-// `leftfilter`. docs/delivery.md describes what happens if you change `watch`.
+// Watch selects resources to watch, in some or all namespaces. Each object is watched once, and each change is sent once.
+// Therefore entries that may select the same resource in the same namespace must have the same selectors. Lists of
+// namespaces with globs or exclusions count as if they shared a namespace. If sinks require different objects, use
+// `filters`. docs/delivery.md describes what happens if you change `watch`.
 type Watch struct {
 	// The resources to watch: `pods` (core group), `deployments.apps`, `deployments.v1.apps` (one version),
 	// `*.example.com` (all resources of a group) or `*` (all resources). The bridge detects matching resources that are
@@ -130,12 +131,10 @@ type Watch struct {
 	// the namespace "". They are selected if the list is empty, contains only exclusions, or contains the entry `*` or "".
 	Namespaces []string `yaml:"namespaces" pattern:"^!?[a-z0-9*?\\[\\]^-]*$" example:"[\"team-*\", \"!kube-system\"]"`
 	// Selects objects by label, as in `kubectl get -l`. The API server evaluates the selector, so objects that are not
-	// selected cost nothing. If several entries select the same resource with different selectors in the same namespaces,
-	// the bridge reads all objects and evaluates the selectors itself.
+	// selected cost nothing. If an object is no longer selected, the bridge sends a deletion.
 	LabelSelector string `yaml:"labelSelector" default:"\"\"" example:"app in (web, api), tier!=test"`
 	// Selects objects by field, as in `kubectl get --field-selector`. The API server evaluates the selector, and supports
-	// only a few fields per resource. Entries that select the same objects must have the same field selector, unless one
-	// of the entries has no selector. Selectors that use only `metadata.name` and `metadata.namespace` may differ.
+	// only a few fields per resource.
 	FieldSelector string `yaml:"fieldSelector" default:"\"\"" example:"spec.nodeName=node-1"`
 }
 

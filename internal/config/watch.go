@@ -17,9 +17,8 @@ func (w *Watch) Scope() fleet.Scope {
 	}
 }
 
-// validateOverlaps reports entries that may select the same object with different field selectors. The bridge watches
-// each object only once, and for most fields only the API server can evaluate a selector, so the bridge cannot apply
-// both selectors.
+// validateOverlaps reports entries that may select the same objects with different selectors. The bridge watches each
+// object only once, so both selectors cannot apply.
 func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 	key := func(entry int) string { return fmt.Sprintf("watch[%d]", entry) }
 	scopes := make([]fleet.Scope, len(watch))
@@ -30,22 +29,12 @@ func validateOverlaps(at *strictyaml.Section, watch []Watch) {
 	}
 	for i := range scopes {
 		for j := range scopes[:i] {
-			if !fleet.Conflict(scopes, j, i) {
-				continue
+			if fleet.Conflict(&scopes[j], &scopes[i]) {
+				other := at.Node(key(j))
+				at.Report(key(i), fmt.Sprintf("may select the same objects as %s (line %d, column %d), but has other selectors",
+					key(j), other.Line, other.Column),
+					"write one entry, and a filter for each sink, or exclude the common resources from one of the entries")
 			}
-			n, than := i, j
-			if watch[i].FieldSelector == "" {
-				n, than = j, i
-			}
-			at.Report(
-				key(n)+".fieldSelector",
-				fmt.Sprintf(
-					"differs from the fieldSelector of watch[%d]; both entries may select the same objects, "+
-						"but each object is watched only once",
-					than,
-				),
-				"use the same fieldSelector for both, or different resources or namespaces, or a filter of the sink instead",
-			)
 		}
 	}
 }

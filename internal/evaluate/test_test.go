@@ -48,19 +48,6 @@ func TestPlay(t *testing.T) {
     - {operation: added, id: u.1005}
     - {operation: deleted, id: u.1006.deleted}
 `},
-		"selectors that the bridge evaluates": {
-			"watch: [{resources: [pods], labelSelector: a=b}, {resources: [pods], labelSelector: a=c}]", `
-  changes:
-  - add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, labels: {a: b}}}
-  - patch: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, labels: {a: c}}}
-  - patch: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web, labels: {a: d}}}
-  expect:
-    live:
-    - {operation: added}
-    - {operation: updated}
-    - {operation: left, id: pods/shop/web.1003.left}
-`,
-		},
 		"a namespace that has a watch of its own": {"watch: [{resources: [pods], namespaces: [shop]}]", `
   changes:
   - add: {apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}}

@@ -67,11 +67,6 @@ func (i *Informer) beginList(ctx context.Context) EachFunc {
 	return func(eventType watch.EventType, o *object.Object) (*object.Object, error) {
 		switch {
 		case !i.selects(o):
-			if stage != nil && eventType != watch.Added && o.Name != "" { // it may have been selected and staged earlier
-				if err := i.stage(ctx, stage, watch.Deleted, o); err != nil {
-					return nil, err
-				}
-			}
 			return &object.Object{Identity: o.Identity}, nil // Replace drops the object when the list is complete
 		case stage != nil && o.Name != "": // an object without a name could not be fetched later
 			if err := i.stage(ctx, stage, eventType, o); err != nil {

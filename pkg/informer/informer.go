@@ -19,12 +19,11 @@ import (
 type Config struct {
 	// Source says what to watch, and identifies it in a checkpoint.
 	Source Source
-	// Select reports whether the informer keeps and delivers an object. If it is nil, all objects are selected. An object
-	// that is no longer selected is reported as left; see Leaver.
-	Select func(*object.Object) bool
+	// Select reports whether the informer keeps and delivers the objects of a namespace. If it is nil, all namespaces are
+	// selected.
+	Select func(namespace string) bool
 	// Within reports whether an object passes Select and, as far as the object's JSON shows, the selectors that the API
-	// server evaluates. If Relist is set, the informer calls Within for the objects in Known. If Within is nil, all
-	// objects pass.
+	// server evaluates. It is nil without such selectors. If Relist is set, the informer calls it for the objects in Known.
 	Within func(*object.Object) bool
 	// Selector describes the label and field selectors, for Status.
 	Selector string

@@ -24,17 +24,12 @@ var (
 func (s *store) Add(obj any) error {
 	i, o := (*Informer)(s), obj.(*object.Object)
 	i.changes.Add(1)
-	selected := i.selects(o)
-	if !selected && i.known(o) == nil { // no other goroutine writes to the index, so mu is not needed
+	if !i.selects(o) {
 		return nil
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if selected {
-		i.upsert(o, false)
-	} else {
-		i.drop(i.known(o), o)
-	}
+	i.upsert(o, false)
 	return nil
 }
 
@@ -135,14 +130,13 @@ func (s *store) UpdateResourceVersion(resourceVersion string) {
 }
 
 func (i *Informer) selects(o *object.Object) bool {
-	return i.config.Select == nil || i.config.Select(o)
+	return i.config.Select == nil || i.config.Select(o.Namespace)
 }
 
 // selected returns the selected objects of a list, and those that are known but not selected any more.
 func (i *Informer) selected(list []*object.Object) (objects, others []*object.Object) {
 	objects = slices.DeleteFunc(list, func(o *object.Object) bool {
-		// An object without bytes was already checked when it was read, because only selected objects are released.
-		if i.config.Select == nil || o.IsReleased() || o.Raw != nil && i.selects(o) {
+		if i.selects(o) {
 			return false
 		}
 		if i.known(o) != nil {
@@ -214,16 +208,6 @@ func (i *Informer) take(known, last, now *object.Object) {
 	}
 }
 
-// drop deletes known from the index because of now, which is a state that is not selected. now belongs to the same
-// object or to another object with the same name. The caller must hold mu.
-func (i *Informer) drop(known, now *object.Object) {
-	if known.UID == now.UID {
-		i.remove(known, known, now)
-	} else {
-		i.remove(known, unseen(known), nil)
-	}
-}
-
 // deleteMissing reports each known object that is not in list, a complete list of the selected objects, as deleted or
 // left. The object has left if it is in others, which contains the objects from the same response that are not
 // selected, or if the new scope excludes it. Otherwise it was deleted.
@@ -235,9 +219,7 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 	for _, o := range slices.Concat(list, others) {
 		present[o.Key()] = true
 	}
-	source := &i.config.Source
-	leavers := i.config.Relist && !i.HasSynced() && i.config.Within != nil &&
-		(source.LabelSelector != "" || source.FieldSelector != "")
+	leavers := i.config.Relist && !i.HasSynced() && i.config.Within != nil
 	for _, e := range i.entries() {
 		if present[e.Key()] {
 			continue
@@ -251,8 +233,12 @@ func (i *Informer) deleteMissing(list, others []*object.Object) {
 		}
 	}
 	for _, now := range others {
-		if known := i.known(now); known != nil { // a list may contain an object twice
-			i.drop(known, now)
+		switch known := i.known(now); {
+		case known == nil: // a list may contain an object twice
+		case known.UID == now.UID:
+			i.remove(known, known, now)
+		default: // another object with the same name
+			i.remove(known, unseen(known), nil)
 		}
 	}
 }

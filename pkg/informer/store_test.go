@@ -156,9 +156,7 @@ func TestKnownObjectsAreTheStartingPoint(t *testing.T) {
 }
 
 func TestAcceptHidesOtherNamespaces(t *testing.T) {
-	i := New(
-		Config{Source: Source{Resource: configMaps}, Select: func(o *object.Object) bool { return o.Namespace == "a" }},
-	)
+	i := New(Config{Source: Source{Resource: configMaps}, Select: func(namespace string) bool { return namespace == "a" }})
 	j := &journal{}
 	i.AddEventHandler(j)
 	s := (*store)(i)

@@ -72,6 +72,18 @@ func (m Namespaces) Literals() (names []string, ok bool) {
 	return names, true
 }
 
+// Split returns lists that together include the same namespaces: one for each glob, or only the list itself if it has
+// exclusions.
+func (m Namespaces) Split() (lists []Namespaces) {
+	if len(m.exclude) > 0 {
+		return []Namespaces{m}
+	}
+	for _, glob := range m.include {
+		lists = append(lists, Namespaces{include: []string{glob}})
+	}
+	return lists
+}
+
 // String returns the list in canonical form: sorted, without duplicates, separated by commas.
 func (m Namespaces) String() string {
 	entries := slices.Clone(m.include)

@@ -58,6 +58,12 @@ func TestNamespaces(t *testing.T) {
 			if diff := cmp.Diff(tt.literals, literals); diff != "" || ok != (tt.literals != nil) {
 				t.Errorf("Literals, ok = %v (-want +got):\n%s", ok, diff)
 			}
+			for _, namespace := range all {
+				within := slices.ContainsFunc(m.Split(), func(list Namespaces) bool { return list.Matches(namespace) })
+				if !m.All() && within != m.Matches(namespace) {
+					t.Errorf("%q splits %v", namespace, m.Split())
+				}
+			}
 			if m.All() != (len(tt.entries) == 0) {
 				t.Errorf("All = %v", m.All())
 			}

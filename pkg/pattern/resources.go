@@ -1,6 +1,7 @@
 package pattern
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -69,11 +70,30 @@ func (p Resource) MatchesGroup(group string) bool { return matchGlob(p.Group, gr
 // Wildcard reports whether the pattern has wildcards. Such a pattern can match resources that do not exist yet.
 func (p Resource) Wildcard() bool { return hasMeta(p.Resource) || hasMeta(p.Group) }
 
-// MayMeet reports whether both patterns may match the same resource. It ignores versions, and assumes that a glob with
-// wildcards may match any name.
-func (p Resource) MayMeet(q Resource) bool {
-	meet := func(a, b string) bool { return hasMeta(a) || hasMeta(b) || a == b }
-	return meet(p.Resource, q.Resource) && meet(p.Group, q.Group)
+// Meet returns a pattern that matches every resource that both patterns match, and false if there is none. It assumes
+// that two globs with wildcards match the same names.
+func (p Resource) Meet(q Resource) (both Resource, ok bool) {
+	meet := func(a, b string) (string, bool) {
+		if globCovers(b, a) {
+			return a, true
+		}
+		return b, globCovers(a, b) || hasMeta(a) && hasMeta(b)
+	}
+	var resource, group bool
+	both.Resource, resource = meet(p.Resource, q.Resource)
+	both.Group, group = meet(p.Group, q.Group)
+	both.Version = cmp.Or(p.Version, q.Version)
+	return both, resource && group && (q.Version == "" || q.Version == both.Version)
+}
+
+// Covers reports whether the pattern is certain to match every resource that q matches.
+func (p Resource) Covers(q Resource) bool {
+	return (p.Version == "" || p.Version == q.Version) && globCovers(p.Resource, q.Resource) && globCovers(p.Group, q.Group)
+}
+
+// globCovers reports whether a glob is certain to match every name that another glob matches.
+func globCovers(glob, other string) bool {
+	return glob == "*" || glob == other || !hasMeta(other) && matchGlob(glob, other)
 }
 
 // String returns the pattern in the notation of the configuration.

@@ -142,22 +142,70 @@ func TestResources(t *testing.T) {
 	}
 }
 
-func TestMayMeet(t *testing.T) {
+func TestMeet(t *testing.T) {
+	for _, tt := range []struct{ a, b, want string }{
+		{"pods", "pods", "pods"},
+		{"pods", "nodes", ""},
+		{"pods", "pods.metrics.k8s.io", ""},
+		{"*.apps", "deployments.v1.apps", "deployments.v1.apps"},
+		{"*.apps", "*.batch", ""},
+		{"*.apps", "d*", "d*.apps"},
+		{"*", "pods", "pods"},
+		{"*.v1.example.com", "*.example.com", "*.v1.example.com"},
+		{"*", "*.*.com", "*.*.com"},
+		{"p*", "nodes", ""},
+		{"jobs.v1.batch", "jobs.batch", "jobs.v1.batch"},
+		{"jobs.v1.batch", "jobs.v2.batch", ""},
+	} {
+		patterns := ParseResources([]string{tt.a, tt.b})
+		for n, p := range patterns {
+			both, ok := p.Meet(patterns[1-n])
+			if got := both.String(); ok != (tt.want != "") || ok && (got != tt.want || !p.Covers(both)) {
+				t.Errorf("%s and %s meet in %s, %t", tt.a, tt.b, got, ok)
+			}
+		}
+	}
+}
+
+func TestCovers(t *testing.T) {
 	for _, tt := range []struct {
-		a, b string
+		p, q string
 		want bool
 	}{
 		{"pods", "pods", true},
-		{"pods", "nodes", false},
-		{"pods", "pods.metrics.k8s.io", false},
+		{"*", "pods", true},
+		{"*", "*.example.com", true},
 		{"*.apps", "deployments.v1.apps", true},
-		{"*.apps", "*.batch", false},
-		{"*.apps", "d*", true},
-		{"jobs.v1.batch", "jobs.batch", true},
+		{"*.v1.apps", "deployments.apps", false},
+		{"*.v1.apps", "deployments.v1.apps", true},
+		{"pods", "p*", false},
+		{"p*", "po*", false}, // not certain enough
+		{"*.apps", "*", false},
 	} {
-		patterns := ParseResources([]string{tt.a, tt.b})
-		if patterns[0].MayMeet(patterns[1]) != tt.want || patterns[1].MayMeet(patterns[0]) != tt.want {
-			t.Errorf("%s and %s: not %v", tt.a, tt.b, tt.want)
+		patterns := ParseResources([]string{tt.p, tt.q})
+		if patterns[0].Covers(patterns[1]) != tt.want {
+			t.Errorf("%s covers %s: not %t", tt.p, tt.q, tt.want)
 		}
 	}
+}
+
+// Meet and Covers compared with the resources that patterns match.
+func FuzzMeet(f *testing.F) {
+	f.Add("*.apps", "d*", "deployments", "v1", "apps")
+	f.Add("jobs.v1.batch", "*", "jobs", "v1", "batch")
+	f.Fuzz(func(t *testing.T, a, b, resource, version, group string) {
+		p, err := ParseResource(a)
+		q, other := ParseResource(b)
+		gvr := schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
+		if err != nil || other != nil || strings.Contains(resource+group, "/") {
+			return
+		}
+		both, ok := p.Meet(q)
+		if p.Matches(gvr) && q.Matches(gvr) && (!ok || !both.Matches(gvr)) {
+			t.Errorf("%s and %s match %v, and meet in %s, %t", a, b, gvr, both, ok)
+		}
+		if p.Covers(q) && q.Matches(gvr) && !p.Matches(gvr) {
+			t.Errorf("%s covers %s, and does not match %v", a, b, gvr)
+		}
+	})
 }

@@ -125,17 +125,23 @@ func (g *generator) watch() []Watch {
 		return []Watch{{Resources: resources}}
 	case 2:
 		return []Watch{{Resources: resources, Namespaces: some(g, namespaces())}}
-	case 3: // entries that overlap
+	case 3: // entries that overlap, without selectors
 		return []Watch{
 			{Resources: resources, Namespaces: some(g, namespaces())},
 			{Resources: some(g, Resources()), Namespaces: some(g, namespaces())},
 		}
 	default:
-		w := []Watch{{Resources: resources, Team: pick(g, "red", "blue")}}
-		if g.chance(40) { // selectors that overlap
-			w = append(w, Watch{Resources: some(g, resources), Team: pick(g, "red", "")})
+		team := pick(g, "red", "blue")
+		if !g.chance(40) {
+			return []Watch{{Resources: resources, Team: team}}
 		}
-		return w
+		places := namespaces() // another selector in other namespaces
+		g.Shuffle(len(places), func(i, j int) { places[i], places[j] = places[j], places[i] })
+		at := 1 + g.IntN(len(places)-1)
+		return []Watch{
+			{Resources: resources, Namespaces: places[:at], Team: team},
+			{Resources: some(g, resources), Namespaces: places[at:], Team: pick(g, "red", "")},
+		}
 	}
 }
 

@@ -25,11 +25,31 @@ func TestGenerateIsPure(t *testing.T) {
 			if step.Config != nil && len(step.Config.Sinks) == 0 {
 				t.Errorf("seed %d: no sink is left", seed)
 			}
+			if step.Config != nil {
+				checkSelectors(t, step.Config)
+			}
 		}
+		checkSelectors(t, &s.Config)
 	}
 	for _, a := range []Action{Write, Kill, Term, Start, Configure, Reload, Away, Hang, Late, Cut, Back, Forget, RestartAPI, HangAPI, BackAPI, FillDisk, FreeDisk, Lose, Resync, PauseSink, ResumeSink, Label, Settle} {
 		if actions[a] < 20 {
 			t.Errorf("%s was drawn %d times", a, actions[a])
+		}
+	}
+}
+
+// checkSelectors fails if two entries of watch select the same objects with different selectors, which is not allowed.
+func checkSelectors(t *testing.T, c *Config) {
+	t.Helper()
+	for n, w := range c.Watch {
+		for _, o := range c.Watch[:n] {
+			shares := func(of, other []string) bool {
+				return len(of) == 0 || len(other) == 0 ||
+					slices.ContainsFunc(of, func(s string) bool { return slices.Contains(other, s) })
+			}
+			if w.Team != o.Team && shares(w.Resources, o.Resources) && shares(w.Namespaces, o.Namespaces) {
+				t.Errorf("%s", c)
+			}
 		}
 	}
 }

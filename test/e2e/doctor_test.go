@@ -113,7 +113,7 @@ func TestDoctorAllIsWell(t *testing.T) {
 	config := fmt.Sprintf(`
 watch:
   - {resources: [configmaps, deployments.apps], namespaces: [%s]}
-  - {resources: [nodes, "*.v1"], exclude: [secrets], labelSelector: "a!=b"}
+  - {resources: [nodes, "*.v1"], exclude: [secrets, configmaps], labelSelector: "a!=b"}
 sinks:
   - {name: lines, stdout: {}}
   - {name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}}

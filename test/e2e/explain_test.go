@@ -192,7 +192,7 @@ func TestExplainIsWhatRunSends(t *testing.T) {
 	text := fmt.Sprintf(`
 watch:
   - {resources: [configmaps, secrets], namespaces: [%q], labelSelector: "test=explain"}
-  - {resources: [secrets], namespaces: [%q], labelSelector: "test=another"}
+  - {resources: [serviceaccounts], namespaces: [%q], labelSelector: "test=another"}
   - {resources: ["*.nothing.example.com"]}
 sinks:
   - name: js

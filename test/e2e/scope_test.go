@@ -1,8 +1,8 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -135,54 +135,85 @@ func TestAChangedWatch(t *testing.T) {
 	}
 }
 
-// TestObjectsMoveBetweenEntries: two entries select by different labels. An object that is relabelled stays one object,
-// and by the rule of readers (the highest resourceVersion counts) what exists at the end is what is selected at the
-// end.
-func TestObjectsMoveBetweenEntries(t *testing.T) {
+// TestEntriesWithSelectors: entries of one resource select by different labels in different namespaces. An object that
+// is relabelled enters and leaves the watch of its namespace.
+func TestEntriesWithSelectors(t *testing.T) {
 	t.Parallel()
 	c, js := sharedCluster(t), startJetStream(t)
 	cs := clientset(t, c)
-	namespace := newNamespace(t, cs)
+	first, second := newNamespace(t, cs), newNamespace(t, cs)
 	b := startBridge(t, c.Kubeconfig(), fmt.Sprintf(`
 watch:
   - {resources: [configmaps], namespaces: [%s], labelSelector: team=a}
   - {resources: [configmaps], namespaces: ["%s*"], labelSelector: team=b}
 sinks: [{name: s, nats: {url: %q, stream: {name: E2E, create: true, subjects: ["k8s.>"]}}}]
-`, namespace, namespace, js.url()))
+`, first, second, js.url()))
 	b.waitReady()
-	const objects = 50
+	const objects = 20
 	for _, team := range []string{"a", "b", "a", "none", "b"} {
 		for n := range objects {
-			putConfigMap(t, cs, namespace, "cm-"+itoa(n), team)
+			putConfigMap(t, cs, first, "cm-"+itoa(n), team)
+			putConfigMap(t, cs, second, "cm-"+itoa(n), team)
 		}
 	}
 	eventually(t, 30*time.Second, func() error {
-		if n := len(js.read("E2E")); n < 5*objects {
+		if n := len(js.read("E2E")); n < 7*objects {
 			return fmt.Errorf("%d events", n)
 		}
 		return nil
 	})
 	b.stop()
-	got := map[string]string{}
-	var last int64
+	got, last := map[string]string{}, map[string]int64{}
 	for _, r := range js.read("E2E") {
 		if !r.object() {
 			continue
 		}
-		operation := r.attributes["operation"]
-		if r.attributes["leftfilter"] == "true" {
-			operation = "left"
-		}
-		got[r.attributes["name"]] += operation + " "
-		if rv := revision(t, r.resourceVersion()); rv <= last {
-			t.Error(errors.New(r.id() + " is out of order"))
+		object := r.attributes["namespace"] + "/" + r.attributes["name"]
+		got[object] += r.attributes["operation"] + " "
+		if rv := revision(t, r.resourceVersion()); rv <= last[object] {
+			t.Errorf("%s is out of order", r.id())
 		} else {
-			last = rv
+			last[object] = rv
 		}
 	}
 	for n := range objects {
-		if name := "cm-" + itoa(n); got[name] != "added updated updated left added " {
-			t.Errorf("%s: %s", name, got[name])
+		for namespace, want := range map[string]string{
+			first: "added deleted added deleted ", second: "added deleted added ",
+		} {
+			if object := namespace + "/cm-" + itoa(n); got[object] != want {
+				t.Errorf("%s: %s", object, got[object])
+			}
 		}
 	}
+}
+
+// TestEntriesThatDiffer: entries select Events by different labels under their two names, which only discovery shows.
+// Doctor fails, and the bridge is not ready.
+func TestEntriesThatDiffer(t *testing.T) {
+	t.Parallel()
+	c := sharedCluster(t)
+	namespace := newNamespace(t, clientset(t, c))
+	config := fmt.Sprintf(`
+watch:
+  - {resources: [events], namespaces: [%[1]s], labelSelector: team=a}
+  - {resources: [events.events.k8s.io], namespaces: [%[1]s], labelSelector: team=b}
+sinks: [{name: lines, stdout: {}}]
+`, namespace)
+	dir := t.TempDir()
+	const want = "watch[0] and watch[1] select events with different selectors"
+	if d := examine(t, dir, c.Kubeconfig(), config); !d.has("watch | discover |  | failed |  | " + want) {
+		t.Errorf("doctor: %v", d.Findings)
+	}
+	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
+	eventually(t, time.Minute, func() error {
+		if code, body, err := b.get("/readyz"); err != nil || code != http.StatusServiceUnavailable ||
+			!strings.Contains(body, want) {
+			return fmt.Errorf("/readyz: %d %s, %w", code, body, err)
+		}
+		return nil
+	})
+	if out, _, err := runBridge(t, "status", "--address", b.addr); !strings.Contains(out, want) {
+		t.Errorf("status: %v\n%s", err, out)
+	}
+	b.stop()
 }

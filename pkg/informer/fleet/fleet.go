@@ -213,7 +213,8 @@ func (s *Fleet) launch(ctx context.Context, key watchKey, p *plan, predecessor *
 func (k watchKey) config(w *wanted) informer.Config {
 	return informer.Config{
 		Source: k.source(w), Auxiliary: k.auxiliary,
-		Select: w.selection.matcher(false), Within: w.selection.matcher(true), Selector: w.selection.selectors(),
+		Select: w.selection.inNamespace(), Within: w.selection.within(),
+		Selector: strings.Trim(w.selection.labels+";"+w.selection.fields, ";"),
 	}
 }
 

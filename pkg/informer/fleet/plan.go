@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -20,14 +21,14 @@ type Scope struct {
 	// one watch covers all namespaces.
 	Namespaces pattern.Namespaces
 
-	// LabelSelector and FieldSelector are evaluated by the API server if all scopes of a resource and namespace have the
-	// same selector. Otherwise, they are evaluated in this process. Fields other than name and namespace then count as
-	// matching, so the scopes of a resource and namespace should not differ in such fields.
+	// LabelSelector and FieldSelector are evaluated by the API server. Scopes that select the same resource in the same
+	// namespace must have the same selectors, unless they are auxiliary. Otherwise the fleet reports a problem, and uses
+	// the first of these scopes.
 	LabelSelector, FieldSelector string
 
-	// Auxiliary reports whether the objects are watched only to enrich events about other objects. Informers of auxiliary
-	// scopes start first. Objects that another scope watches are not watched twice. It is not a problem if a resource of
-	// an auxiliary scope is not served or is forbidden.
+	// Auxiliary reports whether the objects are watched only to enrich events about other objects. Auxiliary scopes have
+	// no selectors. Their informers start first. Objects that another scope watches completely are not watched twice. It
+	// is not a problem if a resource of an auxiliary scope is not served or is forbidden.
 	Auxiliary bool
 }
 
@@ -54,9 +55,11 @@ type wanted struct {
 
 // plan lists the informers that should run for a catalog.
 type plan struct {
+	scopes    []Scope
 	informers map[watchKey]*wanted
-	problems  []string // which selected resources cannot be watched, and why
-	open      bool     // a later discovery may find more resources
+	used      map[schema.GroupResource][]int // the scopes that select each resource and are not auxiliary
+	problems  []string                       // which selected resources cannot be watched, and why
+	open      bool                           // a later discovery may find more resources
 }
 
 // Events are served under two resource names that share one storage.
@@ -69,7 +72,7 @@ var (
 
 // newPlan determines which served resources the scopes select, and which objects each informer should select.
 func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
-	p := &plan{informers: map[watchKey]*wanted{}}
+	p := &plan{scopes: scopes, informers: map[watchKey]*wanted{}, used: map[schema.GroupResource][]int{}}
 	used := map[pattern.Resource]bool{}
 	var events resource
 	for _, served := range found.Served {
@@ -98,7 +101,7 @@ func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 			case served.GroupResource == groupEvents && events.version != "": // the core group comes first in a catalog
 				target = events
 			}
-			p.add(scope, target, named)
+			p.add(n, target, named)
 		}
 	}
 	for _, scope := range scopes {
@@ -109,8 +112,7 @@ func newPlan(scopes []Scope, found *discovery.Catalog) *plan {
 			}
 		}
 	}
-	p.share()
-	p.dropAuxiliary()
+	p.dropCovered()
 	slices.Sort(p.problems)
 	p.problems = slices.Compact(p.problems)
 	return p
@@ -151,6 +153,42 @@ func (scope *Scope) Covers(served discovery.Served, namespace string) (version s
 	return version, scope.Namespaces.Matches(namespace)
 }
 
+// Conflict reports whether two scopes may select the same resource in the same namespace with different selectors. Each
+// object is watched only once, so both selectors cannot apply. Only [Fleet.Preview] knows for certain: a pattern may match
+// no resource, or both may match the same one under another name.
+func Conflict(a, b *Scope) bool {
+	return !a.sameSelectors(b) && a.mayShareNamespace(b) && a.mayShareResource(b)
+}
+
+func (scope *Scope) sameSelectors(o *Scope) bool {
+	s := o.selection(false)
+	return scope.selection(false).hasSelectors(s.labels, s.fields)
+}
+
+// mayShareNamespace reports whether both scopes may include the same namespace. Lists of globs count as if they did,
+// because each is evaluated on a watch of all namespaces.
+func (scope *Scope) mayShareNamespace(o *Scope) bool {
+	for _, s := range []*Scope{scope, o} {
+		if names, ok := s.Namespaces.Literals(); ok {
+			return slices.ContainsFunc(names, func(name string) bool {
+				return scope.Namespaces.Matches(name) && o.Namespaces.Matches(name)
+			})
+		}
+	}
+	return true
+}
+
+// mayShareResource reports whether both scopes may include the same resource.
+func (scope *Scope) mayShareResource(o *Scope) bool {
+	excluded := slices.Concat(scope.Exclude, o.Exclude)
+	return slices.ContainsFunc(scope.Resources, func(p pattern.Resource) bool {
+		return slices.ContainsFunc(o.Resources, func(q pattern.Resource) bool {
+			both, meet := p.Meet(q)
+			return meet && !slices.ContainsFunc(excluded, func(e pattern.Resource) bool { return e.Covers(both) })
+		})
+	})
+}
+
 // order returns the keys of the informers in the order in which the informers start. Informers of single namespaces
 // come before those for all namespaces, because they may take over objects from these sources. Informers that auxiliary
 // scopes select come before others.
@@ -177,7 +215,8 @@ func (p *plan) owner(resource schema.GroupResource, auxiliary bool, namespace st
 }
 
 // add adds the informers for one scope and resource to the plan.
-func (p *plan) add(scope *Scope, r resource, named bool) {
+func (p *plan) add(n int, r resource, named bool) {
+	scope := &p.scopes[n]
 	namespaces, single := scope.Namespaces.Literals()
 	switch {
 	case !r.served.Namespaced && !scope.Namespaces.Matches(""):
@@ -189,61 +228,63 @@ func (p *plan) add(scope *Scope, r resource, named bool) {
 	case !r.served.Namespaced, !single:
 		namespaces = []string{""}
 	}
+	if earlier := p.conflicting(n, r); earlier >= 0 {
+		p.problems = append(p.problems, fmt.Sprintf("watch[%d] and watch[%d] select %s with different selectors, and only "+
+			"watch[%d] is used; write one entry, and a filter for each sink", earlier, n, r.served, earlier))
+		return
+	}
+	if !scope.Auxiliary {
+		p.used[r.served.GroupResource] = append(p.used[r.served.GroupResource], n)
+	}
 	for _, namespace := range namespaces {
 		key := watchKey{r.served.GroupResource, namespace, scope.Auxiliary}
 		w := p.informers[key]
 		if w == nil {
-			w = &wanted{resource: r}
+			w = &wanted{resource: r, selection: scope.selection(r.served.Namespaced)}
 			p.informers[key] = w
 		}
-		w.selection = w.selection.with(clausesOf(scope, r.served.Namespaced)...)
+		w.selection = w.selection.with(scope.selection(r.served.Namespaced))
 		w.named = w.named || named
 		w.first = w.first || scope.Auxiliary
 	}
 }
 
-// share decides which informer watches a namespace that has its own informer and is also covered by the informer for
-// all namespaces. If the informer for all namespaces selects all required objects in the namespace, it also watches the
-// namespace. Otherwise, only the namespace's own informer does.
-func (p *plan) share() {
-	for key, one := range p.informers {
-		all := p.informers[watchKey{key.GroupResource, "", key.auxiliary}]
-		if key.namespace == "" || all == nil {
-			continue
+// conflicting returns an earlier scope that selects the resource in the same namespace with other selectors, or -1.
+func (p *plan) conflicting(n int, r resource) int {
+	scope := &p.scopes[n]
+	for _, earlier := range p.used[r.served.GroupResource] {
+		o := &p.scopes[earlier]
+		if !scope.Auxiliary && !o.sameSelectors(scope) && (!r.served.Namespaced || o.mayShareNamespace(scope)) {
+			return earlier
 		}
-		there := all.selection.in(key.namespace)
-		if len(there.clauses) == 0 {
-			continue
+	}
+	return -1
+}
+
+// dropCovered removes informers whose objects another informer watches.
+func (p *plan) dropCovered() {
+	for key, w := range p.informers {
+		for _, other := range []watchKey{
+			{key.GroupResource, "", key.auxiliary}, {key.GroupResource, key.namespace, false}, {key.GroupResource, "", false},
+		} {
+			if by := p.informers[other]; by != nil && other != key && by.covers(w, key.namespace, other.namespace) {
+				by.named, by.first = by.named || w.named, by.first || w.first
+				delete(p.informers, key)
+				break
+			}
 		}
-		if there.covers(one.selection) {
-			all.named, all.first = all.named || one.named, all.first || one.first
-			delete(p.informers, key)
-			continue
-		}
-		one.selection = one.selection.with(there.clauses...)
-		one.named = one.named || all.named
-		at, _ := slices.BinarySearch(all.selection.except, key.namespace)
-		all.selection.except = slices.Insert(slices.Clone(all.selection.except), at, key.namespace)
 	}
 }
 
-// dropAuxiliary removes auxiliary informers whose objects another informer watches.
-func (p *plan) dropAuxiliary() {
-	for key, auxiliary := range p.informers {
-		other := p.owner(key.GroupResource, false, key.namespace)
-		by := p.informers[other]
-		if !key.auxiliary || by == nil {
-			continue
-		}
-		watched := by.selection
-		if key.namespace != other.namespace {
-			watched = watched.in(key.namespace)
-		}
-		if watched.covers(auxiliary.selection) {
-			by.named, by.first = by.named || auxiliary.named, true
-			delete(p.informers, key)
-		}
+// covers reports whether an informer for a namespace is certain to select all objects of another informer.
+func (w *wanted) covers(o *wanted, of, own string) bool {
+	if !w.selection.hasSelectors("", "") && !w.selection.hasSelectors(o.selection.labels, o.selection.fields) {
+		return false
 	}
+	if own != of {
+		return w.selection.includes(of)
+	}
+	return w.selection.includesAll(o.selection)
 }
 
 // suggestion returns a hint for a common mistake: a resource name without its API group.

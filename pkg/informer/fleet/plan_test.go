@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -60,8 +61,8 @@ func only(namespaces ...string) pattern.Namespaces {
 	return In(namespaces...)
 }
 
-// describePlan gives a line for each informer: resource@version, its namespace, what it selects if not all, by what the
-// API server selects, and whether it was named.
+// describePlan gives a line for each informer: resource@version, its namespace, what it selects if not all, and
+// whether it was named.
 func describePlan(p *plan) []string {
 	lines := []string{}
 	for key, w := range maps.All(p.informers) {
@@ -74,9 +75,6 @@ func describePlan(p *plan) []string {
 		}
 		if text := w.selection.String(); text != "" {
 			line += " " + strings.NewReplacer("[", "", "]", "").Replace(text) // see only
-		}
-		if labels, fields := w.selection.server(); labels+fields != "" {
-			line += " by " + labels + fields
 		}
 		if w.named {
 			line += " (named)"
@@ -91,6 +89,12 @@ func describePlan(p *plan) []string {
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// different is the problem with two scopes that have different selectors.
+func different(used, ignored int, resource string) string {
+	return fmt.Sprintf("watch[%d] and watch[%d] select %s with different selectors, and only watch[%d] is used; write one "+
+		"entry, and a filter for each sink", used, ignored, resource, used)
 }
 
 func TestPlan(t *testing.T) {
@@ -180,67 +184,64 @@ func TestPlan(t *testing.T) {
 			scopes: []Scope{{Resources: Patterns(t, "pods"), Namespaces: only("a")}, {Resources: Patterns(t, "pods")}, {Resources: Patterns(t, "pods"), Namespaces: only("c")}},
 			want:   []string{"pods@v1 (named)"},
 		}, {
-			name: "of the same selectors the API server's",
+			name: "the same selectors",
 			scopes: []Scope{
 				{Resources: Patterns(t, "pods"), LabelSelector: "app in (y,x), b", FieldSelector: "spec.nodeName=n,a=b"},
 				{Resources: Patterns(t, "pods"), LabelSelector: "b,app in (x,y)", FieldSelector: "a=b,spec.nodeName=n", Namespaces: only("a")},
 			},
-			want: []string{"pods@v1 with labels app in (x,y),b with fields a=b,spec.nodeName=n by app in (x,y),ba=b,spec.nodeName=n (named)"},
+			want: []string{"pods@v1 with labels app in (x,y),b with fields a=b,spec.nodeName=n (named)"},
 		}, {
-			name: "different labels are selected here",
+			name: "the same selectors in some namespaces",
 			scopes: []Scope{
-				{Resources: Patterns(t, "pods"), LabelSelector: "app=y", FieldSelector: "a=b"},
-				{Resources: Patterns(t, "pods"), LabelSelector: "app=x", FieldSelector: "a=b", Namespaces: only("a")},
+				{Resources: Patterns(t, "pods"), LabelSelector: "app=x", Namespaces: only("b", "a")},
+				{Resources: Patterns(t, "p*"), LabelSelector: "app=x", Namespaces: In("b", "d")},
 			},
-			want: []string{"pods@v1 in a with labels app=x with fields a=b or with labels app=y with fields a=b by a=b (named)"},
+			want: []string{"pods@v1 in a or in b with labels app=x (named)", "pods@v1 in d with labels app=x"},
 		}, {
-			name: "a part of what another scope selects",
+			name: "different selectors in different namespaces",
 			scopes: []Scope{
-				{Resources: Patterns(t, "pods"), LabelSelector: "app=x", FieldSelector: "a=b"},
-				{Resources: Patterns(t, "pods"), LabelSelector: "app=x"},
-				{Resources: Patterns(t, "pods"), LabelSelector: "app=y", Namespaces: In("a")},
-				{Resources: Patterns(t, "pods"), FieldSelector: "a=b", Namespaces: In("a")},
-				{Resources: Patterns(t, "p*"), Namespaces: In("a")},
-			},
-			want: []string{"pods@v1 in a (named)", "pods@v1 with labels app=x except in a by app=x (named)"},
-		}, {
-			name: "a namespace is watched once",
-			scopes: []Scope{
-				{Resources: Patterns(t, "pods"), LabelSelector: "app=x", Namespaces: only("a", "b")},
-				{Resources: Patterns(t, "pods"), LabelSelector: "app=y", Namespaces: In("a", "c")},
+				{Resources: Patterns(t, "pods"), LabelSelector: "app=x", Namespaces: In("a", "b")},
+				{Resources: Patterns(t, "pods"), FieldSelector: "a=b", Namespaces: In("c")},
+				{Resources: Patterns(t, "pods"), Namespaces: only("d")},
 			},
 			want: []string{
-				"pods@v1 in a with labels app=x or in b with labels app=x except in a by app=x (named)", "pods@v1 in a with labels app=x or with labels app=y (named)",
-				"pods@v1 in c with labels app=y by app=y (named)",
+				"pods@v1 in a with labels app=x (named)", "pods@v1 in b with labels app=x (named)",
+				"pods@v1 in c with fields a=b (named)", "pods@v1 in d (named)",
 			},
+		}, {
+			name: "different selectors in the same namespace: the first",
+			scopes: []Scope{
+				{Resources: Patterns(t, "p*"), LabelSelector: "app=x", Namespaces: In("a", "b")},
+				{Resources: Patterns(t, "pods", "deployments.apps"), Namespaces: In("b", "c")},
+				{Resources: Patterns(t, "pods"), FieldSelector: "a=b", Namespaces: In("c")},
+			},
+			want: []string{
+				"deployments.apps@v1 in b (named)", "deployments.apps@v1 in c (named)", "pods@v1 in a with labels app=x",
+				"pods@v1 in b with labels app=x", "pods@v1 in c with fields a=b (named)",
+			},
+			problems: []string{different(0, 1, "pods")},
+		}, {
+			name: "one storage under two names with different selectors",
+			scopes: []Scope{
+				{Resources: Patterns(t, "events.events.k8s.io"), LabelSelector: "app=x"},
+				{Resources: Patterns(t, "events")},
+			},
+			want:     []string{"events@v1 (named)"},
+			problems: []string{different(1, 0, "events")},
+		}, {
+			name: "different selectors of a cluster-scoped resource",
+			scopes: []Scope{
+				{Resources: Patterns(t, "nodes"), Namespaces: only("", "b"), LabelSelector: "app=x"},
+				{Resources: Patterns(t, "*"), Exclude: Patterns(t, "*.?*"), Namespaces: In("b")},
+				{Resources: Patterns(t, "node*")},
+			},
+			want: []string{"events@v1 in b", "nodes@v1 with labels app=x (named)", "pods@v1 in b"},
+
+			problems: []string{different(0, 2, "nodes")},
 		}, {
 			name:   "globs are shared out among entries in any way",
 			scopes: []Scope{{Resources: Patterns(t, "pods"), Namespaces: only("c", "a")}, {Resources: Patterns(t, "pods"), Namespaces: only("b", "c")}},
 			want:   []string{"pods@v1 in a or in b or in c (named)"},
-		}, {
-			name: "fields of the name and the namespace are selected here",
-			scopes: []Scope{
-				{Resources: Patterns(t, "pods"), FieldSelector: "metadata.namespace!=a"},
-				{Resources: Patterns(t, "pods"), FieldSelector: "metadata.name=x"},
-			},
-			want: []string{"pods@v1 with fields metadata.name=x or with fields metadata.namespace!=a (named)"},
-		}, {
-			name: "other fields cannot be, so all is watched",
-			scopes: []Scope{
-				{Resources: Patterns(t, "pods"), FieldSelector: "spec.nodeName=m"},
-				{Resources: Patterns(t, "pods"), FieldSelector: "spec.nodeName=n"},
-			},
-			want: []string{"pods@v1 with fields spec.nodeName=m or with fields spec.nodeName=n (named)"},
-		}, {
-			name: "fields and labels of different scopes neither",
-			scopes: []Scope{
-				{Resources: Patterns(t, "pods"), FieldSelector: "spec.nodeName=m", Namespaces: In("a", "b")},
-				{Resources: Patterns(t, "pods"), LabelSelector: "app=x", Namespaces: In("b", "c")},
-			},
-			want: []string{
-				"pods@v1 in a with fields spec.nodeName=m by spec.nodeName=m (named)",
-				"pods@v1 in b with fields spec.nodeName=m or with labels app=x (named)", "pods@v1 in c with labels app=x by app=x (named)",
-			},
 		}, {
 			name: "auxiliary ones are not watched twice, nor missed",
 			scopes: []Scope{
@@ -258,7 +259,7 @@ func TestPlan(t *testing.T) {
 			},
 			want: []string{
 				`deployments.apps@v1 in a (named)`, `deployments.apps@v1 in a or in b (auxiliary) (first)`,
-				`deployments.apps@v1 in c (auxiliary) (first)`, `pods@v1 in a or in b (auxiliary) (first)`, `pods@v1 with labels app=x by app=x (named)`,
+				`deployments.apps@v1 in c (auxiliary) (first)`, `pods@v1 in a or in b (auxiliary) (first)`, `pods@v1 with labels app=x (named)`,
 			},
 		}, {
 			name: "auxiliary ones of the same namespaces",
@@ -310,5 +311,42 @@ func TestAuxiliarySources(t *testing.T) {
 	}
 	if !names["pods"] || !names["auxiliary deployments.apps"] {
 		t.Errorf("sources %v", names)
+	}
+}
+
+// Scopes that do not conflict as far as their text shows do not conflict in any catalog without names that share a
+// storage.
+func TestConflictIsVisible(t *testing.T) {
+	var scopes []Scope
+	for _, resources := range []string{"pods", "p*", "*", "deployments.v1.apps", "deployments.v1beta2.apps", "*.apps", "nodes", "*.v1.example.com"} {
+		for _, exclude := range []pattern.Resources{nil, Patterns(t, "pods"), Patterns(t, "*.apps"), Patterns(t, "p*", "deployments.v1.apps")} {
+			for _, namespaces := range []pattern.Namespaces{{}, In("a"), In("b", "a"), only("a"), In("!a"), In("", "b*")} {
+				for _, selector := range []string{"", "app=x"} {
+					scopes = append(scopes, Scope{
+						Resources: Patterns(t, resources), Exclude: exclude, Namespaces: namespaces, LabelSelector: selector,
+					})
+				}
+			}
+		}
+	}
+	catalog := &discovery.Catalog{Served: slices.DeleteFunc(slices.Clone(planCatalog.Served), func(s discovery.Served) bool {
+		return s.Resource == "events"
+	})}
+	visible := 0
+	for i := range scopes {
+		for j := range scopes[:i] {
+			if Conflict(&scopes[j], &scopes[i]) {
+				visible++
+				continue
+			}
+			for _, problem := range newPlan([]Scope{scopes[j], scopes[i]}, catalog).problems {
+				if strings.Contains(problem, "different selectors") {
+					t.Errorf("%+v and %+v: %s", scopes[j], scopes[i], problem)
+				}
+			}
+		}
+	}
+	if visible == 0 {
+		t.Error("no scopes conflict")
 	}
 }

@@ -13,10 +13,10 @@ import (
 // source returns the source of an informer, which identifies the informer in a checkpoint. The source name does not
 // contain the selectors. It also does not contain the version, because objects are the same in all versions.
 func (k watchKey) source(w *wanted) informer.Source {
-	labels, fields := w.selection.server()
 	return informer.Source{
 		Name: k.name(), Resource: w.served.WithVersion(w.version), Namespace: k.namespace,
-		LabelSelector: labels, FieldSelector: fields, Scope: w.selection.String(), Defined: w.served.Defined,
+		LabelSelector: w.selection.labels, FieldSelector: w.selection.fields, Scope: w.selection.String(),
+		Defined: w.served.Defined,
 	}
 }
 

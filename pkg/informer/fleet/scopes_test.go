@@ -17,7 +17,7 @@ import (
 	"github.com/deltabridge/deltabridge/test/observe"
 )
 
-// This file tests what a Set makes of scopes that overlap, and of scopes that are not what they were, against the real
+// This file tests what a Set makes of scopes that differ, and of scopes that are not what they were, against the real
 // API server.
 
 // label gives a ConfigMap the label team, or none, and a value that nothing selects by.
@@ -39,45 +39,45 @@ func (k *kube) label(namespace, name, team, value string) {
 	observe.Must(k.t, err)
 }
 
-// Two scopes select objects of one resource by different labels. An object that moves from one to the other is updated,
-// in one stream; one that neither selects any more has left.
+// Two scopes select objects of one resource by different labels, in different namespaces. An object that is no longer
+// selected is deleted for the handlers. Scopes of the same namespace that differ are reported, and the first is used.
 func TestSelectorsThatDiffer(t *testing.T) {
 	c, k := cluster.Shared(t), newKube(t)
-	namespace := k.namespace()
-	k.label(namespace, "always", "a", "0")
-	k.label(namespace, "never", "c", "0")
-	in := func(selector string) fleet.Scope {
+	a, b := k.namespace(), k.namespace()
+	in := func(selector string, namespaces ...string) fleet.Scope {
 		return fleet.Scope{
-			Resources:     fleet.Patterns(t, "configmaps"),
-			Namespaces:    fleet.In(namespace),
-			LabelSelector: selector,
+			Resources: fleet.Patterns(t, "configmaps"), Namespaces: fleet.In(namespaces...), LabelSelector: selector,
 		}
 	}
-	w := watchScopes(t, c.RESTConfig(), nil, in("team=a"), in("team=b"))
+	w := watchScopes(t, c.RESTConfig(), nil, in("team=a", a), in("team=b", b), in("team=c", "!"+a, "!"+b))
 	w.waitReady()
-	for n, team := range []string{"b", "a", "b", "c", "c", "a"} {
-		k.label(namespace, "always", "b", fmt.Sprint(n))
-		k.label(namespace, "moves", team, fmt.Sprint(n))
+	for _, namespace := range []string{a, b} {
+		for n, team := range []string{"a", "b", "b", "c"} {
+			k.label(namespace, "moves-in-"+namespace, team, fmt.Sprint(n))
+		}
 	}
-	k.delete(namespace, "moves")
-	k.label(namespace, "last", "a", "0")
+	k.label(a, "last", "a", "0")
+	k.label(b, "last", "b", "0")
 	seen := w.record("configmaps")
-	seen.WaitFor(t, "add last")
-	observe.CheckLog(
-		t,
-		"always selected",
-		append([]string{"add always initially"}, slices.Repeat([]string{"update always"}, 6)...),
-		seen.Lines("always"),
-	)
-	observe.CheckLog(
-		t,
-		"moving",
-		[]string{"add moves", "update moves", "update moves", "leave moves", "add moves", "delete moves"},
-		seen.Lines("moves"),
-	)
-	observe.CheckLog(t, "never selected", []string{}, seen.Lines("never"))
-	if n := len(w.started("configmaps")); n != 1 {
-		t.Errorf("%d informers were started", n)
+	observe.Eventually(t, func() error {
+		if n := seen.Count("add last"); n != 2 {
+			return fmt.Errorf("%d of 2 last objects", n)
+		}
+		return nil
+	})
+	inA, inB := "moves-in-"+a, "moves-in-"+b
+	observe.CheckLog(t, "in the first namespace", []string{"add " + inA, "delete " + inA}, seen.Lines(inA))
+	observe.CheckLog(t, "in the second one", []string{"add " + inB, "update " + inB, "delete " + inB}, seen.Lines(inB))
+
+	w = watchScopes(t, c.RESTConfig(), nil, in("team=a", a), in("team=b", a))
+	w.record("configmaps").WaitFor(t, "synced")
+	k.label(a, "ignored", "b", "0")
+	k.label(a, "used", "a", "0")
+	w.record("configmaps").WaitFor(t, "add used")
+	observe.CheckLog(t, "of the other selector", []string{}, w.record("configmaps").Lines("ignored"))
+	reasons := strings.Join(w.NotReady(), "; ")
+	if !strings.Contains(reasons, "watch[0] and watch[1] select configmaps with different selectors") {
+		t.Errorf("not ready: %q", reasons)
 	}
 }
 
@@ -193,12 +193,16 @@ func TestScopesChange(t *testing.T) {
 		gaps          int
 	}{
 		{
-			"the same in another order", func(a, b string) scopes { return scopes{globs(a), with(globs(b), "team"), globs(b)} },
+			"the same in another order", func(a, b string) scopes { return scopes{globs(a), globs(b), globs(b)} },
 			func(a, b string) scopes { return scopes{globs(b, a), globs(a)} }, "add new, delete goes", "add new, delete goes", 0,
 		},
 		{
-			"nothing", func(a, b string) scopes { return scopes{globs(a), with(globs(b), "team in (x,a)")} },
-			func(a, b string) scopes { return scopes{with(globs(b), "team in (a, x)"), globs(a)} }, "add new, delete goes", "add new, delete goes", 0,
+			"nothing", func(a, b string) scopes {
+				return scopes{with(globs(a), "team in (a,x)"), with(globs(b), "team in (x,a)")}
+			},
+			func(a, b string) scopes {
+				return scopes{with(globs(b), "team in (a, x)"), with(globs(a), "team in (a,x)")}
+			}, "add new, delete goes", "add new, delete goes", 0,
 		},
 		{
 			"names to fewer", func(a, b string) scopes { return scopes{names(a, b)} },
@@ -226,7 +230,7 @@ func TestScopesChange(t *testing.T) {
 		},
 		{
 			"split by labels", func(a, b string) scopes { return scopes{globs(a, b)} },
-			func(a, b string) scopes { return scopes{with(names(a), "team=a"), with(globs(a, b), "team=x")} }, "add new, delete goes", "leave goes, leave stays", 2,
+			func(a, b string) scopes { return scopes{with(names(a), "team=a"), with(globs(b), "team=x")} }, "add new, delete goes", "leave goes, leave stays", 2,
 		},
 		{
 			"the resource altogether", func(a, b string) scopes { return scopes{names(a, b)} },
