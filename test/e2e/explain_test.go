@@ -191,8 +191,8 @@ func TestExplainIsWhatRunSends(t *testing.T) {
 	dir := t.TempDir()
 	text := fmt.Sprintf(`
 watch:
-  - {resources: [configmaps, secrets], namespaces: [%q], labelSelector: "test=explain"}
-  - {resources: [serviceaccounts], namespaces: [%q], labelSelector: "test=another"}
+  - {resources: [configmaps], namespaces: [%q], labelSelector: "test=explain"}
+  - {resources: [secrets], namespaces: [%q]}
   - {resources: ["*.nothing.example.com"]}
 sinks:
   - name: js

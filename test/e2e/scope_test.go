@@ -201,7 +201,7 @@ sinks: [{name: lines, stdout: {}}]
 `, namespace)
 	dir := t.TempDir()
 	const want = "watch[0] and watch[1] select events with different selectors"
-	if d := examine(t, dir, c.Kubeconfig(), config); !d.has("watch | discover |  | failed |  | " + want) {
+	if d := examine(t, dir, c.Kubeconfig(), config); !d.has("API server | discover |  | failed |  | " + want) {
 		t.Errorf("doctor: %v", d.Findings)
 	}
 	b := startBridgeIn(t, dir, c.Kubeconfig(), config)
