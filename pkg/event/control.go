@@ -138,9 +138,5 @@ func Merge(older, newer *Message) *Message {
 	}
 	merged := *newer
 	merged.Type, merged.InitialList = older.Type, older.InitialList
-	if newer.Type == Restated && older.Identity.ResourceVersion == newer.Identity.ResourceVersion {
-		// It is the change itself, which may contain more than the state.
-		merged.Data, merged.Identity = older.Data, older.Identity
-	}
 	return &merged
 }
