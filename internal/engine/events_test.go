@@ -74,19 +74,16 @@ func TestEventsPageExamples(t *testing.T) {
 	for heading, m := range map[string]*event.Message{
 		"An object of the initial list, payload `metadata`": exampleMessage(t, &event.Encoder{Payload: event.PayloadMetadata},
 			event.Event{Type: event.Added, Object: exampleState(t, exampleObject), InitialList: true}),
-		"An addition, payload `change`": exampleMessage(t, change, event.Event{Type: event.Added, Object: exampleState(t, exampleObject)}),
-		"A deletion":                    exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: exampleState(t, deletedObject)}),
-		"A deletion, payload `change`":  exampleMessage(t, change, event.Event{Type: event.Deleted, Object: exampleState(t, deletedObject)}),
-		"An audit event":                exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Audit, Audit: exampleAudit()}),
-		"A deletion that was not seen":  exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: unseen}),
-		"A leave":                       exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: exampleState(t, exampleObject), LeftAt: "48377"}),
+		"A deletion":                   exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: exampleState(t, deletedObject)}),
+		"An audit event":               exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Audit, Audit: exampleAudit()}),
+		"A deletion that was not seen": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: unseen}),
+		"A leave":                      exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Deleted, Object: exampleState(t, exampleObject), LeftAt: "48377"}),
 		"A gap": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Gap, GapInfo: &event.GapInfo{
 			Resource: "configmaps", From: "48213", To: "51006", Reason: event.ReasonRelist, Message: "the watch could not be continued: too old resource version",
 		}}),
 		"The end of an initial list": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
 			Resource: "configmaps", ResourceVersion: "48377", Objects: 112,
 		}}),
-		"A restated object": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Restated, Object: exampleState(t, exampleObject)}),
 		"The end of a resync": exampleMessage(t, &event.Encoder{}, event.Event{Type: event.Synced, SyncedInfo: &event.SyncedInfo{
 			Resource: "configmaps", ResourceVersion: "51377", Objects: 97, Resync: true, Since: &since,
 		}}),
