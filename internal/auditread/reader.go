@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/metrics"
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/audit"
 	"github.com/deltabridge/deltabridge/pkg/event"
@@ -83,7 +84,7 @@ func (r *Reader) Run(ctx context.Context) {
 			return
 		case err != nil:
 			r.Logger.Error("cannot read the audit journal, retrying", "err", err)
-			ok = sleep(ctx)
+			ok = pause.For(ctx, retry)
 		}
 		for _, record := range records {
 			if !r.bring(ctx, &record) {
@@ -107,7 +108,7 @@ func (r *Reader) begin(ctx context.Context) (next uint64, ok bool) {
 				return next, true
 			}
 			r.Logger.Error("cannot store up to where audit events were delivered, retrying", "err", err)
-			if !sleep(ctx) {
+			if !pause.For(ctx, retry) {
 				return 0, false
 			}
 		}
@@ -215,14 +216,4 @@ func referenceOf(o *audit.ObjectReference) (ref redact.Reference) {
 	ref.Resource.Group, ref.Resource.Version, ref.Resource.Resource = o.APIGroup, o.APIVersion, o.Resource
 	ref.Subresource, ref.Namespace, ref.Name = o.Subresource, o.Namespace, o.Name
 	return ref
-}
-
-// sleep returns false if ctx ends before the next attempt.
-func sleep(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(retry):
-		return true
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/deltabridge/deltabridge/internal/engine"
 	"github.com/deltabridge/deltabridge/internal/journals"
 	"github.com/deltabridge/deltabridge/internal/metrics"
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/internal/tracker"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 )
@@ -157,10 +158,8 @@ func (a *auditing) drain(ctx context.Context) {
 		if e.DeliversAudit() {
 			delivering = time.Now()
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, drainPoll) {
 			return
-		case <-time.After(drainPoll):
 		}
 	}
 }

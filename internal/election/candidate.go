@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -137,7 +138,7 @@ func (c *Candidate) Lead(ctx context.Context, lead func(*Term)) error {
 			return err
 		}
 		if resigned {
-			pause(ctx, 3*c.config.RetryPeriod) // others try after at most 2.2 times RetryPeriod
+			pause.For(ctx, 3*c.config.RetryPeriod) // others try after at most 2.2 times RetryPeriod
 		}
 	}
 	return nil
@@ -264,11 +265,3 @@ func (c *Candidate) note(verb string, err error) {
 }
 
 func (c *Candidate) closeIdleConnections() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
-}

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/test/cluster"
 	"github.com/deltabridge/deltabridge/test/observe"
 )
@@ -128,7 +129,7 @@ func beChild(namespace string) {
 			if _, err := fmt.Fprintln(os.Stdout, term.Valid(), at.UnixNano()); err != nil {
 				panic(err)
 			}
-			pause(ctx, time.Millisecond)
+			pause.For(ctx, time.Millisecond)
 		}
 	})
 	if err != nil {

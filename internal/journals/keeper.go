@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/deltabridge/deltabridge/internal/pause"
 )
 
 // lapsePeriods is the number of periods after which a record that is not renewed has lapsed. A container that starts
@@ -68,10 +70,8 @@ func (k *Keeper) Begin(ctx context.Context) bool {
 			k.Logger.Warn("cannot accept audit events yet, because it cannot be recorded that this replica has some, retrying",
 				"err", err)
 		})
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, min(time.Second, k.Period)) {
 			return false
-		case <-time.After(min(time.Second, k.Period)):
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/deltabridge/deltabridge/internal/console"
 	"github.com/deltabridge/deltabridge/internal/control"
+	"github.com/deltabridge/deltabridge/internal/pause"
 )
 
 // peersPatience is how long the leader waits for other replicas before it uses a changed configuration. The kubelet
@@ -41,10 +42,7 @@ func (r *Reloader) awaitPeers(ctx context.Context, next *Loaded) bool {
 			}
 			return true
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(peersInterval):
-		}
+		pause.For(ctx, peersInterval)
 	}
 	return false
 }
@@ -88,14 +86,13 @@ func Await(ctx context.Context, read func() []control.Answer, hash string) error
 		if err == nil && len(waits) == 0 || err != nil && time.Since(began) >= refusalPatience {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			if err != nil {
-				return err
-			}
-			return errors.New("the configuration in the file is not in use: " + strings.Join(waits, "; "))
-		case <-time.After(time.Second):
+		if pause.For(ctx, time.Second) {
+			continue
 		}
+		if err != nil {
+			return err
+		}
+		return errors.New("the configuration in the file is not in use: " + strings.Join(waits, "; "))
 	}
 }
 

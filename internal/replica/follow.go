@@ -8,6 +8,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/internal/statelog"
 )
 
@@ -44,10 +45,7 @@ func (c *Copy) Follow(ctx context.Context) error {
 		case !errors.Is(err, statelog.ErrIncomplete):
 			c.missed.Store(!c.store.Copy().Point().Own)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(r.after(err)):
-		}
+		pause.For(ctx, r.after(err))
 	}
 }
 

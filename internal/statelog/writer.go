@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/deltabridge/deltabridge/internal/pause"
 )
 
 // Writer appends to a log during one term, which begins with Claim and ends with an error that is ErrConflict. Its
@@ -105,8 +107,8 @@ func (w *Writer) Claim(ctx context.Context, acceptLoss bool) error {
 			w.accepted = nil
 			w.reader.restart()
 		}
-		if err := sleep(ctx, rand.N(200*time.Millisecond)); err != nil { // the other process may be about to claim
-			return err
+		if !pause.For(ctx, rand.N(200*time.Millisecond)) { // the other process may be about to claim
+			return ctx.Err()
 		}
 	}
 }
@@ -268,7 +270,7 @@ func (w *Writer) complete(ctx context.Context) error {
 			w.size, p.part, p.position = w.size/2, 0, w.after
 			continue
 		}
-		if sleep(ctx, delay) != nil {
+		if !pause.For(ctx, delay) {
 			return fmt.Errorf("append to the state log: %w", err)
 		}
 		delay = min(2*delay, time.Second)
@@ -311,15 +313,4 @@ func (w *Writer) Sync(ctx context.Context) error {
 		w.ended = fmt.Errorf("%w: %w: commit %d can't be read again", ErrConflict, ErrIncomplete, want.Number)
 	}
 	return w.ended
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -132,13 +132,3 @@ func (t *Tracker) retry(write func() error) bool {
 		return err == nil, nil
 	}) == nil
 }
-
-// pause waits for d. It returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
-}

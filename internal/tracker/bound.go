@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/pkg/ledger"
 )
 
@@ -39,7 +40,7 @@ func (t *Tracker) makeRoom(ctx context.Context, l *ledger.Ledger) {
 		}
 		limit := min(maxHeld, t.left.Load()+runAhead)
 		if t.held.Load() <= limit || l.Held() == 0 || l.GivingList() || t.onlyLossy(l.HeldBy()) ||
-			!pause(ctx, relieveInterval) {
+			!pause.For(ctx, relieveInterval) {
 			return
 		}
 	}
@@ -58,7 +59,7 @@ func (t *Tracker) relieve(ctx context.Context) {
 		return
 	}
 	t.queues.Persist()
-	pause(ctx, relieveInterval)
+	pause.For(ctx, relieveInterval)
 	_ = t.Commit()
 	if t.held.Load() <= maxHeld {
 		return

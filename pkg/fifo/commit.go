@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
@@ -45,7 +46,7 @@ func (q *Queue[T]) Run(ctx context.Context) error {
 				continue
 			}
 			q.failed(err)
-			pause(ctx, retry)
+			pause.For(ctx, retry)
 			retry = min(2*retry, retryMax)
 		}
 	}

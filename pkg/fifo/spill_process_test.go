@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/test/scale"
 )
 
@@ -118,7 +119,7 @@ func TestSpillKillChild(t *testing.T) {
 			s.Ack(len(batch))
 			continue
 		}
-		pause(ctx, time.Duration(rand.IntN(3000))*time.Microsecond)
+		pause.For(ctx, time.Duration(rand.IntN(3000))*time.Microsecond)
 		for left := len(batch); left > 0; {
 			n := 1 + rand.IntN(left)
 			s.Ack(n)
@@ -255,7 +256,7 @@ func TestSpillDiskFullChild(t *testing.T) {
 					t.Logf("%d of %d pushed: %s", len(pushed), n, spill.LastErr)
 					break
 				}
-				pause(t.Context(), 5*time.Millisecond)
+				pause.For(t.Context(), 5*time.Millisecond)
 			}
 			// What was removed takes no room.
 			open, _ := filepath.Glob("/proc/self/fd/*")

@@ -3,8 +3,8 @@ package fifo
 import (
 	"context"
 	"errors"
-	"time"
 
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/internal/segment"
 )
 
@@ -64,7 +64,7 @@ func (q *Queue[T]) Take(ctx context.Context, buf []T, limit int, maxBytes int64)
 			return batch, failed
 		case failed != nil:
 			q.failed(failed)
-			pause(ctx, readRetry)
+			pause.For(ctx, readRetry)
 			continue
 		}
 		select {
@@ -105,16 +105,6 @@ func (q *Queue[T]) admitMore() bool {
 	defer q.mu.Unlock()
 	q.admit()
 	return q.ready.len() > 0 || q.headEnd < q.tail()
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // Ack acknowledges the n oldest taken items. It panics if fewer are taken, because a caller with a wrong count would

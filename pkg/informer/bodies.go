@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/pkg/object"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -98,7 +99,7 @@ func (i *Informer) stage(ctx context.Context, stage Stage, eventType watch.Event
 		if err == nil {
 			return nil
 		}
-		if pause(ctx, stageRetry); ctx.Err() != nil {
+		if !pause.For(ctx, stageRetry) {
 			return err
 		}
 	}

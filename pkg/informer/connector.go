@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/pkg/reach"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -49,8 +50,8 @@ func (c *Connector) reach(ctx context.Context, try func() error) error {
 				_, _ = c.prober.Wait(ctx, *address)
 			}
 		}
-		pause(ctx, reach.Interval-time.Since(began)) // a server that accepts connections need not be the API server
-		if ctx.Err() != nil {
+		// A server that accepts connections need not be the API server.
+		if !pause.For(ctx, reach.Interval-time.Since(began)) {
 			return err
 		}
 	}
@@ -65,8 +66,7 @@ func (c *Connector) Until(ctx context.Context, try func() error) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		pause(ctx, max(backoff.Step(), retryAfter(err)))
-		if ctx.Err() != nil {
+		if !pause.For(ctx, max(backoff.Step(), retryAfter(err))) {
 			return err
 		}
 	}
@@ -105,15 +105,4 @@ func unreachable(err error) bool {
 		utilnet.IsConnectionRefused(err) ||
 		utilnet.IsConnectionReset(err) ||
 		utilnet.IsHTTP2ConnectionLost(err)
-}
-
-// pause waits until d has passed or ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -14,6 +14,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/deltabridge/deltabridge/internal/pause"
 )
 
 const verbList, verbWatch = "list", "watch"
@@ -38,7 +40,7 @@ var errListInstead = errors.New("a watch-list is not possible, so a list is requ
 // reach repeats a request until the API server responds. The Reflector waits during that time, so its back-off does not
 // grow. reach records failures, but the caller must record a success.
 func (l *observedListWatch) reach(ctx context.Context, verb string, request func() error) error {
-	pause(ctx, time.Until(l.notBefore))
+	pause.For(ctx, time.Until(l.notBefore))
 	err := l.informer.config.Connector.reach(ctx, func() error {
 		err := request()
 		if err != nil && !errors.Is(err, ErrFutureVersion) {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/deltabridge/deltabridge/internal/mutant"
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/pkg/event"
 	"github.com/deltabridge/deltabridge/pkg/fifo"
 	"github.com/deltabridge/deltabridge/pkg/parked"
@@ -273,12 +274,8 @@ func (d *Drain) backoff(cause error) time.Duration {
 
 // pause waits before the next attempt.
 func (d *Drain) pause(ctx context.Context, cause error) error {
-	timer := time.NewTimer(d.backoff(cause))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !pause.For(ctx, d.backoff(cause)) {
 		return ctx.Err()
 	}
+	return nil
 }

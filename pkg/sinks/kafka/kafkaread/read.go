@@ -8,6 +8,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/pkg/sinks/diagnose"
 	"github.com/deltabridge/deltabridge/pkg/sinks/kafka/internal/wire"
 )
@@ -57,12 +58,12 @@ func Read(
 		case err != nil && !o.Follow:
 			return unlessEnded(ctx, err)
 		case err != nil:
-			wait(ctx, retryWait)
+			pause.For(ctx, retryWait)
 			_ = r.look(ctx, time.Time{}) // If look fails, the next fetch fails too.
 		case !o.Follow && r.behind() == 0:
 			return nil
 		case !progress:
-			wait(ctx, pollEvery)
+			pause.For(ctx, pollEvery)
 		}
 	}
 	return nil
@@ -74,13 +75,6 @@ func unlessEnded(ctx context.Context, err error) error {
 		return err
 	}
 	return nil
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-	case <-time.After(d):
-	}
 }
 
 // look updates the topics, partitions and leaders. It reads new partitions starting at since.

@@ -18,6 +18,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol/createtopics"
 	"github.com/segmentio/kafka-go/protocol/describeconfigs"
 
+	"github.com/deltabridge/deltabridge/internal/pause"
 	"github.com/deltabridge/deltabridge/internal/strictyaml"
 )
 
@@ -97,10 +98,7 @@ func (c *Client) awaitLeaders(ctx context.Context, name string) {
 		if topics, err := c.Topics(ctx, name); err == nil && len(topics) == 1 && topics[0].Ready() {
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(createdPoll):
-		}
+		pause.For(ctx, createdPoll)
 	}
 }
 
