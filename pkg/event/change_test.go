@@ -191,7 +191,8 @@ func TestChangeOfASecret(t *testing.T) {
 		)
 	}
 	e := &Encoder{Payload: PayloadChange, Redactor: redact.New(make([]byte, 32))}
-	change := Event{Type: Updated, Resource: secrets, Object: secret("2", "bmV3c2VjcmV0"), Old: secret("1", "b2xkc2VjcmV0")}
+	before, after := secret("1", "b2xkc2VjcmV0"), secret("2", "bmV3c2VjcmV0")
+	change := Event{Type: Updated, Resource: secrets, Object: after, Old: before}
 	m := encode(t, e, change)
 	for _, value := range []string{"bmV3c2VjcmV0", "b2xkc2VjcmV0", "dXNlcg=="} {
 		if strings.Contains(string(m.Data), value) {

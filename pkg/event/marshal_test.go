@@ -130,8 +130,9 @@ func fullMessage() *Message {
 		GapInfo: &GapInfo{Resource: "deployments.apps", From: "1", To: "2", Reason: ReasonRefused},
 		Origin:  Origin{Source: "deployments", Position: "9", Left: true},
 	}
-	m.GapInfo.Deletion = &Message{Type: Deleted, ID: "u.deleted", Resource: pods, Data: []byte{}, Origin: Origin{Left: true}}
-	m.GapInfo.Deletion.Identity = m.GapInfo.Deletion.Identity.WithKind(schema.GroupVersionKind{})
+	d := &Message{Type: Deleted, ID: "u.deleted", Resource: pods, Data: []byte{}, Origin: Origin{Left: true}}
+	d.Identity = d.Identity.WithKind(schema.GroupVersionKind{})
+	m.GapInfo.Deletion = d
 	return m
 }
 

@@ -128,7 +128,10 @@ func TestMirrorTopics(t *testing.T) {
 		for _, r := range testkafka.ReadAll(t, broker.Addr(), topic)[0] {
 			got = append(got, string(r.Key)+" "+strings.TrimPrefix(header(r, "ce_type"), "dev.deltabridge."))
 		}
-		want := []string{"/pods/default/a object.added", "test/pods/_gap gap", "/pods/default/a object.restated", "/pods/default/b object.deleted"}
+		want := []string{
+			"/pods/default/a object.added", "test/pods/_gap gap", "/pods/default/a object.restated",
+			"/pods/default/b object.deleted",
+		}
 		if c.tombstones {
 			want = append(want, "/pods/default/b ")
 		}

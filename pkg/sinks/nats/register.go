@@ -35,7 +35,8 @@ type entry struct {
 // Destination implements [sinks.Identified]. It returns the name and the creation time of the stream.
 func (s *Sink) Destination() string { return s.destination }
 
-// registeredElsewhere reads the registration of a name over a connection of its own. If the embedded server is not running, the error wraps [sinks.ErrNoRegister].
+// registeredElsewhere reads the registration of a name over a connection of its own. If the embedded server is not
+// running, the error wraps [sinks.ErrNoRegister].
 func (s *Sink) registeredElsewhere(ctx context.Context, cluster string) (sinks.Registration, error) {
 	if s.cfg.Embedded != nil && s.server == nil {
 		return sinks.Registration{}, fmt.Errorf("%w: the embedded server is not running", sinks.ErrNoRegister)
@@ -110,8 +111,8 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 	})
 }
 
-// useRegister calls do with the bucket of names. If the bucket does not exist, useRegister creates it if create is true;
-// otherwise the error wraps [jetstream.ErrBucketNotFound]. If the server denies a request, it wraps
+// useRegister calls do with the bucket of names. If the bucket does not exist, useRegister creates it if create is
+// true; otherwise the error wraps [jetstream.ErrBucketNotFound]. If the server denies a request, it wraps
 // [sinks.ErrNoRegister].
 func (s *Sink) useRegister(
 	ctx context.Context, create bool, do func(ctx context.Context, kv jetstream.KeyValue) error,
