@@ -142,7 +142,6 @@ func (r *Reader) bring(ctx context.Context, record *audit.Record) bool {
 	switch {
 	case err != nil:
 		r.Logger.Error("cannot encode the audit event, so a gap event is sent in its place", "err", err)
-		r.metrics.Rejected.Inc()
 		r.metrics.NotSent.Add(1)
 		m = event.RefusalGap(m, event.ReasonRefused, err.Error(), "")
 	case !r.passes(info, m.Data):

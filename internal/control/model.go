@@ -65,18 +65,20 @@ type Problem struct {
 
 // Source is what one watch covers, or a file, topic or stream with audit events.
 type Source struct {
-	Name        string    `json:"name"`                 // the label `source` of metrics
-	Resource    string    `json:"resource"`             // the resource with its group, such as `deployments.apps`
-	Namespace   string    `json:"namespace,omitempty"`  // the namespace, unless it covers all
-	Selector    string    `json:"selector,omitempty"`   // label and field selectors, or `(auxiliary)` if only `enrich` reads it
-	Health      Health    `json:"health"`               // its state
-	Synced      bool      `json:"synced"`               // the initial list was handed to the queues of all sinks
-	Objects     int       `json:"objects"`              // objects that exist
-	Changes     int64     `json:"changes"`              // changes that were read since the process started
-	Rate        float64   `json:"rate"`                 // changes per second in the last minute
-	LastContact time.Time `json:"lastContact,omitzero"` // when the API server last sent something, or audit events were last read
-	Relists     int64     `json:"relists"`              // lists after the initial one, because the watch could not be continued
-	Problem     *Problem  `json:"problem,omitempty"`    // why it is not read
+	Name      string  `json:"name"`                // the label `source` of metrics
+	Resource  string  `json:"resource"`            // the resource with its group, such as `deployments.apps`
+	Namespace string  `json:"namespace,omitempty"` // the namespace, unless it covers all
+	Selector  string  `json:"selector,omitempty"`  // label and field selectors, or `(auxiliary)` if only `enrich` reads it
+	Health    Health  `json:"health"`              // its state
+	Synced    bool    `json:"synced"`              // the initial list was handed to the queues of all sinks
+	Objects   int     `json:"objects"`             // objects that exist
+	Changes   int64   `json:"changes"`             // changes that were read since the process started
+	Rate      float64 `json:"rate"`                // changes per second in the last minute
+	// ResourceVersion is up to where the changes were read.
+	ResourceVersion string    `json:"resourceVersion,omitempty"`
+	LastContact     time.Time `json:"lastContact,omitzero"` // when the API server last sent something, or audit events were last read
+	Relists         int64     `json:"relists"`              // lists after the initial one, because the watch could not be continued
+	Problem         *Problem  `json:"problem,omitempty"`    // why it is not read
 }
 
 // Sink is a sink with its queue. The counters begin at 0 when the process starts or, with a state log, becomes the

@@ -3,7 +3,6 @@ package delivery
 import (
 	"strconv"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -26,7 +25,7 @@ func TestDroppedEventsAreHeldBySource(t *testing.T) {
 	for n := range 10 {
 		for source, l := range ledgers {
 			m := &event.Message{
-				Type: event.Updated, Origin: event.Origin{Source: source, Seq: l.Track("test", time.Now())},
+				Type: event.Updated, Origin: event.Origin{Source: source, Seq: l.Track("test")},
 				Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
 			}
 			m.Identity.ResourceVersion = strconv.Itoa(n)

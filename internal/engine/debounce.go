@@ -101,7 +101,7 @@ func (l *listener) debounce(ev event.Event) bool {
 	}
 	l.sent = true
 	u := &waitingUpdate{
-		old: ev.Old, now: ev.Object, due: due, number: l.ledger.Wait(l.pipeline.Name), position: l.position,
+		old: ev.Old, now: ev.Object, due: due, number: l.ledger.Track(l.pipeline.Name), position: l.position,
 	}
 	if mutant.On("debounce-settled") {
 		l.ledger.Settle(l.pipeline.Name, u.number)

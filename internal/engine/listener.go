@@ -296,7 +296,6 @@ func (l *listener) push(ev event.Event) (at time.Time) {
 	l.pipeline.label(m, l.ledger.History(), ev.Delivery)
 	if err != nil {
 		l.pipeline.Log.Error("cannot encode the object, so a gap event is sent in its place", "err", err)
-		l.counters.Rejected.Inc()
 		l.counters.NotSent.Add(1)
 		m, at = event.RefusalGap(m, event.ReasonRefused, err.Error(), ""), time.Time{}
 	}
@@ -318,7 +317,6 @@ func (l *listener) track(ev event.Event, m *event.Message) (number, replaced uin
 	sink := l.pipeline.Name
 	if ev.Object != nil {
 		if u := l.waits.take(ev.Object.UID); u != nil && ev.Type == event.Updated {
-			l.ledger.Sent(sink, u.number, ev.Time)
 			return u.number, 0
 		} else if u != nil {
 			l.counters.Suppressed.WithLabelValues(reasonDebounce).Inc()
@@ -327,9 +325,9 @@ func (l *listener) track(ev event.Event, m *event.Message) (number, replaced uin
 		}
 	}
 	if m.Delivery != "" || ev.SyncedInfo != nil && ev.SyncedInfo.Resync {
-		return l.ledger.TrackAgain(sink, ev.Time), replaced
+		return l.ledger.TrackAgain(sink), replaced
 	}
-	return l.ledger.Track(sink, ev.Time), replaced
+	return l.ledger.Track(sink), replaced
 }
 
 // leftUnchanged reports whether an event is a leave without a known change to the object. The object leaves because

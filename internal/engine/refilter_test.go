@@ -131,7 +131,7 @@ func TestRefilterOfAChain(t *testing.T) {
 		"deleted g.7.left.filter.c left at 7",
 		"synced synced.c.pods.10",
 	)
-	if l.refilter != nil || l.ledger.Lags()["test"].Open != 7 {
+	if open, _ := l.ledger.Unsettled("test"); l.refilter != nil || open != 7 {
 		t.Error("it does not end")
 	}
 

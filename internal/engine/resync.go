@@ -86,7 +86,6 @@ func (r *resyncer) resyncSink(p *pipeline, why string) control.ResyncReport {
 }
 
 func (r *resyncer) resyncResources(p *pipeline, report *control.ResyncReport) {
-	p.Metrics.Resyncs.Inc()
 	informers := r.informers()
 	if len(informers) == 0 {
 		report.Error = "nothing is watched yet"

@@ -132,8 +132,6 @@ type Sink struct {
 	refusals *prometheus.CounterVec
 	// FilterErrors counts the filter expressions that could not be evaluated for an object.
 	FilterErrors prometheus.Counter
-	// Resyncs counts the resyncs that were started.
-	Resyncs prometheus.Counter
 
 	received, filtered, acknowledged, dropped atomic.Int64 // sums over all resources
 
@@ -166,7 +164,6 @@ func (m *Metrics) newSink(name string) *Sink {
 			"reason", "outcome"),
 		FilterErrors: f.counter("filter_errors_total",
 			"Evaluations of a filter expression that failed on an object. The event passed."),
-		Resyncs: f.counter("resyncs_total", "Resyncs that were started, periodically or on request."),
 	}
 	// Every label combination is created at the start because increase() does not count the step from an absent series to
 	// its first value.
@@ -181,9 +178,8 @@ func (m *Metrics) newSink(name string) *Sink {
 // Resource contains the metrics of one sink and one resource. All of them exist, with the value zero, from the first
 // use.
 type Resource struct {
-	Received, Filtered, Sent, Acknowledged, Retried, Dropped, Merged, Oversize, Rejected, Gaps prometheus.Counter
-	Stored, Restated                                                                           prometheus.Counter
-	Events, Bytes                                                                              prometheus.Gauge
+	Received, Filtered, Acknowledged, Retried, Dropped, Merged, Gaps, Restated prometheus.Counter
+	Events, Bytes                                                              prometheus.Gauge
 	// Suppressed counts suppressed changes, by the label "reason".
 	Suppressed *prometheus.CounterVec
 	onGap      func(reason string)
@@ -218,22 +214,14 @@ func (s *Sink) newResource(name string) *Resource {
 			f.counter("events_received_total", "Changes that an informer handed to the sink's filter."), &s.received,
 		},
 		Filtered: summed{f.counter("events_filtered_total", "Changes that do not pass the sink's filter."), &s.filtered},
-		Sent:     f.counter("events_sent_total", "Attempts to deliver an event to the sink's destination."),
 		Acknowledged: summed{
 			f.counter("events_acknowledged_total", "Events that the destination acknowledged."), &s.acknowledged,
 		},
-		Stored: f.counter("events_already_stored_total", "Events that were not sent after a restart or a failed attempt, "+
-			"because the destination already had them."),
 		Retried: f.counter("events_retried_total", "Failed attempts after which the event is tried again."),
 		Dropped: summed{f.counter("events_dropped_total",
 			"Events that a full queue dropped (overflow: drop-oldest). A gap event replaces them."), &s.dropped},
 		Merged: f.counter("events_merged_total",
 			"Events that a full queue merged into a later one of the same object (overflow: compact)."),
-		Oversize: f.counter("events_oversize_total",
-			"Events that were larger than the destination accepts, regardless of the outcome."),
-		Rejected: f.counter("events_refused_total",
-			"Events that were lost because they could not be encoded, or because the destination rejected them and they are "+
-				"not kept as dead letters. A gap event replaces them."),
 		Gaps: f.counter("gap_events_total",
 			"Gap events that were delivered: places in the stream where states may be missing. A gap event for an event that "+
 				"is kept as a dead letter does not count."),
@@ -301,7 +289,6 @@ func (s *Sink) Hooks() sinks.Hooks {
 	return sinks.Hooks{
 		OnSettled: func(m *event.Message, sent time.Time, latency time.Duration) {
 			c := s.Of(m)
-			c.Sent.Inc()
 			c.Acknowledged.Inc()
 			if m.Type == event.Gap {
 				c.gap(m.GapInfo.Reason)
@@ -310,30 +297,15 @@ func (s *Sink) Hooks() sinks.Hooks {
 			s.send.Observe(latency.Seconds())
 			s.lag.Observe(sent.Sub(m.Since()).Seconds())
 		},
-		OnStored: func(m *event.Message) {
-			c := s.Of(m)
-			c.Stored.Inc()
-			s.done(c, m)
-		},
-		OnRetry: func(m *event.Message, err error) {
-			c := s.Of(m)
-			c.Retried.Inc()
-			if !errors.Is(err, sinks.ErrNotAttempted) {
-				c.Sent.Inc()
-			}
-		},
+		OnStored: func(m *event.Message) { s.done(s.Of(m), m) },
+		OnRetry:  func(m *event.Message) { s.Of(m).Retried.Inc() },
 		OnRejected: func(m *event.Message, r sinks.Rejection) {
 			c := s.Of(m)
 			s.refusals.WithLabelValues(r.Reason, string(r.Outcome)).Inc()
-			if r.Reason == event.ReasonOversize {
-				c.Oversize.Inc()
-			}
-			c.Sent.Inc()
 			if r.Outcome.InStream() { // OnSettled is called as well
 				return
 			}
 			if r.Outcome != sinks.OutcomeDeadLetter {
-				c.Rejected.Inc()
 				c.gap(r.Reason)
 			}
 			if !m.Type.IsControl() {

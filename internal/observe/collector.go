@@ -1,14 +1,12 @@
 package observe
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/internal/metrics"
 	"github.com/deltabridge/deltabridge/pkg/checkpoint"
 	"github.com/deltabridge/deltabridge/pkg/informer"
-	"github.com/deltabridge/deltabridge/pkg/ledger"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -32,13 +30,6 @@ func (o *Observer) Collect(ch chan<- prometheus.Metric) {
 	}
 	if o.WithoutTracker {
 		return
-	}
-	for source, lags := range o.Tracker.Lags() {
-		for _, s := range o.Sinks {
-			if lag, ok := lags[s.Name]; ok {
-				rows{ch, prometheus.Labels{"source": source, "sink": s.Name}}.collectLag(lag)
-			}
-		}
 	}
 	rows{ch, nil}.collectCheckpoint(o.Tracker.Stats())
 }
@@ -87,20 +78,6 @@ func (r rows) write(kind prometheus.ValueType, name, help string, value float64)
 	r.ch <- prometheus.MustNewConstMetric(desc, kind, value)
 }
 
-// version writes a resourceVersion as a gauge. It writes nothing if the resourceVersion is not a number.
-func (r rows) version(name, help, resourceVersion string) {
-	if v, err := strconv.ParseFloat(resourceVersion, 64); err == nil {
-		r.gauge(name, help, v)
-	}
-}
-
-// time writes a timestamp unless it is zero.
-func (r rows) time(name, help string, at time.Time) {
-	if !at.IsZero() {
-		r.gauge(name, help, float64(at.UnixMilli())/1000)
-	}
-}
-
 func boolean(on bool) float64 {
 	if on {
 		return 1
@@ -115,11 +92,10 @@ func (r rows) collectInformer(s informer.Status) {
 			"the list, because the resource is forbidden and `watch` does not name it without wildcards.", boolean(s.Synced))
 	}
 	r.gauge("informer_forbidden", "1 if RBAC forbids to list or watch the resource.", boolean(s.Forbidden))
-	r.gauge("informer_resumed", "1 if the watch continued where the checkpoint ended, without a list.", boolean(s.Resumed))
-	r.gauge("informer_checkpoint_refused", "1 if the checkpoint is ahead of the cluster.", boolean(s.Refused))
-	r.version("informer_resource_version", "Last resourceVersion that the informer saw.", s.ResourceVersion)
-	r.time("informer_last_contact_timestamp_seconds", "When the informer last received a response from the API server.",
-		s.LastContact)
+	if !s.LastContact.IsZero() {
+		r.gauge("informer_last_contact_timestamp_seconds", "When the informer last received a response from the API server.",
+			float64(s.LastContact.UnixMilli())/1000)
+	}
 	r.counter("informer_relists_total", "Lists after the initial list, because the watch could not be continued.",
 		s.Relists)
 	r.counter("informer_errors_total", "List and watch requests that failed.", s.Errors)
@@ -146,8 +122,7 @@ func (r rows) collectParked(s *Sink) {
 	if others > 0 {
 		show("others", others)
 	}
-	bytes, lost := s.Drain.Parked.Bytes()
-	r.gauge("parked_bytes", "Bytes of the parked events of the sink.", float64(bytes))
+	_, lost := s.Drain.Parked.Bytes()
 	r.counter("parked_lost_events_total", "Parked events that were lost because the file was damaged.", lost)
 }
 
@@ -155,20 +130,8 @@ func (r rows) collectSpill(s *Sink) {
 	spill := s.Queue.SpillStats()
 	r.gauge("spill_events", "Events in the sink's spill.", float64(spill.Items))
 	r.gauge("spill_bytes", "Bytes of the events in the sink's spill.", float64(spill.Bytes))
-	r.gauge("spill_file_bytes", "Size of the files of the sink's spill.", float64(spill.FileBytes))
 	r.counter("spill_errors_total", "Writes to the spill that failed and were tried again.", spill.Errors)
 	r.counter("spill_lost_events_total", "Spilled events that were lost because files were damaged.", s.Unreadable.Load())
-}
-
-func (r rows) collectLag(lag ledger.Lag) {
-	seconds := 0.0
-	if lag.Open > 0 {
-		seconds = time.Since(lag.Since).Seconds()
-	}
-	r.gauge("unsettled_events", "Events of the source that the sink has not settled.", float64(lag.Open))
-	r.version("watermark_resource_version", "ResourceVersion up to which the sink has settled all events of the source.",
-		lag.ResourceVersion)
-	r.gauge("watermark_lag_seconds", "Age of the oldest event of the source that the sink has not settled.", seconds)
 }
 
 func (r rows) collectCheckpoint(stats checkpoint.Stats) {
@@ -176,5 +139,4 @@ func (r rows) collectCheckpoint(stats checkpoint.Stats) {
 	r.counter("checkpoint_commits_total", "Commits to the checkpoint.", stats.Commits)
 	r.counter("checkpoint_errors_total", "Commits to the checkpoint that failed.", stats.Errors)
 	r.counter("checkpoint_refused_total", "Checkpoint files that were quarantined.", stats.Quarantined)
-	r.time("checkpoint_last_commit_timestamp_seconds", "When the checkpoint was last written.", stats.LastCommit)
 }

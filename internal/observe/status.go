@@ -153,17 +153,18 @@ func sinkHealth(s *control.Sink, lasting, lost bool) control.Health {
 func sourceStatus(i *informer.Status, rate float64, blocking string) control.Source {
 	resource := event.GroupResource(i.Resource)
 	s := control.Source{
-		Name:        i.Name,
-		Resource:    resource,
-		Namespace:   i.Namespace,
-		Selector:    i.Selector,
-		Health:      control.Healthy,
-		Synced:      i.Synced,
-		Objects:     i.Objects,
-		Changes:     i.Changes,
-		Rate:        max(0, rate),
-		LastContact: i.LastContact,
-		Relists:     i.Relists,
+		Name:            i.Name,
+		Resource:        resource,
+		Namespace:       i.Namespace,
+		Selector:        i.Selector,
+		Health:          control.Healthy,
+		Synced:          i.Synced,
+		Objects:         i.Objects,
+		Changes:         i.Changes,
+		Rate:            max(0, rate),
+		LastContact:     i.LastContact,
+		ResourceVersion: i.ResourceVersion,
+		Relists:         i.Relists,
 	}
 	failing := func(h control.Health, text, remedy string, since time.Time) {
 		s.Health, s.Problem = h, &control.Problem{Text: text, Remedy: remedy, Since: since}

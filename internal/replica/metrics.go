@@ -49,10 +49,4 @@ func (c *Copy) Collect(ch chan<- prometheus.Metric) {
 			"was until now; else 0.",
 		detached,
 	)
-	gauge(
-		"state_log_epoch",
-		"Number of the last term in the state log that this replica knows. It grows with every change "+
-			"of the leader.",
-		float64(c.Epoch()),
-	)
 }

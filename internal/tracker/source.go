@@ -262,12 +262,3 @@ func (t *Tracker) Unsettled(sink string) (events int, whole bool) {
 	}
 	return events, whole
 }
-
-// Lags returns how far each sink is behind, by source and sink.
-func (t *Tracker) Lags() map[string]map[string]ledger.Lag {
-	lags := map[string]map[string]ledger.Lag{}
-	for name, l := range t.ledgers() {
-		lags[name] = l.Lags()
-	}
-	return lags
-}

@@ -119,7 +119,7 @@ func caughtUp(t testing.TB, e *Tracker, source informer.Source, version string) 
 
 // send sends a message to a sink.
 func send(e *Tracker, source informer.Source, sink string) *event.Message {
-	return &event.Message{Origin: event.Origin{Source: source.Name, Seq: e.Ledger(source.Name).Track(sink, time.Now())}}
+	return &event.Message{Origin: event.Origin{Source: source.Name, Seq: e.Ledger(source.Name).Track(sink)}}
 }
 
 func namesOf(objects []*object.Object) (names []string) {

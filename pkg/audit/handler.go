@@ -55,8 +55,8 @@ func Reasons() []Reason {
 
 // Observer receives what is counted. Its methods are called concurrently. They must not block.
 type Observer interface {
-	// Received is called for each request whose events are durable. took is the duration of Append.
-	Received(events int, took time.Duration)
+	// Received is called for each request whose events are durable.
+	Received(events int)
 	// Refused is called for each other request.
 	Refused(reason Reason)
 }
@@ -163,11 +163,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	if err != nil {
 		return refuse(Invalid, http.StatusBadRequest, "cannot accept the audit events: %w", err)
 	}
-	begin := time.Now()
 	if err := h.opts.Journal.Append(r.Context(), events); err != nil {
 		return refuseAppend(r.Context(), err)
 	}
-	h.opts.Observer.Received(len(events), time.Since(begin))
+	h.opts.Observer.Received(len(events))
 	return nil
 }
 

@@ -179,7 +179,6 @@ func (l *observedListWatch) checkPosition(ctx context.Context, resourceVersion s
 	if errors.Is(err, ErrFutureVersion) {
 		l.informer.log.Warn("checkpoint is ahead of the cluster, listing all objects; was etcd restored from a backup?",
 			"resourceVersion", resourceVersion)
-		l.informer.status.update(func(s *Status) { s.Refused = true })
 	} else if !unreachable(err) {
 		return nil
 	}

@@ -31,7 +31,6 @@ type Status struct {
 	Excused         bool      // readiness does not require the informer; only package fleet sets it
 	Relists         int64     // number of lists after the first one
 	Resumed         bool      // the watch continued from the checkpoint without a list
-	Refused         bool      // the checkpoint was not used, because the cluster has not reached its resourceVersion
 	Changes         int64     // number of changes that the watch has brought
 	Errors          int64     // number of failed requests
 	FailingSince    time.Time // when the requests that currently fail began to fail; zero if none fail

@@ -260,7 +260,6 @@ func (i *Informer) announceGap(to string) {
 	if order, err := resourceversion.CompareResourceVersion(to, from); err == nil && order < 0 {
 		why = "the resourceVersion went backwards from " + from +
 			", so the resource was listed again; was etcd restored from a backup?"
-		i.status.update(func(s *Status) { s.Refused = true })
 		log.Warn("the resourceVersion went backwards, so the resource was listed again; was etcd restored from a backup?")
 	} else {
 		log.Warn(

@@ -3,7 +3,6 @@ package ledger
 import (
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/deltabridge/deltabridge/pkg/object"
 )
@@ -50,6 +49,6 @@ func BenchmarkLedger(b *testing.B) {
 func change(l *Ledger, key string, o *object.Object, sinks []string, open *[]uint64) {
 	l.SetRow(key, o)
 	for _, sink := range sinks {
-		*open = append(*open, l.Track(sink, time.Now()))
+		*open = append(*open, l.Track(sink))
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -252,15 +251,15 @@ func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	return nil
 }
 
-// Track records an event that is sent to a sink at the time at. It returns the number that the sink must pass to
+// Track records an event that is sent to a sink, or will be sent later. It returns the number that the sink must pass to
 // Settle, which is never 0. Track must be called before the sink can settle the event.
-func (l *Ledger) Track(sink string, at time.Time) uint64 { return l.track(sink, at, false) }
+func (l *Ledger) Track(sink string) uint64 { return l.track(sink, false) }
 
 // TrackAgain tracks an event that is sent again on purpose, for example by a resync. After a restart, the source does
 // not deliver this event.
-func (l *Ledger) TrackAgain(sink string, at time.Time) uint64 { return l.track(sink, at, true) }
+func (l *Ledger) TrackAgain(sink string) uint64 { return l.track(sink, true) }
 
-func (l *Ledger) track(sink string, at time.Time, again bool) uint64 {
+func (l *Ledger) track(sink string, again bool) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seq++
@@ -268,7 +267,7 @@ func (l *Ledger) track(sink string, at time.Time, again bool) uint64 {
 	if s.began = true; !again {
 		s.tracked = l.seq
 	}
-	return s.track(entry{since: at.UnixNano(), before: s.here, fresh: !s.caught})
+	return s.track(entry{before: s.here, fresh: !s.caught})
 }
 
 // Settle marks an event as settled, because the destination acknowledged or rejected it, or because it was written to

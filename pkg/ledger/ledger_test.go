@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -39,8 +38,8 @@ func TestAFirstList(t *testing.T) {
 		t.Error("there is something to write before the first list")
 	}
 	l.Begin("10")
-	a1, b1 := l.Track("a", time.Now()), l.Track("b", time.Now())
-	a2 := l.Track("a", time.Now())
+	a1, b1 := l.Track("a"), l.Track("b")
+	a2 := l.Track("a")
 	l.FinishList("a")
 	l.FinishList("b")
 	l.Advance("10")
@@ -64,7 +63,7 @@ func TestAFirstList(t *testing.T) {
 
 func TestANewSinkHoldsTheRows(t *testing.T) {
 	l := New(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"old": "70"}}, []string{"old", "new"}, 0)
-	given := l.Track("new", time.Now())
+	given := l.Track("new")
 	l.FinishList("new")
 	l.SetRow("x", nil)
 	l.Advance("60")
@@ -191,7 +190,7 @@ func (m *ledgerModel) change(step byte) {
 	}
 	for n, sink := range []string{"a", "b"} {
 		if step>>(5+n)&1 == 0 { // otherwise its filter keeps the change back
-			m.open = append(m.open, modelChange{sink, m.l.Track(sink, time.Now()), m.rv})
+			m.open = append(m.open, modelChange{sink, m.l.Track(sink), m.rv})
 		}
 	}
 	m.l.Advance(strconv.Itoa(m.rv))
@@ -296,14 +295,14 @@ func TestWhatIsSettledBehindAnOpenChangeIsLetGoOf(t *testing.T) {
 			l := New(Source{}, State{ResourceVersion: "0", Sinks: map[string]string{"a": "0"}}, []string{"a"}, 7)
 			var total atomic.Int64
 			l.CountIn(&total)
-			first := l.Track("a", time.Now())
+			first := l.Track("a")
 			rv, most := 0, int64(0)
 			reach := func() { rv++; l.Advance(strconv.Itoa(rv)) }
 			reach()
 			var waiting []uint64
 			for n := range scale.Of(20_000, 100_000) {
 				l.AddRow(key(n), stateOf(t, key(n), rv+1))
-				waiting = append(waiting, l.Track("a", time.Now()))
+				waiting = append(waiting, l.Track("a"))
 				reach()
 				l.SetRow(key(n), nil)
 				reach()
@@ -323,14 +322,14 @@ func TestWhatIsSettledBehindAnOpenChangeIsLetGoOf(t *testing.T) {
 			if total.Load() != l.Held() || l.Held() != sizeOf(l) {
 				t.Errorf("%d bytes are held, the total says %d, the ledger %d", sizeOf(l), total.Load(), l.Held())
 			}
-			if got := l.Lags()["a"].Open; got != 1+len(waiting) {
+			if got, _ := l.Unsettled("a"); got != 1+len(waiting) {
 				t.Errorf("%d are open", got)
 			}
 			for _, number := range append(waiting, first) {
 				l.Settle("a", number)
 			}
-			if got := l.Lags()["a"]; got.Open != 0 || got.ResourceVersion != strconv.Itoa(rv) {
-				t.Errorf("in the end: %+v, want %d", got, rv)
+			if got, _ := l.Unsettled("a"); got != 0 || watermarkOf(l, "a") != strconv.Itoa(rv) {
+				t.Errorf("in the end: %d are open, at %s of %d", got, watermarkOf(l, "a"), rv)
 			}
 			l.Collect()
 			if l.Confirm(); total.Load() != 0 {
@@ -349,7 +348,7 @@ func TestSettledStatesOfOneObjectAreHeldOnce(t *testing.T) {
 	o := stateOf(t, "x", 1)
 	update := func(rv int, change func(string, *object.Object), o *object.Object) uint64 {
 		change("x", o)
-		number := l.Track("a", time.Now())
+		number := l.Track("a")
 		l.Advance(strconv.Itoa(rv))
 		return number
 	}
@@ -441,9 +440,9 @@ func TestALedgerOfAnotherScope(t *testing.T) {
 	}
 	l := New(Source{Name: "pods", Scope: "new"}, before, []string{"a", "b"}, 0)
 	l.SetRow("left", nil)
-	a := l.Track("a", time.Now())
+	a := l.Track("a")
 	l.SetRow("entered", stateOf(t, "entered", 5))
-	b := l.Track("b", time.Now())
+	b := l.Track("b")
 	scope := func(want, rv string, rows int) {
 		t.Helper()
 		if u, ok := l.Collect(); !ok {
@@ -501,7 +500,7 @@ func TestARefilter(t *testing.T) {
 		}
 	}
 	for _, sink := range []string{"a", "b", "gone"} {
-		number := l.Track(sink, time.Now())
+		number := l.Track(sink)
 		l.FinishList(sink)
 		l.Advance("80")
 		if got := l.HeldBy(); len(got) == 0 {
@@ -535,7 +534,7 @@ func TestARefilterAtRunTime(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %q, %v", step, u.Sinks["a"], u.Refilters, watermark, filters)
 		}
 	}
-	earlier := l.Track("a", time.Now())
+	earlier := l.Track("a")
 	l.Advance("60")
 	l.BeginRefilter("a", "F1", "c1")
 	expect("an earlier event is open", "50", "F1")
@@ -543,18 +542,18 @@ func TestARefilterAtRunTime(t *testing.T) {
 	if got := l.Refilter("a"); got.Change != "c2" {
 		t.Errorf("the change is %s", got.Change)
 	}
-	during := l.Track("a", time.Now())
-	l.Settle("b", l.Track("b", time.Now()))
+	during := l.Track("a")
+	l.Settle("b", l.Track("b"))
 	l.Advance("70")
 	l.Settle("a", earlier)
 	expect("the difference is being sent", "60", "F1", "F2")
-	difference := l.Track("a", time.Now())
+	difference := l.Track("a")
 	l.FinishRefilter("a", "c1", false)
 	if got := l.Refilter("a"); got.Change != "c2" {
 		t.Errorf("after the difference of an earlier change, the change is %q", got.Change)
 	}
 	l.FinishRefilter("a", "c2", false)
-	later := l.Track("a", time.Now())
+	later := l.Track("a")
 	l.Advance("80")
 	l.Settle("a", during)
 	l.Settle("a", later)
@@ -573,7 +572,7 @@ func TestARefilterAtRunTime(t *testing.T) {
 func TestARefilterInTheInitialList(t *testing.T) {
 	l := New(Source{}, State{}, []string{"a"}, 0)
 	l.Begin("10")
-	number := l.Track("a", time.Now())
+	number := l.Track("a")
 	l.FinishList("a")
 	l.Advance("10")
 	l.BeginRefilter("a", "F1", "c1")
@@ -592,36 +591,31 @@ func TestARefilterInTheInitialList(t *testing.T) {
 	}
 }
 
-// An event that waits keeps the watermark before it, but it does not count as lag until it is sent.
-func TestAnEventThatWaits(t *testing.T) {
+// watermarkOf gives the watermark of a sink.
+func watermarkOf(l *Ledger, sink string) string {
+	m, fresh := l.sinks[sink].watermark()
+	if fresh {
+		return ""
+	}
+	return m.resourceVersion
+}
+
+// An event keeps the watermark before it until it is settled, in whatever order events are settled.
+func TestOldestEventKeepsTheWatermark(t *testing.T) {
 	l := New(Source{}, State{ResourceVersion: "50", Sinks: map[string]string{"a": "50"}}, []string{"a"}, 0)
-	expect := func(step string, open int, since int64, watermark string) {
-		t.Helper()
-		want := Lag{Open: open, ResourceVersion: watermark}
-		if since > 0 {
-			want.Since = time.Unix(since, 0)
-		}
-		if got := l.Lags()["a"]; got != want {
-			t.Errorf("%s: %+v, want %+v", step, got, want)
+	first := l.Track("a")
+	l.Advance("60")
+	second := l.Track("a")
+	l.Advance("70")
+	other := l.Track("a")
+	for _, step := range []struct {
+		settled   uint64
+		watermark string
+	}{{0, "50"}, {second, "50"}, {first, "70"}, {other, "70"}} {
+		if l.Settle("a", step.settled); watermarkOf(l, "a") != step.watermark {
+			t.Errorf("after %d: %s, want %s", step.settled, watermarkOf(l, "a"), step.watermark)
 		}
 	}
-	first := l.Wait("a")
-	l.Advance("60")
-	second := l.Wait("a")
-	l.Advance("70")
-	expect("both wait", 0, 0, "50")
-	other := l.Track("a", time.Unix(7, 0))
-	l.Sent("a", second, time.Unix(8, 0))
-	expect("one waits", 2, 8, "50")
-	l.Sent("a", second, time.Unix(9, 0)) // does not wait any more
-	l.Settle("a", second)
-	expect("what was sent is settled", 1, 7, "50")
-	l.Settle("a", first)
-	expect("what waited is replaced", 1, 7, "70")
-	l.Settle("a", other)
-	expect("all are settled", 0, 0, "70")
-	l.Sent("a", first, time.Unix(9, 0))
-	expect("it is gone", 0, 0, "70")
 }
 
 // After etcd was restored to an earlier revision, what sinks had settled before the process began says nothing.
@@ -644,7 +638,7 @@ func TestStartOver(t *testing.T) {
 func TestStartOverOfAnUnsettledSink(t *testing.T) {
 	l := New(Source{}, State{ResourceVersion: "90", Sinks: map[string]string{"a": "90", "b": "90"}}, []string{"a", "b"}, 0)
 	l.Advance("100")
-	open := l.Track("a", time.Now())
+	open := l.Track("a")
 	l.Advance("101")
 	l.StartOver("60")
 	for _, position := range []string{informer.Unreachable, "60", "70"} { // the first is before the new list was read
@@ -675,7 +669,7 @@ func TestDiscard(t *testing.T) {
 	for _, name := range []string{"x", "y"} {
 		l := New(Source{}, State{ResourceVersion: "1", Sinks: map[string]string{"a": "1"}}, []string{"a"}, 0)
 		l.CountIn(&total)
-		l.Track("a", time.Now())
+		l.Track("a")
 		l.SetRow(name, stateOf(t, name, 2))
 		if l.Held() != 0 {
 			t.Error("what no position covers counts")
@@ -697,10 +691,10 @@ func TestDiscard(t *testing.T) {
 func TestCoversWhatWasSentAgain(t *testing.T) {
 	l := New(Source{Name: "pods"}, State{ResourceVersion: "10", Sinks: map[string]string{"a": "10"}}, []string{"a"}, 0)
 	for _, c := range []struct {
-		track func(string, time.Time) uint64
+		track func(string) uint64
 		want  bool
 	}{{l.TrackAgain, true}, {l.Track, false}} {
-		number := c.track("a", time.Now())
+		number := c.track("a")
 		recorded := l.Recorded("a")
 		l.Settle("a", number)
 		l.Collect()

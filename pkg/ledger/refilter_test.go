@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -32,7 +31,7 @@ func TestARefilterWithMore(t *testing.T) {
 		}
 	}
 	track := func(position string) func() {
-		number := l.Track("a", time.Now())
+		number := l.Track("a")
 		l.Advance(position)
 		return func() { l.Settle("a", number) }
 	}
@@ -60,7 +59,7 @@ func TestARefilterAfterOneWithMore(t *testing.T) {
 		"a": {Filters: []string{"F1"}, Change: "c1", Settled: true},
 	}}
 	l := New(Source{}, state, []string{"a"}, 0)
-	number := l.Track("a", time.Now())
+	number := l.Track("a")
 	l.Advance("51")
 	l.BeginRefilter("a", "F2", "c2")
 	l.EndRefilter("a") // the earlier one: it has no effect
@@ -80,7 +79,7 @@ func TestARefilterAfterOneWithMore(t *testing.T) {
 	// The difference is open when everything was brought.
 	state.Refilters["a"] = Refilter{Filters: []string{"F1"}, Change: "c1"}
 	l = New(Source{}, state, []string{"a"}, 0)
-	number = l.Track("a", time.Now())
+	number = l.Track("a")
 	l.FinishRefilter("a", "c1", true)
 	l.EndRefilter("a")
 	l.Advance("51")

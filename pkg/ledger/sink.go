@@ -1,7 +1,5 @@
 package ledger
 
-import "time"
-
 // sinkLedger contains the events of a sink that are not settled.
 type sinkLedger struct {
 	here   mark
@@ -16,11 +14,10 @@ type sinkLedger struct {
 	// former is refilter after the difference, until the source has brought everything that an earlier process sent.
 	former *Refilter
 
-	open    map[uint64]entry // unsettled events by number
-	waiting int              // number of events in open that wait: see Ledger.Wait
-	first   uint64           // the lowest number in open, or last+1 if all events are settled
-	last    uint64           // the last number that track returned
-	empty   uint64           // the value of last when open was created
+	open  map[uint64]entry // unsettled events by number
+	first uint64           // the lowest number in open, or last+1 if all events are settled
+	last  uint64           // the last number that track returned
+	empty uint64           // the value of last when open was created
 
 	tracked   uint64 // number of the sink's last event that a restart could bring again, among all changes and events
 	collected uint64 // up to this number, the watermark of the last Collect covers everything
@@ -31,7 +28,6 @@ const renewAfter = 16 << 10
 
 // entry is an unsettled event, with the sink's position before the event.
 type entry struct {
-	since  int64 // time that was passed to Track, in nanoseconds since 1970; 0 if the event waits
 	before mark
 	fresh  bool // the event is part of the initial list, so there is no watermark before it
 }
@@ -40,9 +36,6 @@ type entry struct {
 func (s *sinkLedger) track(e entry) uint64 {
 	if len(s.open) == 0 && s.last-s.empty >= renewAfter { // a map never shrinks
 		s.open, s.empty = map[uint64]entry{}, s.last
-	}
-	if e.since == 0 {
-		s.waiting++
 	}
 	s.last++
 	s.open[s.last] = e
@@ -53,9 +46,6 @@ func (s *sinkLedger) track(e entry) uint64 {
 func (s *sinkLedger) settle(number uint64) bool {
 	if !s.isOpen(number) {
 		return false
-	}
-	if s.open[number].since == 0 {
-		s.waiting--
 	}
 	delete(s.open, number)
 	for s.first <= s.last && !s.isOpen(s.first) {
@@ -117,29 +107,4 @@ func (l *Ledger) Covers(sink string, number uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.sinks[sink].collected >= number
-}
-
-// Lag describes how far a sink is behind the source.
-type Lag struct {
-	Open            int       // number of unsettled events, without those that wait
-	Since           time.Time // when the oldest unsettled event was sent to the sink; zero if all are settled
-	ResourceVersion string    // the sink's watermark; empty until the initial list is settled
-}
-
-// Lags returns the lag of every sink.
-func (l *Ledger) Lags() map[string]Lag {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lags := map[string]Lag{}
-	for name, s := range l.sinks {
-		lag := Lag{Open: len(s.open) - s.waiting}
-		if e, ok := s.oldestSent(); ok {
-			lag.Since = time.Unix(0, e.since)
-		}
-		if m, fresh := s.watermark(); !fresh {
-			lag.ResourceVersion = m.resourceVersion
-		}
-		lags[name] = lag
-	}
-	return lags
 }

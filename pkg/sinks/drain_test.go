@@ -174,8 +174,8 @@ func TestDrainRetriesBeforeTakingMore(t *testing.T) {
 		var acked []int64
 		seen := &seen{}
 		hooks := seen.hooks()
-		hooks.OnRetry = func(m *event.Message, err error) {
-			seen.hooks().OnRetry(m, err)
+		hooks.OnRetry = func(m *event.Message) {
+			seen.hooks().OnRetry(m)
 			acked = append(acked, q.Stats().Acked)
 		}
 		q.Close()

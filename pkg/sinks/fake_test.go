@@ -112,7 +112,7 @@ type seen struct {
 func (s *seen) hooks() sinks.Hooks {
 	return sinks.Hooks{
 		OnSettled:  func(m *event.Message, _ time.Time, _ time.Duration) { s.settled = append(s.settled, m.ID) },
-		OnRetry:    func(*event.Message, error) { s.retries++ },
+		OnRetry:    func(*event.Message) { s.retries++ },
 		OnRejected: func(m *event.Message, _ sinks.Rejection) { s.refused = append(s.refused, m.ID) },
 	}
 }

@@ -21,8 +21,8 @@ type Hooks struct {
 	Progress func() (events []*event.Message, again time.Duration)
 	// Between is called between two attempts, and before the destination is checked, while no message is in flight.
 	Between func()
-	// OnRetry is called every time a message will be tried again, with the error of the sink.
-	OnRetry func(m *event.Message, err error)
+	// OnRetry is called every time a message will be tried again.
+	OnRetry func(*event.Message)
 	// OnRejected is called once for each rejected message: after its replacement is delivered, or after the gap event that
 	// replaces it is rejected too. If the replacement is the same event in another form (OutcomeMetadata,
 	// OutcomeClaimCheck), OnSettled is called too. In all cases the message is then settled.
@@ -54,7 +54,7 @@ func (d *Drain) noteRetries() {
 	}
 	for k, err := range d.results {
 		if err != nil && !IsPermanent(err) && !errors.Is(err, ErrStored) {
-			d.Hooks.OnRetry(d.items[d.outItem[k]].orig, err)
+			d.Hooks.OnRetry(d.items[d.outItem[k]].orig)
 		}
 	}
 }

@@ -159,7 +159,7 @@ func TestUnavailableWithoutAPart(t *testing.T) {
 				failures := 0
 				d := &sinks.Drain{
 					Sink: sink, Queue: queueOf(t, message("a", 1), message("b", 1)), Parked: store, Logger: log,
-					Hooks: sinks.Hooks{OnRetry: func(*event.Message, error) { failures++ }},
+					Hooks: sinks.Hooks{OnRetry: func(*event.Message) { failures++ }},
 				}
 				stop := running(t, d)
 				time.Sleep(30 * time.Second)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,6 +22,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/deltabridge/deltabridge/internal/control"
 	"github.com/deltabridge/deltabridge/test/observe"
 	"github.com/deltabridge/deltabridge/test/poll"
 	"github.com/deltabridge/deltabridge/test/process"
@@ -282,6 +285,43 @@ func holdsOnce(t *testing.T, measure func(round string) error) {
 	}
 }
 
+// resumedLine is what an informer logs that continues where the previous process was.
+const resumedLine = `msg="resumed from the checkpoint"`
+
+// seen gives the resourceVersion up to which the bridge has read a resource, or 0 if it is not known.
+func (b *bridge) seen(resource string) (rv float64) {
+	b.t.Helper()
+	_, body, err := b.get(control.StatusPath)
+	var s control.Status
+	if err != nil || json.Unmarshal([]byte(body), &s) != nil {
+		return 0
+	}
+	for _, source := range s.Sources {
+		if at, err := strconv.ParseFloat(source.ResourceVersion, 64); err == nil && source.Resource == resource {
+			rv = max(rv, at)
+		}
+	}
+	return rv
+}
+
+// settled reports whether a sink has delivered what the bridge has read, or has it on disk.
+func (b *bridge) settled(name string) error {
+	b.t.Helper()
+	s := b.status()
+	n := slices.IndexFunc(s.Sinks, func(s control.Sink) bool { return s.Name == name })
+	if n < 0 {
+		return fmt.Errorf("there is no sink %s", name)
+	}
+	onDisk := s.Sinks[n].Queue.DiskEvents
+	for _, parked := range s.Sinks[n].Parked {
+		onDisk -= int64(parked.Events)
+	}
+	if inMemory := s.Sinks[n].Queue.Events - onDisk; inMemory > 0 {
+		return fmt.Errorf("sink %s has %d events in memory", name, inMemory)
+	}
+	return nil
+}
+
 // histogram gives the count and the sum of a sink's histogram.
 func (b *bridge) histogram(name, sink string) (count uint64, sum float64) {
 	b.t.Helper()
@@ -308,7 +348,7 @@ func (b *bridge) reached(truth []change) error {
 	now := b.metrics()
 	b.relists = now.sum("deltabridge_informer_relists_total", "resource=configmaps")
 	for resource, rv := range last {
-		if seen := now.sum("deltabridge_informer_resource_version", "resource="+resource); seen < rv {
+		if seen := b.seen(resource); seen < rv {
 			return fmt.Errorf("the informer of %s is at %.0f of %.0f", resource, seen, rv)
 		}
 	}

@@ -240,7 +240,7 @@ func (e *editor) arrived(t *testing.T, b *bridge) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if at := b.metric("deltabridge_informer_resource_version", "resource="+resource); at < want {
+			if at := b.seen(resource); at < want {
 				return fmt.Errorf("%s is at %.0f of %.0f", resource, at, want)
 			}
 		}

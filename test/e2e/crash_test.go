@@ -258,17 +258,22 @@ func TestDownForLongerThanTheHistory(t *testing.T) {
 // waitCommitted waits until these sinks have settled all of the changes, and the checkpoint has that.
 func (b *bridge) waitCommitted(truth []change, sinks ...string) {
 	b.t.Helper()
-	last := 0.0
+	last := map[string]float64{}
 	for _, c := range truth {
-		last = max(last, float64(revision(b.t, c.rv)))
+		resource, _, _ := strings.Cut(c.subject, "/")
+		last[resource] = max(last[resource], float64(revision(b.t, c.rv)))
 	}
 	eventually(b.t, time.Minute, func() error {
-		for _, sink := range sinks {
-			if at := b.metric("deltabridge_watermark_resource_version", "sink="+sink); at < last {
-				return fmt.Errorf("sink %s is at %.0f of %.0f", sink, at, last)
+		for resource, rv := range last {
+			if at := b.seen(resource); at < rv {
+				return fmt.Errorf("%s is at %.0f of %.0f", resource, at, rv)
 			}
 		}
-		return nil
+		var waiting error
+		for _, sink := range sinks {
+			waiting = errors.Join(waiting, b.settled(sink))
+		}
+		return waiting
 	})
 	b.waitCommits()
 }

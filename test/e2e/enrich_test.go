@@ -148,7 +148,7 @@ sinks:
 
 	// All of it goes while the bridge is down.
 	eventually(t, 20*time.Second, func() error {
-		if waiting := e.b.metric("deltabridge_unsettled_events"); waiting > 0 {
+		if waiting := e.b.metric("deltabridge_queue_events"); waiting > 0 {
 			return fmt.Errorf("%.0f events are not settled", waiting)
 		}
 		return nil
@@ -165,8 +165,8 @@ sinks:
 	e.b = startBridgeIn(t, dir, kubeconfig, config)
 	e.b.waitReady()
 	e.expect("deleted Pod "+web.Name, "Deployment.apps/web", "team=green", "")
-	if resumed := e.b.metric("deltabridge_informer_resumed"); resumed < 9 { // pods, events, six owners, namespaces
-		t.Errorf("%.0f informers resumed", resumed)
+	if resumed := strings.Count(e.b.log.String(), resumedLine); resumed < 9 { // pods, events, six owners, namespaces
+		t.Errorf("%d informers resumed", resumed)
 	}
 	e.b.stop()
 	e.judgeControllers()

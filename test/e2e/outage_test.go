@@ -145,7 +145,7 @@ func TestANarrowSinkAway(t *testing.T) {
 	})
 	truth, last := ofTeamA.upTo(t, cs, teamA, "last")
 	eventually(t, 30*time.Second, func() error {
-		if at := b.metric("deltabridge_informer_resource_version", "resource=configmaps"); int64(at) < last {
+		if at := b.seen("configmaps"); int64(at) < last {
 			return fmt.Errorf("the bridge has read up to %.0f of %d", at, last)
 		}
 		return nil

@@ -141,7 +141,7 @@ func outliveTheHistory(t *testing.T, c *cluster.Cluster, sinks map[string]*desti
 	load.stop()
 	truth, last := changes.upTo(t, cs, namespace, "last-before")
 	eventually(t, 20*time.Second, func() error {
-		if at := b.metric("deltabridge_informer_resource_version", "resource=configmaps"); int64(at) < last {
+		if at := b.seen("configmaps"); int64(at) < last {
 			return fmt.Errorf("the bridge has read up to %.0f of %d", at, last)
 		}
 		return nil
@@ -215,10 +215,10 @@ func (b *bridge) end(kill bool, last int64) {
 		return
 	}
 	eventually(b.t, 30*time.Second, func() error {
-		if at := b.metric("deltabridge_watermark_resource_version", "sink=away"); int64(at) < last {
-			return fmt.Errorf("settled up to %.0f of %d", at, last)
+		if at := b.seen("configmaps"); int64(at) < last {
+			return fmt.Errorf("read up to %.0f of %d", at, last)
 		}
-		return nil
+		return b.settled("away")
 	})
 	b.waitCommits()
 	b.waitCommits() // without its log, the bridge commits less often

@@ -300,8 +300,10 @@ sinks: [{name: jetstream, nats: {url: %q, stream: {name: E2E, create: true, subj
 	b = startBridgeIn(t, dir, c.Kubeconfig(), config)
 	acknowledged(b, 3)
 	eventually(t, 10*time.Second, func() error {
-		if n := b.metric("deltabridge_unsettled_events"); n > 0 {
-			return errors.New("the source is not forgotten yet")
+		for _, source := range b.status().Sources {
+			if source.Resource == "gizmos.down.example.com" {
+				return errors.New("the source is not forgotten yet")
+			}
 		}
 		return nil
 	})

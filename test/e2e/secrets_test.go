@@ -187,7 +187,7 @@ func handedOver(t *testing.T, b *bridge, cs kubernetes.Interface, namespace stri
 		t.Fatal(err)
 	}
 	eventually(t, time.Minute, func() error {
-		if seen := b.metric("deltabridge_informer_resource_version", "resource=secrets"); seen <= last {
+		if seen := b.seen("secrets"); seen <= last {
 			return fmt.Errorf("the informer is at %.0f of %.0f", seen, last)
 		}
 		if n := b.metric("deltabridge_queue_events") + b.metric("deltabridge_spill_events"); n > 0 {

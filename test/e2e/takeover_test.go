@@ -119,7 +119,7 @@ func (r *replicated) waitCaughtUp(one, other *bridge) (leader, standby *bridge) 
 			leader, standby = other, one
 		}
 		for _, resource := range r.resources {
-			if at := leader.metric("deltabridge_informer_resource_version", "resource="+resource); at < last {
+			if at := leader.seen(resource); at < last {
 				return fmt.Errorf("%s is at %.0f of %.0f", resource, at, last)
 			}
 		}

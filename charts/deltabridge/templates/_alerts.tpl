@@ -114,17 +114,6 @@ has reported it.
   severity: warning
   summary: 'A filter of the sink {{`{{ $labels.sink }}`}} fails.'
   description: 'An expression cannot be evaluated for some objects, so their events pass: the sink receives events that it may not be meant to have.'
-- alert: DeltabridgeSpillFilling
-  expr: |
-    {{- range $n, $line := splitList "\n" (include "deltabridge.spills" . | trim) }}
-    {{- $sink := splitList " " $line }}
-    {{ if $n }}or {{ end }}deltabridge_spill_bytes{ {{- $of }},sink={{ first $sink | quote -}} } / {{ last $sink }} * 100 > THRESHOLD
-    {{- end }}
-  threshold: 70
-  for: 5m
-  severity: warning
-  summary: 'The spill of {{`{{ $labels.sink }}`}} fills up.'
-  description: 'It is {{`{{ $value | humanize }}`}} percent full. When it is full, the overflow policy of the sink applies: with block, the watch waits, and so do all sinks.'
 - alert: DeltabridgeFuse
   expr: deltabridge_fuse_seconds{ {{- $of -}} } < THRESHOLD
   threshold: 1800
@@ -148,13 +137,6 @@ has reported it.
   severity: critical
   summary: Audit events are refused.
   description: 'The audit journal is full, or its disk fails. API servers drop audit events about 80 seconds after the first attempt.'
-- alert: DeltabridgeAuditJournalFilling
-  expr: deltabridge_audit_journal_bytes{ {{- $of -}} } / deltabridge_audit_journal_max_bytes{ {{- $of -}} } * 100 > THRESHOLD
-  threshold: 70
-  for: 5m
-  severity: warning
-  summary: The audit journal fills up.
-  description: 'It is {{`{{ $value | humanize }}`}} percent full, because a sink does not deliver. When it is full, audit events are refused.'
 - alert: DeltabridgeDestinationUnavailable
   expr: deltabridge_parked_events{ {{- $of -}} } > 0
   for: 2m

@@ -156,13 +156,6 @@ config:
 {{- add 15 (include "deltabridge.seconds" (.Values.config.shutdownTimeout | default "30s") | int64) }}
 {{- end }}
 
-{{/* How much disk space the spill of each sink can use, as "NAME BYTES" in lines. */}}
-{{- define "deltabridge.spills" -}}
-{{- range .Values.config.sinks }}
-{{ .name }} {{ include "deltabridge.bytes" (dig "buffer" "spill" "maxBytes" "1Gi" .) }}
-{{- end }}
-{{- end }}
-
 {{/* What the bridge connects to, as a JSON list: the sinks and, named state.log, the log of the state. */}}
 {{- define "deltabridge.destinations" -}}
 {{- $all := .Values.config.sinks }}

@@ -275,7 +275,7 @@ func cutUnderLoad(t *testing.T) (retries int) {
 	sink := b.NewSink(t)
 	d := &sinks.Drain{
 		Sink: sink, Queue: q, MaxBatch: 300, Parked: sinktest.OpenParked(t, t.TempDir()),
-		Hooks:  sinks.Hooks{OnRetry: func(*event.Message, error) { retries++ }},
+		Hooks:  sinks.Hooks{OnRetry: func(*event.Message) { retries++ }},
 		Logger: slog.New(slog.DiscardHandler),
 	}
 	sent := sinktest.Messages(30, scale.Of(150, 300))
