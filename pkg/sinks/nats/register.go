@@ -15,9 +15,14 @@ import (
 	"github.com/deltabridge/deltabridge/pkg/sinks/nats/natscheck"
 )
 
-// registerBucket is the bucket with the names of the clusters that write to the streams of an account. Names are not
-// stored in the streams, because retention could remove them.
-const registerBucket = "deltabridge-clusters"
+const (
+	// registerBucket is the bucket with the names of the clusters that write to the streams of an account. Names are not
+	// stored in the streams, because retention could remove them.
+	registerBucket = "deltabridge-clusters"
+	// registerMetadata is the prefix of a key in a stream's metadata. It is used if the bucket does not exist; the value
+	// has the same content.
+	registerMetadata = "deltabridge.cluster."
+)
 
 var _ sinks.Identified = (*Sink)(nil)
 
@@ -35,8 +40,8 @@ type entry struct {
 // Destination implements [sinks.Identified]. It returns the name and the creation time of the stream.
 func (s *Sink) Destination() string { return s.destination }
 
-// registeredElsewhere reads the registration of a name over a connection of its own. If the embedded server is not
-// running, the error wraps [sinks.ErrNoRegister].
+// registeredElsewhere reads the registration of a name over a connection of its own. If the stream does not exist, it
+// returns no registration and no error. If the embedded server is not running, the error wraps [sinks.ErrNoRegister].
 func (s *Sink) registeredElsewhere(ctx context.Context, cluster string) (sinks.Registration, error) {
 	if s.cfg.Embedded != nil && s.server == nil {
 		return sinks.Registration{}, fmt.Errorf("%w: the embedded server is not running", sinks.ErrNoRegister)
@@ -45,7 +50,11 @@ func (s *Sink) registeredElsewhere(ctx context.Context, cluster string) (sinks.R
 	if err := s.client.Connect(ctx); err != nil {
 		return sinks.Registration{}, fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
 	}
-	return s.Registered(ctx, cluster)
+	found, err := s.Registered(ctx, cluster)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = nil
+	}
+	return found, err
 }
 
 // registerKey returns the bucket key of a cluster's name.
@@ -63,29 +72,38 @@ func (s *Sink) Registered(ctx context.Context, cluster string) (found sinks.Regi
 		found = sinks.Registration{UID: e.UID, State: e.State, Since: e.Since}
 		return err
 	})
-	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		err = nil
-	}
 	return found, err
 }
 
-// entry returns the registration of a name and the revision of its key. The revision is 0 if the key does not exist.
+// entry returns the registration of a name and the revision of its key. The revision is 0 if the key does not exist. kv
+// is nil if the bucket does not exist or can't be used.
 func (s *Sink) entry(ctx context.Context, kv jetstream.KeyValue, cluster string) (e entry, revision uint64, err error) {
-	key := s.registerKey(cluster)
-	found, err := kv.Get(ctx, key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return entry{}, 0, nil
+	if kv != nil {
+		found, err := kv.Get(ctx, s.registerKey(cluster))
+		switch {
+		case errors.Is(err, jetstream.ErrKeyNotFound):
+		case err != nil:
+			return e, 0, err
+		default:
+			revision = found.Revision()
+			if err := json.Unmarshal(found.Value(), &e); err != nil {
+				key := s.registerKey(cluster)
+				return entry{}, revision, fmt.Errorf("bucket %s, key %s: not a valid entry: %w", registerBucket, key, err)
+			}
+		}
+		if e.Stream == s.destination {
+			return e, revision, nil
+		}
 	}
+	stream, err := s.client.JetStream().Stream(ctx, s.cfg.Stream.Name)
 	if err != nil {
-		return entry{}, 0, err
+		return entry{}, revision, err
 	}
-	if err := json.Unmarshal(found.Value(), &e); err != nil {
-		return entry{}, 0, fmt.Errorf("bucket %s, key %s: not a valid entry: %w", registerBucket, key, err)
+	e = entry{}
+	if text := stream.CachedInfo().Config.Metadata[registerMetadata+cluster]; text != "" {
+		err = json.Unmarshal([]byte(text), &e)
 	}
-	if e.Stream != s.destination {
-		e = entry{}
-	}
-	return e, found.Revision(), nil
+	return e, revision, err
 }
 
 // Register implements [sinks.Identified].
@@ -99,6 +117,8 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 		switch {
 		case err != nil:
 			return err
+		case kv == nil:
+			return s.registerInMetadata(ctx, owner.Cluster, string(text))
 		case revision == 0:
 			_, err = kv.Create(ctx, s.registerKey(owner.Cluster), text)
 		default:
@@ -111,8 +131,25 @@ func (s *Sink) Register(ctx context.Context, owner sinks.Owner, replaced string)
 	})
 }
 
-// useRegister calls do with the bucket of names. If the bucket does not exist, useRegister creates it if create is
-// true; otherwise the error wraps [jetstream.ErrBucketNotFound]. If the server denies a request, it wraps
+// registerInMetadata adds the registration to the metadata of the stream. If two clusters register a name at the same
+// time, the last one wins, and the other one detects the conflict when it connects again.
+func (s *Sink) registerInMetadata(ctx context.Context, cluster, text string) error {
+	js := s.client.JetStream()
+	stream, err := js.Stream(ctx, s.cfg.Stream.Name)
+	if err != nil {
+		return err
+	}
+	config := stream.CachedInfo().Config
+	if config.Metadata == nil {
+		config.Metadata = make(map[string]string)
+	}
+	config.Metadata[registerMetadata+cluster] = text
+	_, err = js.UpdateStream(ctx, config)
+	return err
+}
+
+// useRegister calls do with the bucket of names. kv is nil if the bucket does not exist and create is false, or if the
+// client has no permission to use or create the bucket. If the server denies a request, the error wraps
 // [sinks.ErrNoRegister].
 func (s *Sink) useRegister(
 	ctx context.Context, create bool, do func(ctx context.Context, kv jetstream.KeyValue) error,
@@ -120,17 +157,15 @@ func (s *Sink) useRegister(
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.AckTimeout)
 	defer cancel()
 	defer s.client.EndWith(ctx)()
-	api, bucket := s.client.API(), "$KV."+registerBucket+"."
-	err := s.client.AskOptional(ctx, func(ctx context.Context) error {
+	err := s.askRegister(ctx, func(ctx context.Context) error {
 		kv, err := s.openRegister(ctx, create)
 		if err != nil {
 			return err
 		}
 		return do(ctx, kv)
-	}, api+".STREAM.", api+".DIRECT.", api+".INFO", bucket, api+"."+bucket)
-	denied := errors.Is(err, natsgo.ErrPermissionViolation) || natscheck.IsAnswer(err)
-	if denied && !errors.Is(err, jetstream.ErrBucketNotFound) {
-		return fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
+	})
+	if errors.Is(err, jetstream.ErrBucketNotFound) || errors.Is(err, sinks.ErrNoRegister) {
+		err = s.askRegister(ctx, func(ctx context.Context) error { return do(ctx, nil) })
 	}
 	return err
 }
@@ -149,4 +184,14 @@ func (s *Sink) openRegister(ctx context.Context, create bool) (jetstream.KeyValu
 		}
 	}
 	return kv, err
+}
+
+// askRegister calls do. If the server denies a request of do, the error wraps [sinks.ErrNoRegister].
+func (s *Sink) askRegister(ctx context.Context, do func(context.Context) error) error {
+	api, bucket := s.client.API(), "$KV."+registerBucket+"."
+	err := s.client.AskOptional(ctx, do, api+".STREAM.", api+".DIRECT.", api+".INFO", bucket, api+"."+bucket)
+	if errors.Is(err, natsgo.ErrPermissionViolation) || natscheck.IsAnswer(err) {
+		return fmt.Errorf("%w: %w", sinks.ErrNoRegister, err)
+	}
+	return err
 }

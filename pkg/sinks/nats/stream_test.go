@@ -319,19 +319,33 @@ func TestARecreatedStreamIsAnotherDestination(t *testing.T) {
 	}
 }
 
-// Without a bucket, no names are registered, and the stream stays as it is.
-func TestNamesWithoutABucket(t *testing.T) {
+// Without a bucket, names are registered in the metadata of the stream.
+func TestNamesInTheMetadata(t *testing.T) {
 	b := newBroker(t)
-	// Another stream takes the subjects of the bucket, so that there can be none.
-	config := jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"$KV.deltabridge-clusters.>"}}
-	if _, err := b.js(t).CreateStream(t.Context(), config); err != nil {
+	js := b.js(t)
+	if _, err := js.CreateStream(
+		t.Context(),
+		jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"$KV.deltabridge-clusters.>"}},
+	); err != nil {
+		t.Fatal(err) // it takes the subjects of the bucket, so that there can be none
+	}
+	sink := connect(t, b)
+	if err := sinks.Claim(t.Context(), sink, "live", sinks.Owner{Cluster: "prod", UID: "k1"}); err != nil {
 		t.Fatal(err)
 	}
-	sink, owner := connect(t, b), sinks.Owner{Cluster: "prod", UID: "k1"}
-	if err := sinks.Claim(t.Context(), sink, "live", owner); !errors.Is(err, sinks.ErrNoRegister) {
-		t.Error(err)
+	stream, err := js.Stream(t.Context(), streamName)
+	if err != nil || !strings.Contains(stream.CachedInfo().Config.Metadata["deltabridge.cluster.prod"], `"k1"`) {
+		t.Errorf("metadata %v, %v", stream.CachedInfo().Config.Metadata, err)
 	}
-	if found, err := sink.Registered(t.Context(), "prod"); err != nil || found.UID != "" {
-		t.Errorf("%+v, %v", found, err)
+	if err := sinks.Claim(
+		t.Context(),
+		connect(t, b),
+		"live",
+		sinks.Owner{Cluster: "prod", UID: "k2"},
+	); !errors.Is(
+		err,
+		sinks.ErrNameTaken,
+	) {
+		t.Errorf("a second cluster: %v", err)
 	}
 }
