@@ -115,7 +115,6 @@ func TestInstall(t *testing.T) {
 			k.lifeOfARelease(t, all[name])
 		})
 	}
-	t.Run("installed with another podManagementPolicy", k.upgradeOnce)
 	t.Run("from a volume to a log and back", k.moves)
 	t.Run("not restricted", func(t *testing.T) {
 		_, warnings := k.helm(t, "install", "deltabridge", chartDir, "--values", minimal, "--set", "securityContext=null")
@@ -128,38 +127,6 @@ func TestInstall(t *testing.T) {
 		}
 		k.helm(t, "uninstall", "deltabridge")
 	})
-}
-
-// upgradeOnce upgrades a release of the chart as it was before podManagementPolicy: the upgrade succeeds if the
-// StatefulSet is deleted, as docs/operations.md says, and later upgrades succeed without that.
-func (k *kube) upgradeOnce(t *testing.T) {
-	old := t.TempDir()
-	if err := os.CopyFS(old, os.DirFS(chartDir)); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(old, "templates", "statefulset.yaml")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	earlier := strings.Replace(string(text), "podManagementPolicy: Parallel", "podManagementPolicy: OrderedReady", 1)
-	if err := os.WriteFile(file, []byte(earlier), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	k.helm(t, "install", "deltabridge", old, "--values", minimal)
-	upgrade := []string{"upgrade", "deltabridge", chartDir, "--values", minimal, "--set", "config.log.level=debug"}
-	_, _, err = command(t, tools.helm, append(upgrade, "--kubeconfig", k.Kubeconfig(), "--namespace", namespace)...)
-	if err == nil || !strings.Contains(err.Error(), "StatefulSet") {
-		t.Errorf("the policy of a StatefulSet can be changed: %v", err)
-	}
-	// No controllers run here, so nothing would remove the finalizer of --cascade=orphan.
-	sets := k.client.AppsV1().StatefulSets(namespace)
-	if err := sets.Delete(t.Context(), "deltabridge", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	k.helm(t, upgrade...)
-	k.helm(t, append(upgrade, "--set", "config.log.level=info")...)
-	k.helm(t, "uninstall", "deltabridge")
 }
 
 func (k *kube) lifeOfARelease(t *testing.T, values []string) {

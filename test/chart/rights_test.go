@@ -2,12 +2,10 @@ package chart
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -56,17 +54,9 @@ config:
   sinks:
     - name: nats
       nats: {url: %q, stream: {name: K8S, create: true, subjects: ["k8s.>"]}}
-flowSchema: {enabled: true}
 `, kubeconfig, filepath.Join(dir, "state"), address, url)
 	k.helm(t, "install", "deltabridge", chartDir, "--values", writeFile(t, "values.yaml", values))
 	account := k.asAccount(t, "deltabridge", kubeconfig)
-	eventually(t, func() error {
-		s, err := k.client.FlowcontrolV1().FlowSchemas().Get(t.Context(), "streams.deltabridge", metav1.GetOptions{})
-		if err == nil && len(s.Status.Conditions) == 0 {
-			err = errors.New("the API server does not use the FlowSchema yet")
-		}
-		return err
-	})
 
 	config := filepath.Join(dir, "bridge.yaml")
 	mounted, err := k.client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "deltabridge", metav1.GetOptions{})
@@ -151,23 +141,7 @@ flowSchema: {enabled: true}
 		return nil
 	})
 	bridge.stop(t)
-	k.countsRequests(t, "streams.deltabridge")
 	k.refusesTheRest(t, account)
-}
-
-// countsRequests checks that a FlowSchema matches the requests of the bridge, and logs what they cost the API server.
-func (k *kube) countsRequests(t *testing.T, flowSchema string) {
-	t.Helper()
-	metrics, err := k.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`(?m)^apiserver_flowcontrol_request_execution_seconds_count{flow_schema="`+
-		flowSchema+`",priority_level="workload-low",type="(regular|watch)"} [1-9].*$`).FindAllString(string(metrics), -1)
-	if len(found) != 2 {
-		t.Errorf("the FlowSchema %s did not match requests and watches", flowSchema)
-	}
-	t.Log(strings.Join(found, "\n"))
 }
 
 // refusesTheRest tries to read everything that the API server serves, and to write what is watched.

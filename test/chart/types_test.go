@@ -6,7 +6,6 @@ import (
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -15,23 +14,21 @@ import (
 // Each object has its kind's fields and no others: an API server would drop an unknown field without an error.
 func TestTypes(t *testing.T) {
 	kinds := map[string]func() any{
-		"ServiceAccount":             func() any { return &corev1.ServiceAccount{} },
-		"ConfigMap":                  func() any { return &corev1.ConfigMap{} },
-		"Service":                    func() any { return &corev1.Service{} },
-		"StatefulSet":                func() any { return &appsv1.StatefulSet{} },
-		"Deployment":                 func() any { return &appsv1.Deployment{} },
-		"Pod":                        func() any { return &corev1.Pod{} },
-		"NetworkPolicy":              func() any { return &networkingv1.NetworkPolicy{} },
-		"PodDisruptionBudget":        func() any { return &policyv1.PodDisruptionBudget{} },
-		"FlowSchema":                 func() any { return &flowcontrolv1.FlowSchema{} },
-		"PriorityLevelConfiguration": func() any { return &flowcontrolv1.PriorityLevelConfiguration{} },
-		"ClusterRole":                func() any { return &rbacv1.ClusterRole{} },
-		"ClusterRoleBinding":         func() any { return &rbacv1.ClusterRoleBinding{} },
-		"Role":                       func() any { return &rbacv1.Role{} },
-		"RoleBinding":                func() any { return &rbacv1.RoleBinding{} },
-		"ServiceMonitor":             func() any { return &monitoringv1.ServiceMonitor{} },
-		"PodMonitor":                 func() any { return &monitoringv1.PodMonitor{} },
-		"PrometheusRule":             func() any { return &monitoringv1.PrometheusRule{} },
+		"ServiceAccount":      func() any { return &corev1.ServiceAccount{} },
+		"ConfigMap":           func() any { return &corev1.ConfigMap{} },
+		"Service":             func() any { return &corev1.Service{} },
+		"StatefulSet":         func() any { return &appsv1.StatefulSet{} },
+		"Deployment":          func() any { return &appsv1.Deployment{} },
+		"Pod":                 func() any { return &corev1.Pod{} },
+		"NetworkPolicy":       func() any { return &networkingv1.NetworkPolicy{} },
+		"PodDisruptionBudget": func() any { return &policyv1.PodDisruptionBudget{} },
+		"ClusterRole":         func() any { return &rbacv1.ClusterRole{} },
+		"ClusterRoleBinding":  func() any { return &rbacv1.ClusterRoleBinding{} },
+		"Role":                func() any { return &rbacv1.Role{} },
+		"RoleBinding":         func() any { return &rbacv1.RoleBinding{} },
+		"ServiceMonitor":      func() any { return &monitoringv1.ServiceMonitor{} },
+		"PodMonitor":          func() any { return &monitoringv1.PodMonitor{} },
+		"PrometheusRule":      func() any { return &monitoringv1.PrometheusRule{} },
 	}
 	seen := map[string]bool{}
 	for name, values := range examples(t) {
