@@ -114,10 +114,10 @@ type Redact struct {
 	Paths []string `yaml:"paths" required:"true" minItems:"1" example:"[\"spec.containers[*].env[*].value\", \"spec.template.spec.containers[*].env[*].value\"]"`
 }
 
-// Watch selects resources to watch, in some or all namespaces. Each object is watched once, and each change is sent once.
-// Therefore entries that may select the same resource in the same namespace must have the same selectors. Lists of
-// namespaces with globs or exclusions count as if they shared a namespace. If sinks require different objects, use
-// `filters`. docs/delivery.md describes what happens if you change `watch`.
+// Watch selects resources to watch, in some or all namespaces. Each object is watched only once. Therefore entries that
+// may select the same resource in the same namespace must have the same selectors. Lists of namespaces with globs or
+// exclusions count as if they shared a namespace. If sinks require different objects, use `filters`. docs/delivery.md
+// describes what happens if you change `watch`.
 type Watch struct {
 	// The resources to watch: `pods` (core group), `deployments.apps`, `deployments.v1.apps` (one version),
 	// `*.example.com` (all resources of a group) or `*` (all resources). The bridge detects matching resources that are

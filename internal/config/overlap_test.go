@@ -46,7 +46,8 @@ func TestOverlaps(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, entries := range [][2]string{{tt.a, tt.b}, {tt.b, tt.a}} {
-				_, err := Parse("f.yaml", fmt.Appendf(nil, "watch:\n  - %s\n  - %s\nsinks: [{name: out, stdout: {}}]\n", entries[0], entries[1]))
+				text := fmt.Sprintf("watch:\n  - %s\n  - %s\nsinks: [{name: out, stdout: {}}]\n", entries[0], entries[1])
+				_, err := Parse("f.yaml", []byte(text))
 				const want = "f.yaml:3:5: watch[1]: may select the same objects as watch[0] (line 2, column 5)"
 				if (err != nil) != tt.conflict || tt.conflict && !strings.Contains(err.Error(), want) {
 					t.Error(err)

@@ -23,7 +23,8 @@ type Config struct {
 	// selected.
 	Select func(namespace string) bool
 	// Within reports whether an object passes Select and, as far as the object's JSON shows, the selectors that the API
-	// server evaluates. It is nil without such selectors. If Relist is set, the informer calls it for the objects in Known.
+	// server evaluates. It is nil without such selectors. If Relist is set, the informer calls it for the objects in
+	// Known.
 	Within func(*object.Object) bool
 	// Selector describes the label and field selectors, for Status.
 	Selector string

@@ -251,8 +251,8 @@ func (l *Ledger) Find(key string, id object.Identity) *object.Object {
 	return nil
 }
 
-// Track records an event that is sent to a sink, or will be sent later. It returns the number that the sink must pass to
-// Settle, which is never 0. Track must be called before the sink can settle the event.
+// Track records an event that is sent to a sink, or will be sent later. It returns the number that the sink must pass
+// to Settle, which is never 0. Track must be called before the sink can settle the event.
 func (l *Ledger) Track(sink string) uint64 { return l.track(sink, false) }
 
 // TrackAgain tracks an event that is sent again on purpose, for example by a resync. After a restart, the source does

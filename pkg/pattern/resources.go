@@ -88,7 +88,8 @@ func (p Resource) Meet(q Resource) (both Resource, ok bool) {
 
 // Covers reports whether the pattern is certain to match every resource that q matches.
 func (p Resource) Covers(q Resource) bool {
-	return (p.Version == "" || p.Version == q.Version) && globCovers(p.Resource, q.Resource) && globCovers(p.Group, q.Group)
+	return (p.Version == "" || p.Version == q.Version) && globCovers(p.Resource, q.Resource) &&
+		globCovers(p.Group, q.Group)
 }
 
 // globCovers reports whether a glob is certain to match every name that another glob matches.

@@ -112,7 +112,8 @@ func (r *reloaded) await() {
 	r.t.Logf("reload: ready %s after the change", time.Since(began).Round(time.Millisecond))
 	log := r.log.String()
 	engines, resumed := strings.Count(log, "loading the changed configuration"), strings.Count(log, resumedLine)
-	if relists := r.metric("deltabridge_informer_relists_total", "resource=configmaps"); resumed < engines || relists != 0 {
+	relists := r.metric("deltabridge_informer_relists_total", "resource=configmaps")
+	if resumed < engines || relists != 0 {
 		r.t.Errorf("ConfigMaps: %d of %d engines resumed, %v re-lists", resumed, engines, relists)
 	}
 	if r.metric("deltabridge_config_last_reload_successful") != 1 {

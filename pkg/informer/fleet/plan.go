@@ -154,8 +154,8 @@ func (scope *Scope) Covers(served discovery.Served, namespace string) (version s
 }
 
 // Conflict reports whether two scopes may select the same resource in the same namespace with different selectors. Each
-// object is watched only once, so both selectors cannot apply. Only [Fleet.Preview] knows for certain: a pattern may match
-// no resource, or both may match the same one under another name.
+// object is watched only once, so both selectors cannot apply. Only [Fleet.Preview] knows for certain: a pattern may
+// match no resource, or both may match the same one under another name.
 func Conflict(a, b *Scope) bool {
 	return !a.sameSelectors(b) && a.mayShareNamespace(b) && a.mayShareResource(b)
 }

@@ -93,8 +93,9 @@ func describePlan(p *plan) []string {
 
 // different is the problem with two scopes that have different selectors.
 func different(used, ignored int, resource string) string {
-	return fmt.Sprintf("watch[%d] and watch[%d] select %s with different selectors, and only watch[%d] is used; write one "+
-		"entry, and a filter for each sink", used, ignored, resource, used)
+	const problem = "watch[%d] and watch[%d] select %s with different selectors, and only watch[%d] is used; " +
+		"write one entry, and a filter for each sink"
+	return fmt.Sprintf(problem, used, ignored, resource, used)
 }
 
 func TestPlan(t *testing.T) {
