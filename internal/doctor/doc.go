@@ -2,8 +2,8 @@
 //
 // The checks run in the order in which the bridge uses its dependencies: the API server (from the kubeconfig to a
 // watch of each resource and, with a state log, the Lease), the state directory, the state log, and the
-// destination of each sink. Each step results in a [Finding], which contains the checked item, the result and, if there is a problem, a remedy. If a step fails, the
-// steps that depend on this step are skipped, and all other steps still run.
+// destination of each sink. Each step results in a [Finding], which contains the checked item, the result and, if there
+// is a problem, a remedy. If a step fails, the steps that depend on it are skipped, and all other steps still run.
 //
 // To check whether the state directory is writable, doctor writes a file to the directory and removes it. To check the
 // permissions, doctor sends the same requests as an informer to the API server: it requests an object that does not

@@ -35,8 +35,13 @@ func (e NewerFormatError) Error() string { return e.Problem() + ": " + e.Remedy(
 
 // Problem returns the error without the remedy.
 func (e NewerFormatError) Problem() string {
-	return fmt.Sprintf("%s has format %d, which a newer version has written; this version knows format %d, and has changed "+
-		"nothing", e.What, e.Format, Format)
+	return fmt.Sprintf(
+		"%s has format %d, which a newer version has written; this version knows format %d, and has changed "+
+			"nothing",
+		e.What,
+		e.Format,
+		Format,
+	)
 }
 
 // Remedy returns what to do.

@@ -13,9 +13,9 @@ import (
 )
 
 // Follow applies the log to the checkpoint until ctx ends, and then returns nil. If this process leads, its term ends
-// first. ErrForeign and files.NewerFormatError mean that this process must not use the log. All other errors are logged,
-// and Follow tries again. If commits are missing in the log (statelog.ErrIncomplete), the checkpoint stays as it is
-// until the leader has written everything again.
+// first. ErrForeign and files.NewerFormatError mean that this process must not use the log. All other errors are
+// logged, and Follow tries again. If commits are missing in the log (statelog.ErrIncomplete), the checkpoint stays as
+// it is until the leader has written everything again.
 func (c *Copy) Follow(ctx context.Context) error {
 	c.resign()
 	defer c.behind.Store(unknown)

@@ -330,9 +330,11 @@ func TestConflictIsVisible(t *testing.T) {
 			}
 		}
 	}
-	catalog := &discovery.Catalog{Served: slices.DeleteFunc(slices.Clone(planCatalog.Served), func(s discovery.Served) bool {
-		return s.Resource == "events"
-	})}
+	catalog := &discovery.Catalog{
+		Served: slices.DeleteFunc(slices.Clone(planCatalog.Served), func(s discovery.Served) bool {
+			return s.Resource == "events"
+		}),
+	}
 	visible := 0
 	for i := range scopes {
 		for j := range scopes[:i] {

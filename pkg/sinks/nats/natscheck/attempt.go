@@ -65,7 +65,7 @@ func (s *Stream) tryToCreate(ctx context.Context, t *natsconn.Attempt) diagnose.
 }
 
 // Try sends requests to the JetStream API, and returns the missing permissions. A request is a subject without the
-// prefix of the API, with * in place of a consumer. The requests are empty: the server refuses them, or knows nothing of
+// prefix of the API, with * in place of a consumer. The requests are empty: the server refuses them, or does not know
 // the consumer. Do not try to purge: an empty request removes all messages.
 func (s *Stream) Try(ctx context.Context, t *natsconn.Attempt, requests ...string) (denied []*sinks.ConnectError) {
 	for _, request := range requests {
