@@ -92,8 +92,8 @@ func TestOtherNamespaces(t *testing.T) {
 }
 
 // expectOtherScope gives an informer a list, and compares what handlers receive: those that know the objects of the
-// earlier scope, those that may know them, and those that do not. missing is what is told of the earlier scope, and
-// changes what is told of the list, first an addition.
+// earlier scope, those that may know them, and those that do not. missing is what is sent about the earlier scope, and
+// changes what is sent about the list, first an addition.
 func expectOtherScope(t *testing.T, i *Informer, items []any, missing, changes, initial []string) {
 	t.Helper()
 	old, fresh, changed := &leaves{}, &leaves{}, &leaves{}
@@ -113,7 +113,7 @@ func expectOtherScope(t *testing.T, i *Informer, items []any, missing, changes, 
 	}
 }
 
-// A handler that does not distinguish leaves from deletions is told of deletions.
+// A handler that does not distinguish leaves from deletions is given deletions.
 func TestLeaveOfAPlainHandler(t *testing.T) {
 	i, plain := New(Config{
 		Source: Source{Resource: configMaps}, Known: []*object.Object{state(t, "a", "left", "u", 1)}, ResumeAt: "10",

@@ -42,7 +42,7 @@ type users struct {
 	mu       sync.Mutex
 	clients  map[string]rest.Interface
 	deleters map[string][]string // who may have deleted an object, by uid
-	want     map[string]string   // who has made each change of an object of the story, by its name
+	want     map[string]string   // who made each change of an object of the story, by its name
 }
 
 func newUsers(t *testing.T, a *audited) *users {
@@ -167,8 +167,8 @@ const (
 	template   = `{"metadata":{"labels":{"app":"x"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`
 )
 
-// tellStory sends requests, one after the other, and notes in u.want who has made each change.
-func (u *users) tellStory() {
+// sendStory sends requests, one after the other, and notes in u.want who made each change.
+func (u *users) sendStory() {
 	u.t.Helper()
 	const maps, noFinalizers = "configmaps", `merge {"metadata":{"finalizers":null}}`
 	label := func(value string) string { return `merge {"metadata":{"labels":{"l":"` + value + `"}}}` }
@@ -362,7 +362,7 @@ func whoChangedWhat(t *testing.T) {
 		})
 	}
 	group.Wait()
-	u.tellStory()
+	u.sendStory()
 	if err := a.cluster.StopAPIServer(t.Context()); err != nil { // sends what it has
 		t.Fatal(err)
 	}
